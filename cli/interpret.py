@@ -58,6 +58,7 @@ def interpret(
     rows_between: options.RowsBetween = 0,
     shared: options.Shared = None,
     aligned: options.Aligned = None,
+    ends: options.Ends = None,
     force: options.Force = False,
     max_steps: options.MaxSteps = MAX_STEPS,
 ) -> None:
@@ -97,7 +98,8 @@ def interpret(
         by_default = asked["a"], asked["b"], asked["d"]
         place = Place(by_default, by_default) if aligned is None else options.place(aligned)
         extents = _extents(reference.spec, (problem.m, problem.n, problem.k))
-        trial = Trial(extents, sms, padding, domain, seed, place, lies)
+        groups = options.ends(reference.spec, ends)
+        trial = Trial(extents, sms, padding, domain, seed, place, lies, groups)
         verdict = _run(given_level, reference, trial, force, max_steps)
     line("result", f"{verdict.word}: {verdict.message}")
     line("seed", str(seed))

@@ -1,5 +1,6 @@
 """Options that several commands share beside the problem's: those of the kernel and of a run."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -55,6 +56,8 @@ _ALIGNED = (
     "separately, such as 16,8,16;16,16,16;16,16,16. Default: as the kernel requires."
 )
 Aligned = Annotated[str | None, _run("--aligned", _ALIGNED, show_default=False)]
+_ENDS = "Where groups of rows end, such as 40,40,100. Default: drawn."
+Ends = Annotated[str | None, _run("--ends", _ENDS, show_default=False)]
 Padding = Annotated[int, _run("--padding", "Elements after each row, besides those for alignment.", min=0)]
 Force = Annotated[bool, _run("--force", "Start the interpreter even if it will take long.")]
 Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Counted rounds.")]
@@ -82,6 +85,19 @@ def lies(spec: GemmSpec, batch: str | None, rows_between: int, shared: str | Non
     if set(names) - set(own):
         raise SpecError(f"--shared {shared}: the inputs are {', '.join(own)} [shared-inputs]")
     return Batch(matrices, names, rows_between)
+
+
+def ends(spec: GemmSpec, text: str | None) -> tuple[int, ...] | None:
+    """The ends of groups of rows. Raises SpecError for options that do not fit the spec."""
+    if text is None:
+        return None
+    if not spec.is_grouped:
+        raise SpecError("--ends: rows of the problem are not grouped; leave it out, or give --groups [ends-option]")
+    numbers = text.split(",")
+    if not all(re.fullmatch(r"-?\d{1,10}", number) for number in numbers) or spec.groups not in (None, len(numbers)):
+        count = "each" if spec.groups is None else f"each of {spec.groups}"
+        raise SpecError(f"--ends {text}: give an integer for {count} of the groups, such as 40,40,100 [ends-form]")
+    return tuple(map(int, numbers))
 
 
 def place(text: str) -> Place:

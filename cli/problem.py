@@ -8,7 +8,7 @@ import typer
 
 from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.epilogue.ready import READY, ready_epilogue
-from lowtide.compiler.spec import D_ORDERS, FAST, LAYOUTS, UNBATCHED, GemmSpec, Unbatched
+from lowtide.compiler.spec import D_ORDERS, FAST, LAYOUTS, UNBATCHED, UNGROUPED, GemmSpec, Unbatched
 from lowtide.decompositions import DECOMPOSITIONS
 from lowtide.elements import types_of_d
 from lowtide.errors import SpecError
@@ -48,6 +48,7 @@ BatchText = Annotated[str | None, _option("--batch", f"{_BATCH} `{ANY}`: a run-t
 
 _SCALES = "Block scales of A and of B, such as 1x128,128x128: rows or columns, by K. Default none."
 _GROUP = "K per scale of packed weights (such as --b s4 with --a bf16): 32, 64 or 128."
+_GROUPS = "The number of groups of rows, each with a B of its own; the device says where groups end. Default: none."
 _PRECISIONS = f"How products of f32 are computed: f32, tf32, {', '.join(DECOMPOSITIONS)}. Default f32."
 
 
@@ -73,6 +74,7 @@ class Problem:
     ] = None
     amax: Annotated[bool | None, _option("--amax", "Also compute D's largest absolute value.")] = None
     batch: str | int | None = None
+    groups: Annotated[int | None, _option("--groups", _GROUPS, min=1)] = None
     epilogue: Epilogue = None
 
     @property
@@ -95,6 +97,7 @@ class Problem:
             acc=self.acc,
             layout=self.layout or "tn",
             batch=make_batch(self.batch),
+            groups=UNGROUPED if self.groups is None else self.groups,
             d_order=self.d_order or D_ORDERS[0],
             precision=self.precision,
             block_scales=_scales(self.block_scales),

@@ -12,6 +12,7 @@ from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import PackKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
 from lowtide.errors import Error
 from lowtide.passes.schedules.facts.alignment import MATRICES, PACK_FIELDS
 from lowtide.targets import Target
@@ -38,7 +39,8 @@ def packing(lowered: Lowered) -> Lowered | None:
     if not left:
         return None
     operands, d = [name for name in left if name != "d"], [name for name in left if name == "d"]
-    choices = [_packed(schedule, left), *([_by_elements(_packed(schedule, operands))] if d else [])]
+    by_elements = _by_elements(_packed(schedule, operands), found.spec)
+    choices = [_packed(schedule, left), *([by_elements] if d else [])]
     choices += [_packed(schedule, names) for names in (operands, d) if names]
     return next(filter(None, (_lowered(found.spec, lowered.target, wanted) for wanted in choices)), None)
 
@@ -47,9 +49,11 @@ def _packed(schedule: Schedule, names: list[str]) -> Schedule:
     return schedule.set({PACK_FIELDS[name]: PackKind.rows for name in names})
 
 
-def _by_elements(schedule: Schedule) -> Schedule:
-    """The schedule with a D that threads store from their fragments."""
-    return schedule.set({**dict.fromkeys(_OF_OTHER_STORES), "epilogue.path": StorePath.direct})
+def _by_elements(schedule: Schedule, spec: GemmSpec) -> Schedule:
+    """The schedule with a D that threads store from their fragments. If rows are grouped, D lies by rows, of which
+    fragments hold several columns: then a store has one element."""
+    store = {"epilogue.store": element_type(spec.d).bytes} if spec.is_grouped else {}
+    return schedule.set({**dict.fromkeys(_OF_OTHER_STORES), "epilogue.path": StorePath.direct, **store})
 
 
 def _lowered(spec: GemmSpec, target: Target, wanted: Schedule) -> Lowered | None:

@@ -29,10 +29,19 @@ from lowtide.passes.support.ir.rewriting import defining_op, memory_of, uses
 from lowtide.passes.support.problem.element_types import element_name
 from lowtide.passes.support.problem.kernels import cluster_shape
 from lowtide.passes.support.problem.matrix_layouts import is_column_major
-from lowtide.passes.support.problem.operand_kinds import acts_in_the_sum
+from lowtide.passes.support.problem.operand_kinds import is_of_epilogue
 from lowtide.passes.support.problem.problem import Problem, problem_in
 from lowtide.runtime.epilogue import check_program
-from lowtide.runtime.manifest import BATCH, FORMAT, KIND_DIMS, OUTPUT_DIMS, PACKED_ROWS, is_mixed, matrix_dims
+from lowtide.runtime.manifest import (
+    BATCH,
+    FORMAT,
+    KIND_DIMS,
+    OUTPUT_DIMS,
+    PACKED_ROWS,
+    ROW_GROUPS,
+    is_mixed,
+    matrix_dims,
+)
 
 # The least number of bytes that a miss of a TMA load brings to L2.
 L2_PROMOTION = 256
@@ -42,7 +51,7 @@ _OF_WORKSPACES = ("memref.dim", "memref.extract_aligned_pointer_as_index")
 _MOST_ORIGIN = 1 << 16
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _BATCH_RANK = 3  # the rank of a batch of matrices
-_EXAMPLE = {"m": 300, "n": 520, "k": 264, BATCH: 3}
+_EXAMPLE = {"m": 300, "n": 520, "k": 264, BATCH: 3, ROW_GROUPS: 5}
 _EXAMPLE_OF_WEIGHTS = {"m": 100, "n": 528, "k": 384}
 # Predicates of arith.cmpi and arith.cmpf, by their numbers in IR.
 _CMPI = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
@@ -80,7 +89,7 @@ def manifest_of(lowered_text: str, origin_text: str, schedule: str) -> dict[str,
                 result["allocated_alignment"] = moved_alignment("d", chosen, own)
         spec = _spec(arguments, facts, dims)
         pairs = zip(names[2 + len(facts["results"]) :], facts["kinds"], strict=True)
-        operands = [name for name, kind in pairs if not acts_in_the_sum(OperandKind[kind])]
+        operands = [name for name, kind in pairs if is_of_epilogue(OperandKind[kind])]
         epilogue_text, epilogue_program = _epilogue(origin_text, operands)
         return {
             "format": FORMAT,
@@ -127,9 +136,10 @@ def _facts(function: ir.OpView) -> dict[str, Any] | None:
 
 
 def _dims(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """The extents of A, B and each result by dimension, after that of a batch."""
+    """The extents of A, B and each result by dimension, after that of a batch. B has the groups of rows first."""
     of_kind = KIND_DIMS | {"full": OUTPUT_DIMS[facts["d_order"]]}
-    a, b = matrix_dims({**facts["types"], "layout": facts["layout"]})
+    grouped = {ROW_GROUPS: None} if "ends" in facts["kinds"] else {}
+    a, b = matrix_dims({**facts["types"], "layout": facts["layout"], **grouped})
     return [a, b, *(of_kind[kind] for kind in facts["results"])]
 
 
@@ -152,17 +162,17 @@ def _arguments(
         shape = [
             0 if letter.partition("/")[0] in facts["empty"] else x for letter, x in zip(whole, extents, strict=True)
         ]
-        entries.append(
-            {
-                "name": name,
-                "role": role,
-                "kind": kind,
-                "dtype": dtype,
-                "shape": shape,
-                "base_alignment": alignment,
-                "row_stride_alignment": alignment,
-            }
-        )
+        entry = {
+            "name": name,
+            "role": role,
+            "kind": kind,
+            "dtype": dtype,
+            "shape": shape,
+            "base_alignment": alignment,
+            "row_stride_alignment": alignment,
+        }
+        is_per_group = kind == "matrix" and ROW_GROUPS in dims
+        entries.append(entry | ({"per_group": True} if is_per_group else {}))
     return entries
 
 
@@ -171,8 +181,8 @@ def _spec(arguments: list[dict[str, Any]], facts: Mapping[str, Any], dims: list[
     for argument, letters in zip(arguments, dims, strict=False):
         if argument["kind"] not in ("matrix", "full"):
             continue
-        *batch, rows, columns = argument["shape"]
-        for letter, extent in zip((*[BATCH] * len(batch), *letters), (*batch, rows, columns), strict=True):
+        shape = argument["shape"]
+        for letter, extent in zip((*[BATCH] * (len(shape) - len(letters)), *letters), shape, strict=True):
             extents[letter] = extent if extents.get(letter) is None else extents[letter]
     order = {} if facts["d_order"] == "row" else {"d_order": facts["d_order"]}
     sums = {"acc": facts["acc"]} | ({"fast": True} if facts["fast"] else {})

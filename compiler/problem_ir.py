@@ -127,6 +127,8 @@ def _operand_type(spec: GemmSpec, operand: Operand) -> ir.Type:
     kind, dtype = operand.kind, operand.dtype
     if operand.group is not None or kind.is_block_scale:
         return _matrix(operand.shape(spec.m, spec.n, spec.k), dtype)
+    if kind is OperandKind.ENDS:
+        return ir.MemRefType.get(_extents(operand.count), ir_type(dtype))
     if kind is OperandKind.FULL:
         return _output(spec, dtype)
     if kind is OperandKind.SCALAR:

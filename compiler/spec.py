@@ -31,8 +31,10 @@ LAYOUTS = ("tn", "tt", "nn", "nt")
 D_ORDERS = ("row", "column")
 FAST = "fast"  # in place of the type of the sums
 SCALES, ZEROS = "scales", "zeros"  # names of operands of packed weights
+ENDS, ENDS_TYPE = "ends", "s32"  # of the operand that says where groups of rows end
 SCALE_TYPES = ("f16", "bf16", "f32")
 WEIGHT_LAYOUTS = ("tn", "nn")  # those with K of B contiguous
+GROUPED_LAYOUTS = ("tn", "tt")  # those with K of A contiguous
 LARGEST_EXTENT = 2**31 - 1  # indices within tiles are 32-bit, and so are extents
 
 
@@ -51,12 +53,23 @@ class Unbatched(Enum):
 UNBATCHED: Final = Unbatched.UNBATCHED
 
 
+class Ungrouped(Enum):
+    """The value of `GemmSpec.groups` for one product; None is a number of groups known at run time."""
+
+    UNGROUPED = "ungrouped"
+
+    def __repr__(self) -> str:
+        return f"lowtide.{self.name}"
+
+
+UNGROUPED: Final = Ungrouped.UNGROUPED
+
+
 # Advice for fields that other libraries have.
 _INSTEAD = {
     "sparsity": "sparse operands (2:4) are not supported: multiply the dense matrix",
     "sparse": "sparse operands (2:4) are not supported: multiply the dense matrix",
-    "groups": "grouped products are not supported: batch= multiplies products of one shape; launch others one by one",
-    "experts": "grouped products are not supported: batch= multiplies products of one shape; launch others one by one",
+    "experts": "groups= is the number of experts, each of which multiplies rows of its own",
     "dtype": "give the types of a, b and d",
     "alpha": "scale the sums in the epilogue",
     "beta": "add a full operand, scaled, in the epilogue",
@@ -75,6 +88,11 @@ class GemmSpec:
     - `batch`: the number of products, 1 to 2³¹−1, or `None` for a run-time argument; `UNBATCHED`, the default: one
       product. The batch is the first dimension of A, B and D, with any stride that the alignment allows. An A, a B or
       an epilogue operand without this dimension, or with stride 0 along it (`torch.expand`), is shared by all products.
+    - `groups`: the number of groups of rows, 1 to 2³¹−1, or `None` for a run-time argument; `UNGROUPED`, the default:
+      none. Each group of rows of A and D is multiplied by a B of its own: B has the groups as first dimension. The
+      kernel also takes `ends`, s32 (groups,): group g has the rows from `ends[g − 1]`, or 0, up to `ends[g]`. Only the
+      device reads `ends`. An end is clamped to [the end before, M], and rows of D after the last end are not written.
+      The layout is tn or tt, D is by rows, and there is no batch and no packed weights, block scales or pieces.
     - `a`, `b`: the dtypes of the inputs: f16, bf16, f32 or f64, equal; e4m3 and e5m2 in any combination; or s8 and u8
       in any combination; or packed weights, below.
     - `d`: f16, bf16, f32, s8, u8, e4m3 or e5m2; values are clamped to the range of the latter four. f64 with f64
@@ -115,6 +133,7 @@ class GemmSpec:
     n: int | None = None
     k: int | None = None
     batch: int | Unbatched | None = UNBATCHED
+    groups: int | Ungrouped | None = UNGROUPED
     a: str
     b: str
     d: str
@@ -136,6 +155,8 @@ class GemmSpec:
             object.__setattr__(self, name, _extent(name, getattr(self, name)))
         if self.batch is not UNBATCHED:
             object.__setattr__(self, "batch", _extent("batch", self.batch, least=1))
+        if self.groups is not UNGROUPED:
+            object.__setattr__(self, "groups", _extent("groups", self.groups, least=1))
         _choose("dtype", "a", self.a, operand_types())
         _choose("dtype", "b", self.b, tuple(dict.fromkeys((*operand_types(), *weight_types()))))
         _choose("dtype", "d", self.d, types_of_d())
@@ -145,6 +166,7 @@ class GemmSpec:
         _choose("d_order", "d_order", self.d_order, D_ORDERS)
         self._settle_precision()
         _check_weights(self)
+        _check_groups(self)
         sums = accumulator_types(*self.multiplied)
         if not sums:
             raise SpecError(
@@ -180,6 +202,10 @@ class GemmSpec:
                     f"the epilogue's operand {own!r} has the name of the weights' {own}: rename it"
                     " [weights-operand-name]"
                 )
+        if self.is_grouped and ENDS in names:
+            raise SpecError(
+                f"the epilogue's operand {ENDS!r} has the name of the ends of groups: rename it [ends-operand-name]"
+            )
         for result in self.results:
             if result.name in (operand.name for operand in self.operands):
                 raise SpecError(
@@ -304,6 +330,11 @@ class GemmSpec:
         return self.batch is not UNBATCHED
 
     @property
+    def is_grouped(self) -> bool:
+        """Whether the rows of A and D are in groups, each with a B of its own."""
+        return self.groups is not UNGROUPED
+
+    @property
     def batch_shape(self) -> tuple[int | None, ...]:
         """The batch dimension as a tuple; () for one product."""
         return () if isinstance(self.batch, Unbatched) else (self.batch,)
@@ -315,11 +346,12 @@ class GemmSpec:
 
     @property
     def b_shape(self) -> tuple[int | None, ...]:
-        """B's shape in memory: (N, K), or (K, N) for tt and nt, after the batch if there is one. Packed weights of 4
-        bits are (N / 2, K)."""
+        """B's shape in memory: (N, K), or (K, N) for tt and nt, after the batch or the groups if there are any. Packed
+        weights of 4 bits are (N / 2, K)."""
         if self.is_mixed:
             return (None if self.n is None else self.n // self.rows_per_byte, self.k)
-        return (*self.batch_shape, *((self.n, self.k) if self.layout in ("tn", "nn") else (self.k, self.n)))
+        groups = () if isinstance(self.groups, Ungrouped) else (self.groups,)
+        return (*self.batch_shape, *groups, *((self.n, self.k) if self.layout in ("tn", "nn") else (self.k, self.n)))
 
     @property
     def d_shape(self) -> tuple[int | None, ...]:
@@ -353,12 +385,14 @@ class GemmSpec:
     @property
     def operands(self) -> tuple[Operand, ...]:
         """The epilogue's operands in the order of its parameters, then the scales and zero points of packed weights, or
-        the block scales."""
+        the block scales, or the ends of groups of rows."""
         scales = (Operand(SCALES, OperandKind.GROUP_SCALE, self.scales or self.a, self.group),) if self.group else ()
         zero_type = "s8" if element_type(self.b).lowest else "u8"
         zeros = (Operand(ZEROS, OperandKind.GROUP_ZERO, zero_type, self.group),) if self.zero_points else ()
         of_blocks = self.block_scales.operands if self.block_scales is not None else ()
-        return (*self.epilogue_graph.operands, *scales, *zeros, *of_blocks)
+        groups = self.groups
+        ends = () if isinstance(groups, Ungrouped) else (Operand(ENDS, OperandKind.ENDS, ENDS_TYPE, count=groups),)
+        return (*self.epilogue_graph.operands, *scales, *zeros, *of_blocks, *ends)
 
 
 def _check_weights(spec: GemmSpec) -> None:
@@ -404,6 +438,27 @@ def _check_weights(spec: GemmSpec) -> None:
         raise SpecError(
             f"n is {spec.n}; weights of {spec.b} are packed {WEIGHT_ROWS} rows at a time: pad them to "
             f"{-(-spec.n // WEIGHT_ROWS) * WEIGHT_ROWS} [weights-n]"
+        )
+
+
+def _check_groups(spec: GemmSpec) -> None:
+    """Check what may be beside groups of rows. Raises SpecError."""
+    if not spec.is_grouped:
+        return
+    beside = {
+        "a batch": spec.is_batched,
+        "packed weights": spec.is_mixed,
+        "block scales": spec.block_scales is not None,
+        f"precision={spec.precision!r}": spec.decomposition is not None,
+        "d_order='column'": spec.d_order != "row",
+    }
+    for what, is_there in beside.items():
+        if is_there:
+            raise SpecError(f"groups with {what} are not supported; launch the groups one by one [groups-beside]")
+    if spec.layout not in GROUPED_LAYOUTS:
+        raise SpecError(
+            f"groups with layout={spec.layout!r}, whose A is (K, M): a group may begin at any row; use layout='tn' or "
+            "'tt', whose A is (M, K) [groups-layout]"
         )
 
 

@@ -18,7 +18,7 @@ from lowtide.compiler.block_scales import scales_of
 from lowtide.compiler.epilogue.operands import OperandKind, OperandType, name_error
 from lowtide.compiler.epilogue.results import D
 from lowtide.compiler.epilogue.trace import Node, Traced, Tracer
-from lowtide.compiler.spec import FAST, UNBATCHED, GemmSpec, Unbatched
+from lowtide.compiler.spec import FAST, UNBATCHED, UNGROUPED, GemmSpec, Unbatched
 from lowtide.dialects import tile
 from lowtide.dialects.enums import result_kinds
 from lowtide.dialects.locations import where
@@ -110,6 +110,7 @@ def spec_of(module: ir.Module) -> FoundProblem:
         GemmSpec(
             **(_extents([types[0], types[1], d], (layout, d_order), problem) | dict.fromkeys(empty, 0)),
             batch=_batch([types[0], types[1], d]),
+            groups=_groups(types[1]) if problem.is_grouped else UNGROUPED,
             a=_dtype(types[0]),
             b=problem.weights or _dtype(types[1]),
             d=_dtype(d),
@@ -220,6 +221,11 @@ def _batch(types: list[ir.Type]) -> int | Unbatched | None:
     if types[-1].rank == 2:
         return UNBATCHED
     return next((type_.get_dim_size(0) for type_ in types if not type_.is_dynamic_dim(0)), None)
+
+
+def _groups(b: ir.Type) -> int | None:
+    """The number of groups of rows, each of which has a matrix of B."""
+    return None if b.is_dynamic_dim(0) else int(b.get_dim_size(0))
 
 
 def _replay(

@@ -13,7 +13,7 @@ from lowtide.dialects.text import check_text
 from lowtide.dialects.tile import ResultKind
 from lowtide.errors import InterpreterError, IRError, with_code
 from lowtide.interpreter.host import Host
-from lowtide.interpreter.inputs import Argument, arguments_of, in_place_of, matrix_of, output_of
+from lowtide.interpreter.inputs import Argument, arguments_of, in_place_of, matrix_of, output_of, rows_in_groups
 from lowtide.interpreter.launching import Launcher
 from lowtide.interpreter.machine.exploration import Explorer
 from lowtide.interpreter.machine.global_memory import GlobalMemory
@@ -72,7 +72,8 @@ def interpret(
     "field" they may be integers of any dtype. If the inputs have an argument "d", it gives D's shape and strides, not
     its dtype and contents; if it is also a full operand, D is written in its place (in the interpreter's memory: arrays
     are not changed). Otherwise D is allocated, with rows at multiples of 16 bytes, and so are other full results.
-    Arrays of other results are written. If K is 0, D is the epilogue of 0; if M or N is 0, D is empty.
+    Arrays of other results are written. If K is 0, D is the epilogue of 0; if M or N is 0, D is empty. If
+    rows are grouped, rows of full results after the last end keep what their arrays have there.
     `sms` is the result of tile.sm_count and the number of CTAs that run at a time, in whole clusters and at least one
     cluster. `seed` determines the order of agents. `domain` is "float" or "hopper" (D in its own dtype), "exact" or
     "field" (D in int64): see `domains`. `on_progress` gets the number of ended CTAs of a launch, and of all its CTAs.
@@ -126,8 +127,13 @@ def _run(
         raise InterpreterError(
             f"level {host.level}: {changed} has changed; a kernel writes only results and workspaces [kernel-wrote]"
         )
-    written = [(x, _written(host, placed[position]).reshape(np.shape(x.value))) for position, x in others]
-    return _results(arguments, _written(host, placed[output]), written)
+    counted = rows_in_groups(arguments)
+    kept = [counted if x.result is ResultKind.full else None for _, x in others]
+    written = [
+        (x, _written(host, placed[position], np.asarray(x.value), rows).reshape(np.shape(x.value)))
+        for (position, x), rows in zip(others, kept, strict=True)
+    ]
+    return _results(arguments, _written(host, placed[output], d, counted), written)
 
 
 def launch_record(
@@ -217,17 +223,28 @@ def _placed(host: Host, arguments: list[Argument], offsets: Mapping[str, int]) -
     return placed
 
 
-def _written(host: Host, matrix: Any) -> Array:
-    """A result as stored. Raises InterpreterError if an element is not written."""
+def _written(host: Host, matrix: Any, given: Array, rows: int | None) -> Array:
+    """A result as stored. If rows are grouped, it has `rows` rows in groups, and then those of `given`. Raises
+    InterpreterError if an element is not written, or one that belongs to no group is."""
     payload, written = host.memory.contents(matrix.name)
+    name = "D" if matrix.name == "d" else matrix.name
+    if rows is not None and written[rows:].any():
+        row, column = np.argwhere(written[rows:])[0].tolist()
+        raise InterpreterError(
+            f"level {host.level}: {name}[{rows + row}, {column}] was written, but the last group of rows ends at {rows}"
+            " [d-after-groups]"
+        )
     if len(matrix.shape) == 3:  # a batch: the rows of all its matrices
         stored = (matrix.shape[0], -1, payload.shape[-1])
         payload, written = payload.reshape(stored), written.reshape(stored)
-    if not written.all():
-        name = "D" if matrix.name == "d" else matrix.name
-        place = np.unravel_index(np.flatnonzero(~written)[0], written.shape)
+    if not written[:rows].all():
+        missing = ~written[:rows]
+        place = np.unravel_index(np.flatnonzero(missing)[0], missing.shape)
         raise InterpreterError(
             f"level {host.level}: {name}[{', '.join(map(str, place))}] was never written, nor "
-            f"{int((~written).sum()) - 1} other elements; the work tiles and stores must cover {name} [d-unwritten]"
+            f"{int(missing.sum()) - 1} other elements; the work tiles and stores must cover {name} [d-unwritten]"
         )
-    return host.domain.matrix_of(payload, matrix.element.name)
+    found = host.domain.matrix_of(payload, matrix.element.name)
+    if rows is not None:
+        found[rows:] = given[rows:]
+    return found

@@ -45,6 +45,7 @@ _KIND_DIMS: Mapping[str, Sequence[str]] = MappingProxyType(
         "per_row": "m",
         "per_column": "n",
         "scalar": "",
+        "ends": ("group",),
         "group_scale": "gn",
         "group_zero": "gn",
         "row_scale": ("k/128", "m"),
@@ -66,10 +67,10 @@ class _Parameter(NamedTuple):
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of the host function, and whether its first dimension is the batch.
+    """An argument of the host function, and whether its first dimension numbers matrices, or vectors, of a batch.
 
     `is_stand_in`: zeros with a small K that replace a matrix with K = 0; they are aligned, as in a launch. `result`:
-    its kind if it is a result.
+    its kind if it is a result. `is_ends`: whether it says where groups of rows end.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Argument:
     is_batch: bool
     is_stand_in: bool = False
     result: ResultKind | None = None
+    is_ends: bool = False
 
 
 def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Domain) -> list[Argument]:
@@ -126,9 +128,10 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
             name,
             value,
             type,
-            _BATCH in letters or (not dims and np.ndim(value) == 3),
+            _BATCH in letters or np.ndim(value) == 3,
             extents.get("k") == 0 and any(dim[0] == "k" for dim in letters),
             kind,
+            letters == ("group",),
         )
         for name, value, (type, letters, kind) in zip(names, values, parameters, strict=True)
     ]
@@ -243,7 +246,8 @@ def _dims_of(layout: str, results: list[ResultKind], kinds: list[str], by_column
     output = "nm" if by_columns else "mn"
     of_kind = {**_KIND_DIMS, "full": output}
     of_result: dict[ResultKind, Sequence[str]] = {ResultKind.full: output, ResultKind.amax: ("one",)}
-    factors = (_A_DIMS[layout[0]], _B_DIMS[layout[1]])
+    a, b = _A_DIMS[layout[0]], _B_DIMS[layout[1]]
+    factors: list[Sequence[str]] = [a, ("group", *b) if "ends" in kinds else b]
     return [*factors, *(of_result[kind] for kind in results), *(of_kind[kind] for kind in kinds)]
 
 
@@ -425,6 +429,15 @@ def _without_k(value: Any, type: Type, dims: Sequence[str]) -> Any:
     of_zeros = {"k": _K_OF_ZEROS, "k/128": 1}
     extents = zip(dims, value.shape, strict=True)
     return _padded([extent or of_zeros.get(dim, extent) for dim, extent in extents], value.dtype, type.element)
+
+
+def rows_in_groups(arguments: Sequence[Argument]) -> int | None:
+    """The rows of D that a kernel writes if rows are grouped: those before the last end. None if they are not."""
+    ends = next((each.value for each in arguments if each.is_ends), None)
+    if ends is None:
+        return None
+    rows: int = np.shape(arguments[output_of(arguments)].value)[0]
+    return min(max([0, *np.asarray(ends).tolist()]), rows)
 
 
 def in_place_of(arguments: Sequence[Argument]) -> int | None:

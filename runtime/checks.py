@@ -42,7 +42,7 @@ class MatrixView:
 
 def is_batched(argument: Mapping[str, Any]) -> bool:
     """Whether the first dimension of a manifest's argument is the batch."""
-    return len(argument["shape"]) > KINDS[argument["kind"]]
+    return len(argument["shape"]) > KINDS[argument["kind"]] and "per_group" not in argument
 
 
 def check_layout(argument: Mapping[str, Any], operand: Operand) -> MatrixView:

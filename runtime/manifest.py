@@ -6,6 +6,7 @@
      "spec": {"m": 4096|null, "n": …, "k": …, "a": "bf16", "b": "bf16", "d": "bf16", "acc": "f32", "layout": "tn",
               "d_order": "row"|"column",                                                  "row" by default
               "batch": 64|null,                                               without "batch": one product
+              "row_groups": 8|null,                       groups of rows with a B each; without: none
               "group": 128},                                  of packed weights (`weights`), "b"; default: no scales
      "schedule": text, "epilogue": text|null,                                             for the reader
      "summation": text|null,                               the order of sums; equal texts give equal bits
@@ -14,10 +15,11 @@
      "origin": text|null,                   the IR of the problem, for `lowtide check`; not read here
      "example": {"m": …, "n": …, "k": …},                                  run-time extents that `verify` uses
      "arguments": [{"name", "role": "input"|"output", "kind": "matrix"|"full"|"per_row"|"per_column"|"scalar"|
-                              "group_scale"|"group_zero"|a scale of blocks|"amax",          results have role output
+                              "group_scale"|"group_zero"|"ends"|a scale of blocks|"amax",   results have role output
                     "dtype", "shape": [int|null, …], "base_alignment": bytes,
                     "row_stride_alignment": bytes,
-                    "allocated_alignment": bytes}, …],     rows of an output that the runtime allocates; optional
+                    "allocated_alignment": bytes,          rows of an output that the runtime allocates; optional
+                    "per_group": true}, …],                of a B with a matrix for each group of rows; optional
      "host": [op, …]}                                                        as `host_compiler` reads it
 
 An op is {"op": name, "results": [value, …], "operands": [value, …], "attributes": {…}}, in SSA order. The arguments are
@@ -34,6 +36,8 @@ Scales of blocks are `row_scale` (K/128, M), `column_scale` (K/128, N), `row_blo
 
 An `amax` is an output of one f32, which the kernel sets to the largest absolute value of D's elements before they are
 rounded. Outputs other than D are passed by name, like inputs.
+
+With groups of rows, B has them as the first dimension, and `ends`, s32 (row_groups), says where they end.
 
 With a batch, all but scalars and amax have it as the first dimension. Inputs may lack it, or have a stride of 0 there.
 
@@ -82,11 +86,13 @@ KINDS: dict[str, int] = {
     "scalar": 0,
     "group_scale": 2,
     "group_zero": 2,
+    "ends": 1,
     "amax": 1,
 }
 BLOCK_SCALES = ("row_scale", "column_scale", "row_block_scale", "column_block_scale")
 KINDS |= dict.fromkeys(BLOCK_SCALES, 2)
-IN_THE_SUM = ("group_scale", "group_zero", *BLOCK_SCALES)  # kinds of arguments that the sum reads, not the epilogue
+IN_THE_SUM = ("group_scale", "group_zero", *BLOCK_SCALES)  # kinds of arguments that the sum reads
+NOT_OF_EPILOGUE = (*IN_THE_SUM, "ends")  # kinds of arguments that the epilogue does not read
 STALE = 2.0**20  # the value of an amax before a check: larger than any result, like one left by a previous call
 UNBATCHED = ("scalar", "amax")  # kinds that all products of a batch share
 RESULTS = ("full", "amax")  # kinds of outputs
@@ -98,12 +104,14 @@ OPERAND_DIMS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
 }
 # D and its full operands, in memory order.
 OUTPUT_DIMS: dict[str, tuple[str, str]] = {"row": ("m", "n"), "column": ("n", "m")}
+ROW_GROUPS = "row_groups"
 KIND_DIMS: dict[str, tuple[str, ...]] = {
     "per_row": ("m",),
     "per_column": ("n",),
     "scalar": (),
     "group_scale": ("groups", "n"),
     "group_zero": ("groups", "n"),
+    "ends": (ROW_GROUPS,),
     "amax": ("one",),
     "row_scale": ("k/128", "m"),
     "column_scale": ("k/128", "n"),
@@ -220,7 +228,7 @@ def _check_entries(manifest: Mapping[str, Any]) -> None:
         raise ValueError(f"summation is {shown(manifest['summation'])}, must be text or null")
     _check_spec(manifest["spec"])
     _check_example(manifest.get("example"), manifest["spec"])
-    _check_arguments(manifest["arguments"], BATCH in manifest["spec"])
+    _check_arguments(manifest["arguments"], manifest["spec"])
     dims = problem_dims(manifest)
     for argument in manifest["arguments"]:
         for dim, extent in zip(dims[argument["name"]], argument["shape"], strict=True):
@@ -233,7 +241,7 @@ def _check_entries(manifest: Mapping[str, Any]) -> None:
 
 
 def _check_spec(spec: Mapping[str, Any]) -> None:
-    for key in ("m", "n", "k", *([BATCH] if BATCH in spec else [])):
+    for key in ("m", "n", "k", *outer_extents(spec)):
         if key not in spec or not _is_extent(spec[key]):
             raise ValueError(f"spec.{key} is {shown(spec.get(key))}, must be null or an integer from 0 to {MAX_EXTENT}")
     for key in ("a", "b", "d", "acc"):
@@ -263,7 +271,7 @@ def _check_example(example: Any, spec: Mapping[str, Any]) -> None:
     if not isinstance(example, dict):
         raise ValueError(f"example is {shown(example)}, must be an object or null")
     for key, value in example.items():
-        if key not in ("m", "n", "k", BATCH) or value is None or not _is_extent(value):
+        if key not in ("m", "n", "k", BATCH, ROW_GROUPS) or value is None or not _is_extent(value):
             raise ValueError(f"example.{key} is {shown(value)}; it gives m, n and k, integers from 0 to {MAX_EXTENT}")
         if key not in spec:
             raise ValueError(f"example.{key} is {value}, but the spec has no {key}")
@@ -271,7 +279,7 @@ def _check_example(example: Any, spec: Mapping[str, Any]) -> None:
             raise ValueError(f"example.{key} is {value}, the kernel was compiled for {spec[key]}")
 
 
-def _check_arguments(arguments: Sequence[Any], batched: bool) -> None:
+def _check_arguments(arguments: Sequence[Any], spec: Mapping[str, Any]) -> None:
     if len(arguments) > _MOST_ARGUMENTS:
         raise ValueError(f"there are {len(arguments)} arguments, at most {_MOST_ARGUMENTS} are read")
     seen: set[str] = set()
@@ -283,12 +291,15 @@ def _check_arguments(arguments: Sequence[Any], batched: bool) -> None:
         if not _is_name(name) or name in seen:
             raise ValueError(f"{at}: name {shown(name)} is not a new identifier")
         seen.add(name)
-        _check_argument(argument, at, batched)
+        _check_argument(argument, at, BATCH in spec)
     inputs = [x for x in arguments if x["role"] == "input" and x["kind"] == "matrix"]
     outputs = [x for x in arguments if x["role"] == "output"]
     kinds = [x["kind"] for x in outputs]
     if len(inputs) != 2 or "full" not in kinds or not {*kinds} <= {*RESULTS}:
         raise ValueError("a GEMM has two input matrices, and a full output")
+    per_group, ends = ([x.get("per_group") for x in inputs], sum(x["kind"] == "ends" for x in arguments))
+    if (per_group, ends) != (([None, True], 1) if ROW_GROUPS in spec else ([None, None], 0)):
+        raise ValueError("with spec.row_groups, and only then, B is per_group and one argument has the kind ends")
 
 
 def output_of(arguments: Sequence[Mapping[str, Any]]) -> int:
@@ -309,7 +320,9 @@ def _check_argument(argument: Mapping[str, Any], at: str, batched: bool) -> None
         raise ValueError(f"{at}: role {shown(argument.get('role'))} must be input or output")
     if not _is_word(argument.get("dtype"), ELEMENTS):
         raise ValueError(f"{at}: dtype {shown(argument.get('dtype'))} must be one of {', '.join(ELEMENTS)}")
-    rank = KINDS[str(kind)] + (batched and kind not in UNBATCHED)
+    if argument.get("per_group") not in (None, True):
+        raise ValueError(f"{at}: per_group {shown(argument['per_group'])} must be true, or left out")
+    rank = KINDS[str(kind)] + (batched and kind not in UNBATCHED) + ("per_group" in argument)
     if not isinstance(shape, list) or len(shape) != rank or not all(map(_is_extent, shape)):
         raise ValueError(f"{at}: shape {shown(shape)} must have {rank} extents, each null or an integer ≥ 0")
     for key in ("base_alignment", "row_stride_alignment", "allocated_alignment"):
@@ -372,11 +385,18 @@ def extent_of(dim: str, extents: Mapping[str, Any]) -> Any:
 
 
 def matrix_dims(spec: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The problem extents of the dimensions of A and of B, without the batch."""
+    """The problem extents of the dimensions of A and of B, without the batch, with the groups of rows."""
     a, b = OPERAND_DIMS[spec["layout"]]
+    if ROW_GROUPS in spec:
+        return a, (ROW_GROUPS, *b)
     if is_mixed(spec) and element_type(spec["b"]).per_byte > 1:
         return a, tuple(PACKED_ROWS if dim == "n" else dim for dim in b)
     return a, b
+
+
+def outer_extents(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """The extents of a problem beside m, n and k: the batch, or the number of groups of rows."""
+    return tuple(name for name in (BATCH, ROW_GROUPS) if name in spec)
 
 
 def is_mixed(spec: Mapping[str, Any]) -> bool:
@@ -385,8 +405,8 @@ def is_mixed(spec: Mapping[str, Any]) -> bool:
 
 
 def problem_dims(manifest: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """For each argument, the problem extents ("m", "n", "k", "batch", "groups", "packed_rows") of its dimensions, in
-    memory order. Scales may count blocks: "k/128" (`extent_of`)."""
+    """For each argument, the problem extents ("m", "n", "k", "batch", "row_groups", "groups", "packed_rows") of its
+    dimensions, in memory order. Scales may count blocks: "k/128" (`extent_of`)."""
     a_dims, b_dims = matrix_dims(manifest["spec"])
     output_dims = OUTPUT_DIMS[manifest["spec"].get("d_order", "row")]
     matrices = iter((a_dims, b_dims))

@@ -29,11 +29,14 @@ from lowtide.runtime.kernel import Kernel
 from lowtide.runtime.manifest import (
     BATCH,
     IN_THE_SUM,
+    NOT_OF_EPILOGUE,
     PACKED_ROWS,
+    ROW_GROUPS,
     STALE,
     extent_of,
     is_block_scale,
     is_mixed,
+    outer_extents,
     problem_dims,
 )
 from lowtide.runtime.operands import Operand
@@ -142,6 +145,8 @@ def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tu
         shape = tuple(extent_of(dim, extents) for dim in dims[is_shared:])
         if argument["role"] == "output":
             values = np.full(shape, STALE)
+        elif argument["kind"] == "ends":  # all rows of D belong to a group, and so are compared
+            values = np.sort(np.append(rng.integers(0, extents["m"] + 1, shape[0] - 1), extents["m"]))
         elif exact and argument["kind"] == "matrix" and element_type(dtype).is_float:
             values = np.sign(rng.standard_normal(shape)) * (rng.random(shape) < share)
         else:
@@ -152,10 +157,11 @@ def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tu
 
 
 def example_extents(manifest: Mapping[str, Any]) -> dict[str, int]:
-    """m, n, k and the batch, if any; run-time ones are from manifest["example"]. Raises LoadError if one is missing."""
+    """m, n, k, and the batch or groups of rows, if any; run-time ones are from manifest["example"]. Raises LoadError if
+    one is missing."""
     example = manifest.get("example") or {}
     extents: dict[str, int] = {}
-    for dim in ("m", "n", "k", *([BATCH] if BATCH in manifest["spec"] else [])):
+    for dim in ("m", "n", "k", *outer_extents(manifest["spec"])):
         extent = example.get(dim) if manifest["spec"][dim] is None else manifest["spec"][dim]
         if not isinstance(extent, int) or extent < 0:
             raise LoadError(
@@ -222,10 +228,13 @@ def expected(
         a, b = (multiplied(part, dtype) for part, dtype in zip(parts, types, strict=True))
     dims = problem_dims(manifest)
     a = (a if dims[names[0]][-2:] == ("m", "k") else a.T)[rows]
-    b = b if dims[names[1]][-2:] == ("k", "n") else b.T
+    b = b if dims[names[1]][-2:] == ("k", "n") else b.swapaxes(-1, -2)
     a, b = _scaled(manifest, operands, a, b, rows)
-    product, own_error = exact_product(a, b, manifest["spec"]["acc"])
-    size = np.abs(a) @ np.abs(b)
+    if ROW_GROUPS in manifest["spec"]:
+        product, own_error, size = _by_groups(manifest, operands, (a, b), rows)
+    else:
+        product, own_error = exact_product(a, b, manifest["spec"]["acc"])
+        size = np.abs(a) @ np.abs(b)
     if not element_type(manifest["spec"]["acc"]).is_float:
         product, error = wrapped(product, manifest["spec"]["acc"]), np.zeros_like(product)
     elif exact:
@@ -245,7 +254,7 @@ def expected(
     others = {}
     for argument in manifest["arguments"]:
         name, kind = argument["name"], argument["kind"]
-        if argument["role"] == "input" and kind not in ("matrix", *IN_THE_SUM):
+        if argument["role"] == "input" and kind not in ("matrix", *NOT_OF_EPILOGUE):
             value = operands[name] if kind == "scalar" else _part_of(manifest, operands, name, matrix)
             others[name] = {"full": lambda x: in_rows(manifest, x)[rows], "per_row": lambda x: x[rows, None]}.get(
                 kind, lambda x: x
@@ -256,6 +265,21 @@ def expected(
     dtype = full[number]["dtype"] if number else manifest["spec"]["d"]
     own = {**program, "result": results_of(program)[number]}
     return evaluate(own, accumulator, others, dtype, manifest["spec"]["acc"])
+
+
+def _by_groups(
+    manifest: Mapping[str, Any], operands: Mapping[str, Any], factors: tuple[np.ndarray, np.ndarray], rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The product of rows of A by the B (groups, K, N) of their groups, its own error, and that of magnitudes."""
+    (a, b), acc = factors, manifest["spec"]["acc"]
+    ends = next(operands[x["name"]].values() for x in manifest["arguments"] if x["kind"] == "ends")
+    found = np.zeros((3, len(a), b.shape[-1]))
+    groups = np.searchsorted(ends, rows, side="right")
+    for group in np.unique(groups):
+        own = groups == group
+        product, error = exact_product(a[own], b[group], acc)
+        found[:, own] = product, np.broadcast_to(error, product.shape), np.abs(a[own]) @ np.abs(b[group])
+    return found[0], found[1], found[2]
 
 
 def _weights(manifest: Mapping[str, Any], operands: Mapping[str, HostArray], name: str) -> np.ndarray:

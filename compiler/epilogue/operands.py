@@ -76,10 +76,11 @@ class OperandKind(enum.Enum):
     COLUMN_SCALE = "column_scale"
     ROW_BLOCK_SCALE = "row_block_scale"
     COLUMN_BLOCK_SCALE = "column_block_scale"
+    ENDS = "ends"
 
     @property
     def is_of_epilogue(self) -> bool:
-        """Whether the epilogue reads it. Other operands act in the sum."""
+        """Whether the epilogue reads it. Other operands act in the sum, or say where groups of rows end."""
         return self in (OperandKind.FULL, OperandKind.PER_ROW, OperandKind.PER_COLUMN, OperandKind.SCALAR)
 
     @property
@@ -147,6 +148,8 @@ class Operand:
     dtype: str
     group: int | None = None
     """The number of elements of K that share a GROUP_SCALE or GROUP_ZERO, which act in the sum, not in the epilogue."""
+    count: int | None = None
+    """The number of groups of rows, for ENDS (`None`: known at run time)."""
 
     def shape(self, m: int | None, n: int | None, k: int | None = None) -> tuple[int | None, ...]:
         """The shape if D has m rows and n columns and sums have k products (`None`: known at run time)."""
@@ -156,6 +159,7 @@ class Operand:
             OperandKind.FULL: (m, n),
             OperandKind.PER_ROW: (m,),
             OperandKind.PER_COLUMN: (n,),
+            OperandKind.ENDS: (self.count,),
             OperandKind.ROW_SCALE: (_blocks(k), m),
             OperandKind.COLUMN_SCALE: (_blocks(k), n),
             OperandKind.ROW_BLOCK_SCALE: (_blocks(m), _blocks(k)),

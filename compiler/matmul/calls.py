@@ -79,10 +79,7 @@ class Calls:
 
     def check_autograd(self, values: Sequence[Any]) -> None:
         """Raises LaunchError if torch would record a product of these tensors."""
-        torch = sys.modules.get("torch")
-        if torch is None or not torch.is_grad_enabled():
-            return
-        if any(getattr(value, "requires_grad", False) for value in values):
+        if wants_gradients(values):
             raise LaunchError(
                 "an operand requires a gradient, and lt.matmul is not recorded by autograd: call lowtide.torch.matmul"
                 " without out=, or this under torch.no_grad() [product-autograd]"
@@ -115,6 +112,14 @@ class Calls:
         device = check_devices(said) if said else driver.pointer_device(a.address)
         gpu = driver.device(0 if device is None else device)  # without a device, the launch is refused
         return family_of(product, self.options, target_of(gpu).name, lying), product.m, gpu.name, lying
+
+
+def wants_gradients(values: Sequence[Any]) -> bool:
+    """Whether torch would record a product of these tensors."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.is_grad_enabled():
+        return False
+    return any(getattr(value, "requires_grad", False) for value in values)
 
 
 def _record(value: Any, name: str, stream: int | None) -> Operand:

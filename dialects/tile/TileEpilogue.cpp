@@ -155,6 +155,7 @@ bool lowtide::tile::isBlockScale(OperandKind kind) {
   case OperandKind::scalar:
   case OperandKind::group_scale:
   case OperandKind::group_zero:
+  case OperandKind::ends:
     return false;
   }
   llvm_unreachable("all kinds are above");
@@ -164,7 +165,7 @@ bool lowtide::tile::actsInTheSum(OperandKind kind) {
   return kind == OperandKind::group_scale || kind == OperandKind::group_zero || isBlockScale(kind);
 }
 
-bool lowtide::tile::isReadByTheRegion(OperandKind kind) { return !actsInTheSum(kind); }
+bool lowtide::tile::isReadByTheRegion(OperandKind kind) { return !actsInTheSum(kind) && kind != OperandKind::ends; }
 
 int64_t lowtide::tile::rankOf(OperandKind kind) {
   if (kind == OperandKind::scalar)
@@ -280,8 +281,9 @@ LogicalResult StoreOp::verify() {
     return emitOpError() << "epilogue's first argument must be " << tile.getElementType() << ", the accumulator's element"
                          << " [stored-accumulator]";
   for (Attribute kind : getKinds())
-    if (actsInTheSum(kindOf(kind)))
-      return emitOpError() << stringifyOperandKind(kindOf(kind)) << " acts in the sum: tile.promote and tile.mma take it"
+    if (!isReadByTheRegion(kindOf(kind)))
+      return emitOpError() << stringifyOperandKind(kindOf(kind))
+                           << " is not for the epilogue: tile.promote, tile.mma or tile.work_tiles takes it"
                            << " [sum-operand]";
   return verifyEpilogue(*this, getEpilogue(), acc, getEpilogueOperands(), getKinds(), getOuts(), getOutKinds(),
                         isBatch(d) ? std::optional(d.getDimSize(0)) : std::nullopt);

@@ -58,6 +58,11 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
     of a group is subtracted from its weights; only as many of its bits count as a weight has. Neither operand has an
     argument in the region.
 
+    With an `ends` operand, a vector of i32 on the device, the rows are grouped. Group g has the rows of A and D from
+    `ends[g - 1]`, or 0, up to `ends[g]`, and is multiplied by matrix g of B, which has three dimensions, the group
+    first. An end is clamped to [the end before, M]. Rows after the last end are not written. The operand has no argument
+    in the region.
+
     In a batch, A, B and D have three dimensions. The first is the batch, with one matrix for each product. An operand
     of the epilogue may have it too; an operand without it is shared.
 
@@ -85,6 +90,9 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
     ^bb0(%x: f32):
       …
     } : memref<?x?xf8E4M3FN, strided<[?, 1]>>, memref<?x?xf8E4M3FN, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>
+    tile.gemm tn %a, %b into %d acc(f32) operands(ends %ends : memref<64xi32>) {
+      …
+    } : memref<?x?xbf16, strided<[?, 1]>>, memref<64x?x?xbf16, strided<[?, ?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>
     tile.gemm tn %a, %b into %d acc(f32) {
       …
     } : memref<64x?x?xbf16, strided<[?, ?, 1]>>, memref<64x?x?xbf16, strided<[?, ?, 1]>>,

@@ -91,6 +91,30 @@ static LogicalResult verifyBlockScales(GemmOp op) {
   return success();
 }
 
+// The operand that says where groups of rows end; null without one.
+static Value endsOf(GemmOp op) {
+  for (auto [operand, kind] : llvm::zip(op.getEpilogueOperands(), op.getKinds()))
+    if (kindOf(kind) == OperandKind::ends)
+      return operand;
+  return {};
+}
+
+// Groups of rows: one operand says their ends, and B has a matrix for each.
+static LogicalResult verifyGroups(GemmOp op, MemRefType a, MemRefType b) {
+  auto isEnds = [](Attribute kind) { return kindOf(kind) == OperandKind::ends; };
+  auto ends = dyn_cast<MemRefType>(endsOf(op).getType());
+  if (llvm::count_if(op.getKinds(), isEnds) != 1 || !ends || ends.getRank() != 1 ||
+      !ends.getElementType().isSignlessInteger(32))
+    return op.emitOpError() << "has one vector of i32 that says where groups of rows end [gemm-ends]";
+  if (a.getRank() != 2 || b.getRank() != 3 || op.getWeights() || op.getSwapped())
+    return op.emitOpError() << "has groups of rows: A has two dimensions and B three, the group first, without packed "
+                            << "weights, and operands are not swapped [gemm-groups-of-rows]";
+  if (!agree(ends.getDimSize(0), b.getDimSize(0)))
+    return op.emitOpError() << "has " << ends.getDimSize(0) << " ends but B has " << b.getDimSize(0)
+                            << " matrices [gemm-group-count]";
+  return success();
+}
+
 // Full results are (M, N), and full operands lie as they do.
 static LogicalResult verifyFullResults(GemmOp op, int64_t m, int64_t n) {
   SmallVector<MemRefType> full = fullResults(op.getOuts(), op.getOutKinds());
@@ -123,7 +147,10 @@ LogicalResult GemmOp::verify() {
     if (type.getRank() != 2 && type.getRank() != 3)
       return emitOpError() << name << " must have two dimensions, or three in a batch, not " << type.getRank()
                            << " [gemm-dimensions]";
-  for (auto [name, type] : ArrayRef(matrices).drop_front()) {
+  bool isGrouped = static_cast<bool>(endsOf(*this));
+  if (isGrouped && failed(verifyGroups(*this, a, b)))
+    return failure();
+  for (auto [name, type] : ArrayRef(matrices).drop_front(isGrouped ? 2 : 1)) {
     if (type.getRank() != a.getRank())
       return emitOpError() << "A, B and D are one matrix each, or a batch of them: A is of rank " << a.getRank() << ", "
                            << name << " of rank " << type.getRank() << " [gemm-ranks]";
@@ -131,11 +158,11 @@ LogicalResult GemmOp::verify() {
       return emitOpError() << "the batch is " << a.getDimSize(0) << " in A but " << type.getDimSize(0) << " in " << name
                            << " [gemm-batches]";
   }
-  unsigned outer = isBatch(a) ? 1 : 0;
+  unsigned outer = isBatch(a) ? 1 : 0, outerOfB = isBatch(b) ? 1 : 0;
   bool aIsMK = getLayout() == GemmLayout::tn || getLayout() == GemmLayout::tt;
   bool bIsNK = getLayout() == GemmLayout::tn || getLayout() == GemmLayout::nn;
   int64_t m = a.getDimSize(outer + (aIsMK ? 0 : 1)), ka = a.getDimSize(outer + (aIsMK ? 1 : 0));
-  int64_t n = b.getDimSize(outer + (bIsNK ? 0 : 1)), kb = b.getDimSize(outer + (bIsNK ? 1 : 0));
+  int64_t n = b.getDimSize(outerOfB + (bIsNK ? 0 : 1)), kb = b.getDimSize(outerOfB + (bIsNK ? 1 : 0));
   if (failed(verifyWeights(*this, a, b, ka)))
     return failure();
   if (int64_t &rows = weightsAreA(a.getElementType()) ? m : n; getWeights() && !ShapedType::isDynamic(rows))

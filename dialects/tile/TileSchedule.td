@@ -16,7 +16,7 @@ def Tile_OperandKind : Tile_Enum<"OperandKind", "the part of D or of K that each
     I32EnumAttrCase<"full", 0>, I32EnumAttrCase<"per_row", 1>, I32EnumAttrCase<"per_column", 2>,
     I32EnumAttrCase<"scalar", 3>, I32EnumAttrCase<"group_scale", 4>, I32EnumAttrCase<"group_zero", 5>,
     I32EnumAttrCase<"row_scale", 6>, I32EnumAttrCase<"column_scale", 7>, I32EnumAttrCase<"row_block_scale", 8>,
-    I32EnumAttrCase<"column_block_scale", 9>]>;
+    I32EnumAttrCase<"column_block_scale", 9>, I32EnumAttrCase<"ends", 10>]>;
 
 def Tile_ResultKind : Tile_Enum<"ResultKind", "whether a result has one element per element of A · B, or one in total", [
     I32EnumAttrCase<"full", 0>, I32EnumAttrCase<"amax", 1>]>;

@@ -74,7 +74,7 @@ class Names:
                 "the window is not a tile.view, so its matrix is unknown; take it from one [window-matrix]"
             )
         kind = operand_kind(view)
-        return self.arguments.get(view.source, UNKNOWN), kind, ir.MemRefType(view.source.type)
+        return self.arguments.get(memory_of(view.source), UNKNOWN), kind, ir.MemRefType(view.source.type)
 
     def row_stride(self, name: str, matrix: ir.MemRefType) -> tuple[int, bool]:
         """The bytes between rows of a matrix as it lies in memory, and whether they follow from its extents.

@@ -43,6 +43,11 @@ class Matrix:
         address = self.address + number * self.strides[0] * self.element.bytes
         return replace(self, address=address, shape=self.shape[1:], strides=self.strides[1:])
 
+    def rows(self, first: int, end: int) -> "Matrix":
+        """Some rows of a matrix that lies by rows, or some elements of a vector."""
+        address = self.address + first * (self.row_stride or 1) * self.element.bytes
+        return replace(self, address=address, shape=(end - first, *self.shape[1:]))
+
     def addresses(self, rows: Any, columns: Any) -> Ints:
         """Byte addresses of elements; for a vector, of its columns."""
         if self.is_column_major:

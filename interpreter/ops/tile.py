@@ -41,6 +41,7 @@ from lowtide.interpreter.ops.tile_operands import (
     RANKS,
     as_mk,
     as_nk,
+    groups_of_rows,
     matrix_at,
     scale_and_add,
     staged_window,
@@ -175,7 +176,7 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
     turn, turns = _turn(state, op)
     trace = machine.observers.trace
     noted = None if trace is None else trace.begin_work(cta, state.name, (turn, turns))
-    spans = _groups(state, op, ends[0], rows) if ends else [(0, rows)] * (batches[0] if batches else 1)
+    spans = groups_of_rows(state, op, ends[0], rows) if ends else [(0, rows)] * (batches[0] if batches else 1)
     grids = [(-(-(end - first) // (height * order.pieces)), -(-columns // width)) for first, end in spans]
     state.work_tiles = order.count_of(machine.grid, grids, cluster)
     step = op.attributes.get("k_step", 1)
@@ -222,16 +223,6 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
         carried = yield from run_block(state, op.regions[0])
     for slot, value in zip(op.results, carried, strict=True):
         state.values[slot] = value
-
-
-def _groups(state: AgentState, op: DecodedOp, ends: Matrix, rows: int) -> list[tuple[int, int]]:
-    """The first row and the end of the rows of each group."""
-    loaded = state.machine.memory.load(state.access(op), ends.addresses(0, np.array([0])), "i32", ends.shape[0])
-    spans, first = [], 0
-    for end in loaded.reshape(-1).tolist():
-        spans.append((first, min(max(int(end), first), rows)))
-        first = spans[-1][1]
-    return spans
 
 
 def _with_later(items: Iterable[WorkItem], most: int) -> Iterator[tuple[WorkItem, ...]]:

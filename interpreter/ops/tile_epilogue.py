@@ -20,7 +20,7 @@ from lowtide.interpreter.machine.matrices import (
     store_elements,
     store_inside,
 )
-from lowtide.interpreter.ops.tile_operands import IN_THE_SUM, matrix_at, part_of, window_at
+from lowtide.interpreter.ops.tile_operands import NOT_OF_EPILOGUE, matrix_at, part_of, window_at
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedBlock
@@ -90,7 +90,7 @@ def targets_at(op: DecodedOp, results: list[Matrix], origin: tuple[int, int], sh
 
 def _operand_windows(op: DecodedOp, place: Place | Window, operands: list[Any]) -> Iterator[Any]:
     """For each epilogue operand, its window at the tile's place in the results; scalars are unchanged."""
-    kinds = [kind for kind in map(OperandKind, op.attributes.get("kinds", ())) if kind not in IN_THE_SUM]
+    kinds = [kind for kind in map(OperandKind, op.attributes.get("kinds", ())) if kind not in NOT_OF_EPILOGUE]
     for operand, kind in zip(operands, kinds, strict=True):
         if kind == OperandKind.scalar:
             yield operand

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from mlir import ir
 from numpy.typing import NDArray
 
@@ -21,6 +22,7 @@ SCALES = {
     OperandKind.column_block_scale: (False, 128, 1),
 }
 IN_THE_SUM = (OperandKind.group_scale, OperandKind.group_zero, *SCALES)
+NOT_OF_EPILOGUE = (*IN_THE_SUM, OperandKind.ends)
 SCALED_TOGETHER = 128  # K of the products that share a scale
 
 #: Dimensions of an operand without a batch
@@ -38,6 +40,16 @@ def part_of(state: AgentState, op: DecodedOp, operand: Any, kind: OperandKind, n
     if kind is OperandKind.scalar or len(operand.shape) == RANKS.get(kind):
         return operand
     return matrix_at(state, op, operand, number)
+
+
+def groups_of_rows(state: AgentState, op: DecodedOp, ends: Matrix, rows: int) -> list[tuple[int, int]]:
+    """The first row and the end of the rows of each group. Ends are clamped to [the end before, rows]."""
+    loaded = state.machine.memory.load(state.access(op), ends.addresses(0, np.array([0])), "i32", ends.shape[0])
+    spans, first = [], 0
+    for end in loaded.reshape(-1).tolist():
+        spans.append((first, min(max(int(end), first), rows)))
+        first = spans[-1][1]
+    return spans
 
 
 def matrix_at(state: AgentState, op: DecodedOp, batch: Matrix, number: int) -> Matrix:

@@ -19,10 +19,12 @@ from lowtide.interpreter.ops.tile_epilogue import (
 )
 from lowtide.interpreter.ops.tile_operands import (
     IN_THE_SUM,
+    NOT_OF_EPILOGUE,
     SCALED_TOGETHER,
     SCALES,
     as_mk,
     as_nk,
+    groups_of_rows,
     part_of,
     scale_and_add,
     weights_of,
@@ -32,6 +34,7 @@ from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
 
 OPS = OpTable()
+_OF_ROWS = (OperandKind.full, OperandKind.per_row)
 
 
 @OPS.implements("tile.gemm")
@@ -42,6 +45,15 @@ def gemm(state: AgentState, op: DecodedOp) -> Steps:
     for result, kind in zip(results, result_kinds(op), strict=True):
         if kind is ResultKind.amax:
             maxima.clear(state, op, result.address)
+    by_group = [operand for kind, operand in by_kind if kind is OperandKind.ends]
+    if by_group:
+        for number, (first, end) in enumerate(groups_of_rows(state, op, by_group[0], a.shape[0])):
+            own = [(kind, x.rows(first, end) if kind in _OF_ROWS else x) for kind, x in by_kind]
+            kinds = zip(results, result_kinds(op), strict=True)
+            parts = [x.rows(first, end) if kind is ResultKind.full else x for x, kind in kinds]
+            if first < end:
+                yield from _product(state, op, (a.rows(first, end), b.part(number)), parts, own)
+        return
     if len(a.shape) == 2:
         yield from _product(state, op, (a, b), results, by_kind)
         return
@@ -90,7 +102,7 @@ def _product(
         product = _scaled_product(state, op, (left, right), scales, acc)
     else:
         product = domain.dot(left, right, zero, acc)
-    of_epilogue = [operand for kind, operand in operands if kind not in IN_THE_SUM]
+    of_epilogue = [operand for kind, operand in operands if kind not in NOT_OF_EPILOGUE]
     yield from epilogue_whole(state, op, product, Place(0, 0, (m, n), (m, n)), targets, of_epilogue)
 
 

@@ -31,7 +31,10 @@ def emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
         _assert_shapes(gemm, full, (m, n))
         build = Builder.index()
         cluster_m, cluster_n = schedule.cluster
-        work = build.mul(build.ceil_sdiv(m, tile_m * cluster_m), build.ceil_sdiv(n, tile_n * cluster_n))
+        high, wide = build.ceil_sdiv(m, tile_m * cluster_m), build.ceil_sdiv(n, tile_n * cluster_n)
+        if problem.is_grouped:  # the last tiles of each group may have fewer rows
+            high = build.add(high, build.smin(extent(gemm.b, 0), m))
+        work = build.mul(high, wide)
         if is_batch(d):
             work = build.mul(extent(d, 0), work)
         if schedule.grid.tail is TailKind.halves:  # a grid of one wave may be split as well
@@ -125,6 +128,8 @@ def _assert_shapes(gemm: tile.GemmOp, full: list[ir.Value], extents: tuple[ir.Va
             checks.append((operand, dim, m, f"epilogue operand {position} must have {rows}"))
         if kind in (OperandKind.full, OperandKind.per_column):
             checks.append((operand, -1, n, f"epilogue operand {position} must have {columns}"))
+        if kind is OperandKind.ends:
+            checks.append((operand, 0, extent(gemm.b, 0), "B must have a matrix for each of the ends of groups"))
         if kind in SCALES:
             checks += _checks_of_scales(operand, kind, (m, n, k), (rows, columns))
         if operand_is_batched(operand, kind):

@@ -222,10 +222,13 @@ def _verb(pack: tile.PackOp) -> str:
 
 
 def _kernel(module: ir.Module, function: func.FuncOp, verb: str, types: Sequence[ir.Type], **how: Any) -> str:
-    """The name of the kernel that prepares a target from a source, if there is one; made if it is not there."""
-    name = f"{ir.StringAttr(function.sym_name).value}_{verb}"
-    if all(ir.StringAttr(kernel.sym_name).value != name for kernel in walk(module, tile.KernelOp)):
-        target, *source = types
+    """The name of the kernel that prepares a target from a source, if there is one; made if it is not there. Of groups
+    of rows, A and D are matrices and B is a batch: then there are two kernels."""
+    name, (target, *source) = f"{ir.StringAttr(function.sym_name).value}_{verb}", types
+    made = {ir.StringAttr(x.sym_name).value: x for x in walk(module, tile.KernelOp)}
+    if name in made and [x.type for x in made[name].body.blocks[0].arguments] != [*source, target]:
+        name = f"{name}_batch"
+    if name not in made:
         with ir.InsertionPoint(module.body):
             kernel = tile.KernelOp(name, ir.TypeAttr.get(ir.FunctionType.get([*source, target], [])))
         with ir.InsertionPoint(kernel.body.blocks.append(*source, target)):

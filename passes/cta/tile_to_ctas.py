@@ -24,6 +24,12 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
          In a batch the number of the matrix is a coordinate of a work item, and the first one of windows and of the
          store:
            tile.work_tiles (%m, %n) of (%M, %N) by … batch(%batch of %B) … { … tile.view %a[%batch, %m, %k] … }
+         If rows are grouped, the group is a coordinate of a work item, and the first one of the windows of B. The store
+         sees results and full operands as if they ended with the rows of the group:
+           tile.work_tiles (%m, %n) of (%M, %N) by … groups(%group to %rows_end of %ends) … {
+             … tile.view %b[%group, %n, %k] …
+             %rows = memref.subview %d[0, 0] [%rows_end, %N] [1, 1]
+             tile.store %acc into %rows[%m, %n] … }
          With scales of blocks, the promoted sum of a step is multiplied by those of its rows and columns:
            %rows = tile.view row_scale %sa[%m, %k]; %columns = tile.view column_scale %sb[%n, %k]
            tile.promote %partial into %c block_scaled(%rows, %columns)
@@ -32,7 +38,7 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
 Needs    level problem, with a complete schedule.
 Refuses  more than one tile.gemm in a function; a schedule without a field that it reads; an epilogue that reads a host
          value other than its operands and constants.
-Test     test/lit/passes/cta/tile-to-ctas.mlir, tile-to-ctas-{tail,waves,empty}.mlir, tile-to-ctas-invalid.mlir
+Test     test/lit/passes/cta/tile-to-ctas.mlir, tile-to-ctas-{tail,waves,empty,groups}.mlir, tile-to-ctas-invalid.mlir
 """
 
 from collections.abc import Mapping
@@ -40,7 +46,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mlir import ir
-from mlir.dialects import arith, func, scf
+from mlir.dialects import arith, func, memref, scf
 
 from lowtide.dialects import tile
 from lowtide.dialects.enums import gemm_layout, operand_kinds, result_kinds
@@ -56,13 +62,17 @@ from lowtide.passes.support.ir.builder import Builder
 from lowtide.passes.support.ir.rewriting import copy_region, defining_op, erase, extent, values_from_outside
 from lowtide.passes.support.problem.kernels import cluster_clause, schedule_of
 from lowtide.passes.support.problem.matrix_layouts import a_is_mk, b_is_nk, dims_of_a
-from lowtide.passes.support.problem.operand_kinds import SCALES, acts_in_the_sum
+from lowtide.passes.support.problem.operand_kinds import SCALES, acts_in_the_sum, is_of_epilogue
 from lowtide.passes.support.problem.problem import Problem, is_batch, keep_asked, problem_attribute
 from lowtide.targets import Target
 
 # The schedule fields that it reads, and those that also determine the number of CTAs per SM.
 _FIELDS = ("grid.tile", "grid.order", "grid.scheduler", "mainloop.k", "multiply.atoms")
 _SHARED_MEMORY_FIELDS = ("mainloop.stages", "epilogue.path", "epilogue.math", "epilogue.tile")
+
+
+# The operands of a store that have an element, or elements, for each row of D.
+_OF_ROWS = (OperandKind.full, OperandKind.per_row)
 
 
 @dataclass(frozen=True)
@@ -128,13 +138,13 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str, problem: tile.
     a, b, *given = list(entry.arguments)[: len(operands)]
     results = dict(zip(given, result_kinds(gemm), strict=False))
     d = next(result for result, kind in results.items() if kind is ResultKind.full)
-    of_store, in_the_sum = _operands(gemm, given[len(results) :])
+    of_store, in_the_sum, ends = _operands(gemm, given[len(results) :])
     with ir.InsertionPoint(entry):
         batch = extent(d, 0) if is_batch(d) else None
         rows, columns, k = extent(d, -2), extent(d, -1), extent(a, dims_of_a(layout)[1])
         _take_constants_along(gemm.epilogue.blocks[0])
         for shape, part in work_loops(schedule.grid):
-            work = _emit_work_tiles(schedule, batch, (rows, columns, k), shape, part)
+            work = _emit_work_tiles(schedule, (batch, ends), (rows, columns, k), shape, part)
             with ir.InsertionPoint(add_body(work)):
                 if waits and part is not WorkPart.tail_halves:
                     tile.AwaitWaveOp(entry.arguments[-1])
@@ -142,8 +152,10 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str, problem: tile.
                 acc = _emit_k_loop(gemm, (a, b, in_the_sum), k, place, shape)
                 more = {name: getattr(place, name) for name in ("batch", "part", "parts", "slot")}
                 more |= {"row": place.m, "column": place.n}
-                more |= {"epilogue_operands": list(of_store), "kinds": list(of_store.values())}
-                store = tile.StoreOp(acc, outs=list(results), out_kinds=list(results.values()), **more)
+                operands = [_within_group(x, kind in _OF_ROWS, place) for x, kind in of_store.items()]
+                more |= {"epilogue_operands": operands, "kinds": list(of_store.values())}
+                outs = [_within_group(x, kind is ResultKind.full, place) for x, kind in results.items()]
+                store = tile.StoreOp(acc, outs=outs, out_kinds=list(results.values()), **more)
                 tile.YieldOp([])
             copy_region(gemm.epilogue.blocks[0], store.epilogue)
         tile.ReturnOp()
@@ -151,21 +163,36 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str, problem: tile.
 
 def _operands(
     gemm: tile.GemmOp, given: list[ir.Value]
-) -> tuple[dict[ir.Value, OperandKind], dict[OperandKind, ir.Value]]:
-    """The kernel's arguments for the operands: those of the epilogue with their kinds; those of the sum, by kind."""
+) -> tuple[dict[ir.Value, OperandKind], dict[OperandKind, ir.Value], ir.Value | None]:
+    """The kernel's arguments for the operands: those of the epilogue with their kinds; those of the sum, by kind; and
+    the ends of groups of rows."""
     kinds = dict(zip(given, operand_kinds(gemm), strict=True))
     in_the_sum = {kind: value for value, kind in kinds.items() if acts_in_the_sum(kind)}
-    return {value: kind for value, kind in kinds.items() if not acts_in_the_sum(kind)}, in_the_sum
+    ends = next((value for value, kind in kinds.items() if kind is OperandKind.ends), None)
+    return {value: kind for value, kind in kinds.items() if is_of_epilogue(kind)}, in_the_sum, ends
+
+
+def _within_group(operand: ir.Value, has_rows: bool, place: Place) -> ir.Value:
+    """A result or operand of the store; if it has D's rows, only those before the end of the item's group."""
+    if place.rows_end is None or not has_rows:
+        return operand
+    type_ = ir.MemRefType(operand.type)
+    columns = [dim for dim in range(1, type_.rank) if type_.is_dynamic_dim(dim)]
+    shape, ones = [ir.ShapedType.get_dynamic_size(), *type_.shape[1:]], [1] * type_.rank
+    sizes = [place.rows_end, *(extent(operand, dim) for dim in columns)]
+    part = ir.MemRefType.get(shape, type_.element_type, type_.layout)
+    return memref.SubViewOp(part, operand, [], sizes, [], [0] * type_.rank, shape, ones).result
 
 
 def _emit_work_tiles(
     schedule: Schedule,
-    batch: ir.Value | None,
+    grids: tuple[ir.Value | None, ir.Value | None],
     extents: tuple[ir.Value, ir.Value, ir.Value],
     shape: Extents2,
     part: WorkPart,
 ) -> tile.WorkTilesOp:
-    """A loop over work tiles, or over ranges of their K, without a body yet."""
+    """A loop over work tiles, or over ranges of their K, without a body yet. `grids`: the number of matrices in a
+    batch, and the ends of groups of rows."""
     grid, division, (rows, columns, depth) = schedule.grid, schedule.k_division, extents
     order = grid.order
     assert order is not None
@@ -177,7 +204,8 @@ def _emit_work_tiles(
         ir.DenseI64ArrayAttr.get(shape),
         tile.RasterAttr.get(order.kind, order.rows, order.columns),
         grid.scheduler,
-        batches=batch,
+        batches=grids[0],
+        ends=grids[1],
         cluster=cluster_clause(grid),
         part=None if part is WorkPart.all else part,
         depth=None if division is None else depth,
@@ -221,13 +249,14 @@ def _emit_k_loop(
     zero = tile.SplatOp(accumulator, 0.0).result
     build = Builder.index()
     m, n, matrix = place.m, place.n, [] if place.batch is None else [place.batch]
+    of_b_alone = matrix if place.group is None else [place.group]
     of_a, of_b = problem.stream("a").rows, problem.stream("b").rows
     row_of_a, row_of_b = (x if per_byte == 1 else build.udiv(x, per_byte) for x, per_byte in ((m, of_a), (n, of_b)))
     begin, end = place.k0 or build.constant(0), place.k1 or k
     loop = scf.ForOp(begin, end, build.constant(tile_k), [zero])
     with ir.InsertionPoint(loop.body):
         a_view = _view(a, matrix, row_of_a, loop.induction_variable, (tile_m // of_a, tile_k), a_is_mk(layout))
-        b_view = _view(b, matrix, row_of_b, loop.induction_variable, (tile_n // of_b, tile_k), b_is_nk(layout))
+        b_view = _view(b, of_b_alone, row_of_b, loop.induction_variable, (tile_n // of_b, tile_k), b_is_nk(layout))
         total = loop.inner_iter_args[0]
         start = zero if schedule.promotes else total
         of_group = {

@@ -38,9 +38,10 @@ if TYPE_CHECKING:
         where,
     )
     from lowtide.compiler.epilogue.operands import Full, PerColumn, PerRow, Scalar
+    from lowtide.compiler.matmul.grouped import grouped_matmul
     from lowtide.compiler.matmul.matmul import matmul
     from lowtide.compiler.presets import PRESETS as presets
-    from lowtide.compiler.spec import UNBATCHED, GemmSpec
+    from lowtide.compiler.spec import UNBATCHED, UNGROUPED, GemmSpec
     from lowtide.dialects.tile.schedule import Schedule
     from lowtide.errors import (
         ArgumentError,
@@ -121,8 +122,9 @@ _HOMES: dict[str, tuple[str, str]] = {
     "precompile": ("lowtide.compiler.cache.precompile", "precompile"),
     "draw": ("lowtide.inspection.draw.draw", "draw"),
     "BlockScales": ("lowtide.compiler.block_scales", "BlockScales"),
-    **{name: ("lowtide.compiler.spec", name) for name in ("GemmSpec", "UNBATCHED")},
+    **{name: ("lowtide.compiler.spec", name) for name in ("GemmSpec", "UNBATCHED", "UNGROUPED")},
     "matmul": ("lowtide.compiler.matmul.matmul", "matmul"),
+    "grouped_matmul": ("lowtide.compiler.matmul.grouped", "grouped_matmul"),
     "Schedule": ("lowtide.dialects.tile.schedule", "Schedule"),
     "presets": ("lowtide.compiler.presets", "PRESETS"),
     **{name: ("lowtide.compiler.epilogue.operands", name) for name in ("Full", "PerColumn", "PerRow", "Scalar")},
@@ -137,6 +139,7 @@ _HOMES: dict[str, tuple[str, str]] = {
 
 __all__ = [
     "UNBATCHED",
+    "UNGROUPED",
     "ArgumentError",
     "BlockScales",
     "CacheWarning",
@@ -172,6 +175,7 @@ __all__ = [
     "error_bound",
     "exp",
     "gelu",
+    "grouped_matmul",
     "log",
     "matmul",
     "maximum",

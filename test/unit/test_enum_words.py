@@ -247,14 +247,16 @@ def test_every_kind_of_epilogue_operand_has_code_of_its_own(target: str) -> None
     in_epilogue = {"b": mat, "clauses": "operands(", "element": ", %e: f32", "added": "%e", "scales": ""}
     in_the_sum = {"b": mat.replace("bf16", "ui8"), "element": "", "added": "%acc", "scales": ""}
     in_the_sum["clauses"] = "weights(si4) group(64) operands("
+    in_groups = {"b": "memref<?x?x?xbf16, strided<[?, ?, 1]>>", "element": "", "added": "%acc"}
     zeros = {"clauses": f"{in_the_sum['clauses']}group_scale %s : {mat}, ", "scales": f"%s: {mat}, "}
     forms = {"group_scale": in_the_sum, "group_zero": in_the_sum | zeros}
+    forms["ends"] = in_epilogue | in_groups
     forms["amax"] = in_epilogue | {"element": "", "added": "%acc", "also": ", %sum", "of": ", f32"}
 
     def code(word: str) -> str:
         errors, form = [], {"also": "", "of": ""} | forms.get(word, in_epilogue)
         wide = ("memref<?x?xf32, strided<[?, 1]>>", "memref<?x?xsi8, strided<[?, 1]>>")
-        for type_ in (*wide, "memref<?xf32>", "memref<1xf32>", "f32"):
+        for type_ in (*wide, "memref<?xf32>", "memref<1xf32>", "memref<?xi32>", "f32"):
             try:
                 return lt.compile_ir(template.format(target=target, mat=mat, type=type_, word=word, **form)).ptx
             except lt.Error as error:

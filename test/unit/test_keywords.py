@@ -48,7 +48,7 @@ def test_an_unknown_argument_is_refused_with_the_known_ones(function: Callable[.
 def test_missing_and_positional_fields_are_refused_with_the_names() -> None:
     for given in ((), (4096, 4096, 4096)):
         with pytest.raises(
-            lt.ArgumentError, match=r"GemmSpec: .*; it takes m, n, k, batch, a, b, d, acc.*\[unknown-argument\]"
+            lt.ArgumentError, match=r"GemmSpec: .*; it takes m, n, k, batch, groups, a, b, d, acc.*\[unknown-argument\]"
         ):
             lt.GemmSpec(*given)  # type: ignore[call-arg, misc]
 

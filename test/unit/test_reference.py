@@ -369,3 +369,20 @@ def test_static_extents_are_checked():
 def test_shapes_that_differ_are_not_compared():
     with pytest.raises(SpecError, match=r"all three must have D's shape.*\[compared-shapes\]"):
         compare(SPECS["bf16"], np.zeros((2, 3)), np.zeros((3, 2)), np.zeros((3, 2)))
+
+
+def test_each_group_of_rows_has_a_matrix_of_its_own_in_the_reference():
+    spec = spec_of(groups=3)
+    inputs = inputs_of(spec)
+    inputs["ends"] = np.array([20, 10, 30], np.int32)  # the second end counts as 20
+    found, bound = reference_with_bound(spec, **inputs)
+    one = spec_of()
+    own = {"c", "row", "a"}
+    for rows, group in ((slice(0, 20), 0), (slice(20, 30), 2)):
+        part = {name: value[rows] if name in own else value for name, value in inputs.items() if name != "ends"}
+        expected = reference(one, **part | {"b": inputs["b"][group]})
+        np.testing.assert_array_equal(found[rows], expected)
+    assert np.isinf(bound[30:]).all()
+    assert np.isfinite(bound[:30]).any()
+    with pytest.raises(SpecError, match=r"\[reference-groups\]"):
+        reference(spec, **inputs | {"ends": inputs["ends"][:2]})

@@ -13,6 +13,10 @@ from lowtide.errors import Error, SpecError
 GOOD = {"m": 300, "n": 520, "k": 264, "a": "bf16", "b": "bf16", "d": "bf16"}
 
 
+def adds_ends(acc, ends: PerColumn):
+    return acc + ends
+
+
 def scaled(acc, c: Full, bias: PerColumn["f32"], alpha: Scalar):  # noqa: F821
     return relu(alpha * acc + 0.5 * c + bias)
 
@@ -107,6 +111,11 @@ def test_accumulators_are_those_of_the_inputs_where_none_are_given(a: str, b: st
         ({"layout": "TN"}, r"did you mean 'tn'\?.*\[unknown-word\]"),
         ({"n": -4}, r"n is -4; it must be at least 0, or None for a run-time argument.*\[extent-least\]"),
         ({"batch": 0}, "batch is 0; it must be at least 1"),
+        ({"groups": 0}, "groups is 0; it must be at least 1"),
+        ({"groups": 2, "batch": 3}, r"groups with a batch are not supported.*\[groups-beside\]"),
+        ({"groups": 2, "d_order": "column"}, r"groups with d_order='column'.*\[groups-beside\]"),
+        ({"groups": 2, "layout": "nt"}, r"groups with layout='nt'.*use layout='tn' or 'tt'.*\[groups-layout\]"),
+        ({"groups": 2, "epilogue": adds_ends}, r"operand 'ends' has the name of the ends.*\[ends-operand-name\]"),
         ({"amax": 3}, r"amax is 3 \(int\); it must be True or False.*\[amax-word\]"),
         ({"k": 2**31}, r"k is 2147483648; .* split the problem.*\[extent-most\]"),
         ({"m": 1.0}, r"m is 1.0 \(float\); it must be an integer"),

@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, cycle
 from multiprocessing import get_context
 from os import PathLike, cpu_count
@@ -27,9 +27,10 @@ from lowtide.passes.schedules.facts.alignment import WIDEST
 from lowtide.passes.support.agents.atoms import mma_atom_name
 from lowtide.targets import mma_atom
 from lowtide.verification.checking.check_result import Branches, CheckResult, Verified
-from lowtide.verification.checking.cover import Cover, Shape, as_asked, cover_of
+from lowtide.verification.checking.cover import Cover, Row, Shape, as_asked, cover_of
 from lowtide.verification.checking.guilty import Guilty, first_guilty
 from lowtide.verification.checking.interpretation import estimated_seconds
+from lowtide.verification.checking.splits import SPLITS, ends_of
 from lowtide.verification.checking.subjects import Subject, of_kernel
 from lowtide.verification.checking.trials import (
     Finding,
@@ -51,6 +52,7 @@ _MMA = 16 * 8 * 16  # multiply-adds of the mma.sync whose speed is known
 _OF_ONE_THREAD = 7.0  # fma, for all lanes of a warp at once
 _TRIALS_OF_GUILTY = 3  # that search for the guilty step
 _MOST_JOBS = 16
+_GROUPS = 4  # of a kernel for any number of them
 _FEW_SECONDS = 6.0  # below this, processes are not worth their start
 
 Progress = Callable[[float, str], None]
@@ -153,6 +155,8 @@ def _planned(variant: Variant, budget: float, seed: int) -> tuple[Cover, list[Tr
     operands = [operand.name for operand in subject.spec.operands if operand.kind is not OperandKind.SCALAR]
     cover = cover_of(subject.schedule, subject.facts, subject.target, cost, budget, operands)
     cover = as_asked(cover, subject.asked, is_swapped=subject.is_swapped)
+    if subject.spec.is_grouped and cover.shapes:
+        return _with_groups(subject, cover, seed)
     if not cover.shapes:
         return cover, []
     small = [shape for shape in cover.shapes if shape.extents[2]][:2]
@@ -168,6 +172,31 @@ def _planned(variant: Variant, budget: float, seed: int) -> tuple[Cover, list[Tr
     return cover, [
         Trial(at.extents, at.sms, at.padding, domain, own, place, at.batch) for at, domain, own, place in placed
     ]
+
+
+def _with_groups(subject: Subject, cover: Cover, seed: int) -> tuple[Cover, list[Trial]]:
+    """The shapes with all rows in one group, whose work is that of a product without groups; and each split of the
+    rows of the cheapest shape of several tiles."""
+    rows_of_tile, _, _ = subject.schedule.tile_mnk
+    groups = subject.spec.groups if isinstance(subject.spec.groups, int) else _GROUPS
+    all_rows = next(iter(SPLITS))
+    trials = [
+        Trial(at.extents, at.sms, at.padding, _domains(subject, at)[0], seed + number, subject.places[0])
+        for number, at in enumerate(cover.shapes)
+    ]
+    trials = [replace(x, ends=ends_of(all_rows, x.extents[0], rows_of_tile, groups)) for x in trials]
+    several = [shape for shape in cover.shapes if shape.extents[2] and shape.extents[0] > rows_of_tile]
+    if not several:
+        return cover, trials
+    m, n, k = several[0].extents
+    found = []
+    for number, split in enumerate(SPLITS if groups > 1 else [all_rows]):
+        place, sms = subject.places[number % len(subject.places)], 2 + number % 2
+        domain = _domains(subject, several[0])[0]
+        ends = ends_of(split, m, rows_of_tile, groups)
+        trials.append(Trial((m, n, k), sms, several[0].padding, domain, seed + number, place, ends=ends))
+        found.append(Row("groups", split, several[0]))
+    return replace(cover, rows=(*cover.rows, *found)), trials
 
 
 def _domains(subject: Subject, shape: Shape) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from lowtide import interpreter
 from lowtide.compiler.dtypes import numpy_dtype
-from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec import ENDS, GemmSpec
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
@@ -65,7 +65,8 @@ class Placement(NamedTuple):
 
     `padding` elements follow each row. `alignments`, `bases` and `batches`: bytes by name of a matrix. Its rows, base
     and batch stride are multiples of these, and of no larger power of two unless it is WIDEST or more. Bases are
-    aligned as rows by default. `batch` is needed if the spec's batch is known only at run time.
+    aligned as rows by default. `batch` is needed if the spec's batch is known only at run time. `ends`: where groups of
+    rows end; drawn if it is not given.
     """
 
     padding: int = ROW_PADDING
@@ -73,6 +74,7 @@ class Placement(NamedTuple):
     bases: Mapping[str, int] | None = None
     batches: Mapping[str, int] = WIDEST_OF_ALL
     batch: Batch | None = None
+    ends: tuple[int, ...] | None = None
 
 
 _USUAL = Placement()
@@ -128,7 +130,11 @@ def inputs_for(
     if batch is not None:
         lies |= {"batch": batch.matrices, "shared": batch.shared, "batch_padding": batch.rows_between}
         lies["batches"] = placement.batches
+    if placement.ends is not None:
+        lies["groups"] = len(placement.ends)
     inputs = random_inputs(spec, m, n, k, rng, **lies)
+    if placement.ends is not None:
+        inputs[ENDS] = np.array(placement.ends, np.int32)
     if number_domain(domain).is_float:
         return inputs
     convert = _of_field if domain == FieldDomain.name else _as_integers

@@ -23,7 +23,7 @@ from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.epilogue.evaluate import evaluate
 from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.epilogue.results import ResultKind
-from lowtide.compiler.spec import SCALES, UNBATCHED, ZEROS, GemmSpec
+from lowtide.compiler.spec import ENDS, SCALES, UNBATCHED, UNGROUPED, ZEROS, GemmSpec
 from lowtide.elements import element_type, stages_of_sum
 from lowtide.errors import SpecError
 from lowtide.keywords import check_keywords
@@ -36,6 +36,7 @@ from lowtide.verification.checking.bound import Interval, propagate
 
 _WIDEST = 16  # bytes of an access
 _SHARED = 0.25  # of the inputs of a batch
+_MOST_GROUPS = 5  # that are drawn
 _BLOCK = 1 << 16  # elements of D for which the epilogue is evaluated at once: the arrays stay in cache
 
 
@@ -59,7 +60,7 @@ class Comparison:
 
 def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> Any:
     """D in float64, as stored, not rounded to D's type, but saturated for integers; in a batch (batch, M, N). A dict of
-    such arrays if the epilogue names its results.
+    such arrays if the epilogue names its results. Rows that belong to no group are 0.
 
     `a`, `b`: in the spec's layout, as values of the spec's dtypes; `operands`: the epilogue's, by name. In a batch,
     operands without its dimension are shared. Raises `SpecError` for shapes or names that do not fit the spec.
@@ -76,9 +77,9 @@ def error_bound(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -
     """The largest error of each element of D, or of each result, against `reference`, float64. Same arguments, shape
     and errors.
 
-    Infinite if there is no bound: the result, or a value that it is made from, may overflow; the epilogue divides by a
-    value that may be 0; or rounding decides whether it is NaN. 0 if the reference is NaN, or infinite, and D must be
-    the same.
+    Infinite if there is no bound: the row belongs to no group; the result, or a value that it is made from, may
+    overflow; the epilogue divides by a value that may be 0; or rounding decides whether it is NaN. 0 if the reference
+    is NaN, or infinite, and D must be the same.
     """
     return reference_with_bound(spec, a, b, **operands)[1]
 
@@ -101,6 +102,12 @@ def _computed(
         parts, matrices = _parts(spec, {"a": a, "b": b, **operands})
         found = [_computed(one, own.pop("a"), own.pop("b"), own, with_bound=with_bound) for one, own in parts]
         values, bounds = (np.stack(arrays)[:matrices] for arrays in zip(*found, strict=True))
+        return values, bounds
+    if spec.is_grouped:
+        values = np.zeros((np.shape(a)[0], np.shape(b)[-2 if spec.layout[1] == "n" else -1]))
+        bounds = np.full(values.shape, np.inf)
+        for rows, one, own in grouped_products(spec, {"a": a, "b": b, **operands}):
+            values[rows], bounds[rows] = _computed(one, own.pop("a"), own.pop("b"), own, with_bound=with_bound)
         return values, bounds
     left, right = _matrices(spec, a, b, operands)
     left, right, lost = _scaled(spec, operands, left, right)
@@ -149,6 +156,7 @@ def compare(spec: GemmSpec, d: np.ndarray, ref: np.ndarray, bound: np.ndarray) -
     at = f"d[{', '.join(map(str, place))}] = {values}"
     failed, unjudged = int(np.count_nonzero(ratio > 1.0)), int(np.count_nonzero(np.isinf(bound)))
     why = f"no finite bound: possible overflow, division by 0, NaN, or too many roundings for {spec.sums}"
+    why += "; or rows that belong to no group" if spec.is_grouped else ""
     if unjudged == ratio.size:
         message = f"none of the {ratio.size} elements can be judged ({why}); take smaller inputs, or a smaller K"
         return Comparison(math.nan, (row, column), False, message, 0)
@@ -180,6 +188,7 @@ def random_inputs(
     shared: Collection[str] | None = None,
     batch_padding: int = 0,
     batches: Mapping[str, int] = MappingProxyType({}),
+    groups: int | None = None,
 ) -> dict[str, Any]:
     """`a`, `b` and epilogue operands, normally distributed (any integers for integer types), by name, for extents `m`,
     `n`, `k` (`None`: the spec's).
@@ -189,7 +198,8 @@ def random_inputs(
     elements, rounded up in the same way, follow each row; for a full operand exactly `row_padding`. Padding is NaN, so
     that reading it shows. Scalars are Python floats. In a `batch` (`None`: the spec's) the inputs named in `shared`
     have no batch dimension (`None`: some are drawn, but not A), and `batch_padding` rows of NaN follow each matrix of
-    the others, in A and B also as many bytes as `batches` has below 16. Raises `SpecError` for extents that contradict
+    the others, in A and B also as many bytes as `batches` has below 16. The ends of `groups` (`None`: the spec's, or at
+    most 5 if they are known only at run time) are drawn, not decreasing. Raises `SpecError` for extents that contradict
     the spec's or are unknown.
     """
     rows_of_d, columns_of_d = _settle(spec, "m", m), _settle(spec, "n", n)
@@ -197,6 +207,7 @@ def random_inputs(
     of_a = (rows_of_d, terms) if spec.layout[0] == "t" else (terms, rows_of_d)
     of_b = (columns_of_d // spec.rows_per_byte, terms) if spec.layout[1] == "n" else (terms, columns_of_d)
     outer = (_settle(spec, "batch", batch),) if spec.is_batched else ()
+    of_groups = _groups(spec, groups, rng)
 
     def count(name: str) -> tuple[int, ...]:
         if shared is not None:
@@ -207,11 +218,15 @@ def random_inputs(
     for name, dtype, (rows, columns) in (("a", spec.a, of_a), ("b", spec.stored_b, of_b)):
         stride = row_stride(columns + row_padding, alignments.get(name, _WIDEST), element_type(dtype).bytes)
         gap = elements_apart(batches.get(name, _WIDEST), element_type(dtype).bytes)
-        values = random_numbers(rng, (*count(name), rows, columns), dtype)
+        own = of_groups if of_groups and name == "b" else count(name)
+        values = random_numbers(rng, (*own, rows, columns), dtype)
         inputs[name] = padded_matrix(values, dtype, stride, batch_padding, gap)
     for operand in spec.operands:
         if operand.kind is OperandKind.SCALAR:
             inputs[operand.name] = float(np.float32(rng.standard_normal()))
+            continue
+        if operand.kind is OperandKind.ENDS:
+            inputs[operand.name] = np.sort(rng.integers(0, rows_of_d + 1, of_groups)).astype(np.int32)
             continue
         extents = [extent for extent in operand.shape(rows_of_d, columns_of_d, terms) if extent is not None]
         if operand.kind is OperandKind.FULL and spec.d_order == "column":
@@ -225,6 +240,17 @@ def random_inputs(
         else:
             inputs[operand.name] = values.astype(numpy_dtype(operand.dtype))
     return inputs
+
+
+def _groups(spec: GemmSpec, groups: int | None, rng: np.random.Generator) -> tuple[int, ...]:
+    """The number of groups of rows; () without groups."""
+    if not spec.is_grouped:
+        return ()
+    return (
+        (int(rng.integers(1, _MOST_GROUPS + 1)),)
+        if groups is spec.groups is None
+        else (_settle(spec, "groups", groups),)
+    )
 
 
 def row_stride(least: int, alignment: int, element_bytes: int) -> int:
@@ -271,6 +297,28 @@ def products(spec: GemmSpec, inputs: Mapping[str, Any]) -> Iterator[tuple[GemmSp
         )
     for number in range(batches.pop()):
         yield one, {name: value[number] if name in owners else value for name, value in inputs.items()}
+
+
+def ends_of_groups(ends: Any, rows: int) -> np.ndarray:
+    """The ends of groups as a kernel reads them: each clamped to [the end before, rows]."""
+    found: np.ndarray = np.minimum(np.maximum.accumulate(np.maximum(np.asarray(ends, np.int64), 0)), rows)
+    return found
+
+
+def grouped_products(spec: GemmSpec, inputs: Mapping[str, Any]) -> Iterator[tuple[slice, GemmSpec, dict[str, Any]]]:
+    """For each group that has rows: the rows, and its product as a separate problem, with its part of each input.
+    Raises SpecError."""
+    one, arrays = replace(spec, groups=UNGROUPED, m=None), {name: np.asarray(value) for name, value in inputs.items()}
+    if ENDS not in arrays or arrays["b"].ndim != 3 or arrays[ENDS].shape != arrays["b"].shape[:1]:
+        shapes = {name: array.shape for name, array in arrays.items() if name in ("b", ENDS)}
+        raise SpecError(f"{shapes}: b has a matrix for each of the ends of groups [reference-groups]")
+    of_rows = {x.name for x in spec.operands if x.kind in (OperandKind.FULL, OperandKind.PER_ROW)} | {"a"}
+    first = 0
+    for number, end in enumerate(ends_of_groups(arrays.pop(ENDS), arrays["a"].shape[0]).tolist()):
+        rows, first = slice(first, end), end
+        own = {name: value[rows] if name in of_rows else inputs[name] for name, value in arrays.items()}
+        if rows.start < rows.stop:
+            yield rows, one, own | {"b": arrays["b"][number]}
 
 
 def _parts(spec: GemmSpec, inputs: Mapping[str, Any]) -> tuple[list[tuple[GemmSpec, dict[str, Any]]], int]:

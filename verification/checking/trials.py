@@ -44,7 +44,7 @@ _DEGREES = {"acc": 2, "operand": 1, "const": 0}
 class Trial:
     """M, N, K, the number of SMs, elements of padding after each row, the number domain, and the seed of the inputs and
     of the order of agents. `place`: the alignment of bases and rows of A, B and D. `batch`: the number and layout of
-    matrices, if the problem has a batch."""
+    matrices, if the problem has a batch. `ends`: where groups of rows end, if rows are grouped; drawn if it is None."""
 
     extents: Extents
     sms: int = 2
@@ -53,6 +53,7 @@ class Trial:
     seed: int = 0
     place: Place = ALIGNED
     batch: Batch | None = None
+    ends: tuple[int, ...] | None = None
 
     def __str__(self) -> str:
         shape = "x".join(map(str, self.extents))
@@ -62,6 +63,7 @@ class Trial:
             text += ", aligned to bytes: " + "; ".join(
                 f"{name} {','.join(map(str, each))}" for name, each in zip(_OF_PLACE, self.place, strict=True)
             )
+        text += "" if self.ends is None else f", groups ending at {', '.join(map(str, self.ends))}"
         return text if self.batch is None else f"{text}, {self.batch}"
 
     @property
@@ -73,6 +75,7 @@ class Trial:
         if self.batch is not None:
             texts |= {"batch": str(self.batch.matrices), "rows-between": str(self.batch.rows_between)}
             texts |= {"shared": ",".join(self.batch.shared)} if self.batch.shared else {}
+        texts |= {} if self.ends is None else {"ends": ",".join(map(str, self.ends))}
         if self.place != ALIGNED:
             texts["aligned"] = ";".join(",".join(map(str, each)) for each in self.place)
         return [word for name, text in texts.items() for word in (f"--{name}", text)]
@@ -80,7 +83,7 @@ class Trial:
     @property
     def placement(self) -> Placement:
         """The places of its matrices."""
-        return Placement(self.padding, batch=self.batch, **self.place.named)
+        return Placement(self.padding, batch=self.batch, ends=self.ends, **self.place.named)
 
     @property
     def how(self) -> dict[str, Any]:

@@ -8,12 +8,12 @@ import numpy as np
 
 from lowtide.compiler.block_scales import of_rows
 from lowtide.compiler.epilogue.results import D, ResultKind
-from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec import ENDS, GemmSpec
 from lowtide.elements import INTEGER_TYPE, SCALE_BLOCK, element_type
 from lowtide.errors import SpecError
 from lowtide.interpreter.machine.global_memory import physical_memory
 from lowtide.runtime.verify import amax_difference
-from lowtide.verification.checking.reference import compare, products, reference_with_bound
+from lowtide.verification.checking.reference import compare, ends_of_groups, products, reference_with_bound
 
 # Multiply-adds in float64 that a check may cost; for a larger product only some rows are compared.
 _MOST_PRODUCTS = 2**32
@@ -120,6 +120,8 @@ def _of_d(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, seed: int) -> Ver
         whole = d.size * k <= _MOST_PRODUCTS
         return _of_whole(spec, inputs, d) if whole else _of_some_matrices(spec, inputs, d, k, seed)
     m, n = spec.in_rows(d).shape
+    if spec.is_grouped and not np.any(ends_of_groups(inputs[ENDS], m)):
+        return Verdict(True, "no row belongs to a group")
     count = min(m, max(16, _MOST_PRODUCTS // max(1, n * k)))
     if count == m:
         return _of_whole(spec, inputs, d)
@@ -172,6 +174,8 @@ def _rows_of(spec: GemmSpec, inputs: Mapping[str, Any], rows: Array) -> dict[str
             result[name] = inputs[name][rows]
         elif kind == "full":
             result[name] = spec.in_rows(spec.in_rows(inputs[name])[rows])
+        elif kind == "ends":
+            result[name] = np.searchsorted(rows, ends_of_groups(inputs[name], len(inputs["a"]))).astype(np.int32)
         elif kind == "row_scale":
             result[name] = inputs[name][:, rows]
         elif kind == "row_block_scale":

@@ -34,6 +34,7 @@ from lowtide.passes.support.problem.kernels import copies_of
 from lowtide.passes.support.problem.operand_kinds import SCALES
 
 LowerBlock = Callable[[Context, ir.Block], None]
+_MATRIX_RANK = 2  # a batch has one dimension more
 
 
 def lower_view(context: Context, op: tile.ViewOp) -> None:
@@ -189,11 +190,11 @@ def lower_dim(context: Context, op: ir.OpView) -> None:
 
 
 def lower_subview(context: Context, op: memref.SubViewOp) -> None:
-    """The first rows and columns of a matrix, such as those up to the end of a group."""
+    """The first rows and columns of a matrix, or elements of a vector, such as those up to the end of a group."""
     matrix = context.get(op.source)
     assert isinstance(matrix, GlobalMatrix)
     sizes, given = list(op.static_sizes), iter(op.sizes)
-    if any(op.static_offsets) or set(op.static_strides) != {1} or len(sizes) != 2 or matrix.by_columns:
+    if any(op.static_offsets) or set(op.static_strides) != {1} or len(sizes) > _MATRIX_RANK or matrix.by_columns:
         raise Refusal(
             op,
             "must take the first rows and columns of a matrix that lies by rows: [0, 0] [rows, columns] [1, 1]"

@@ -79,7 +79,10 @@ def asks_for_tma_stores(given: Schedule) -> bool:
 def may_store_by_tma(schedule: Schedule, problem: Problem) -> bool:
     """Whether D can be stored by TMA. Not if a full operand is read in whole rows: accumulators then go through shared
     memory. Not if D's rows may end within 16 bytes and are not packed: TMA would write past their end. Not if D
-    lies by columns and its elements do not have 16 bits. Not with widths or cache hints of st.global."""
+    lies by columns and its elements do not have 16 bits. Not with widths or cache hints of st.global. Not in groups of
+    rows, where boxes would also hold rows of the next group."""
+    if problem.is_grouped:
+        return False
     reads_rows = OperandKind.full in problem.region_kinds or schedule.epilogue.math is EpilogueMath.rows
     whole = stores_whole_rows(problem) or (problem.row_of_d is None and asks_for_tma_stores(schedule))
     whole = whole or _packs_short_rows(schedule, problem)

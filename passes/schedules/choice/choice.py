@@ -12,12 +12,13 @@ from typing import NamedTuple
 from lowtide.dialects.tile import OperandsKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, without_codes
-from lowtide.passes.schedules.choice import swap
+from lowtide.passes.schedules.choice import groups, swap
 from lowtide.passes.schedules.choice.parts import with_swizzles
 from lowtide.passes.schedules.choice.reasons import reasons
 from lowtide.passes.schedules.choice.search import in_turn, legal
 from lowtide.passes.schedules.choice.sparing import WHY, holds_too_many_sums, sparing
 from lowtide.passes.schedules.facts.alignment import multiplied
+from lowtide.passes.schedules.rules.groups import WHY as WHY_OF_GROUPS
 from lowtide.passes.schedules.rules.rules import broken_field
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import SwizzleChoice, Target
@@ -88,6 +89,8 @@ class Way(NamedTuple):
 
 def ways(problem: Problem, target: Target, given: Schedule) -> tuple[Way, ...]:
     """The product as given, the swapped one, or both. Of both, the one estimated to be faster is then chosen."""
+    if problem.is_grouped:
+        return (Way(groups.expected(problem), given),)
     if problem.swapped or given.grid.operands is OperandsKind.as_given:
         return (Way(problem, given),)
     if given.grid.operands is OperandsKind.swapped:
@@ -133,10 +136,12 @@ def _of_both(own: Iterator[Choice], others: Iterator[Choice], problem: Problem, 
 
 def _complete(way: Way, target: Target) -> Iterator[Choice]:
     """The schedules of a product as the kernel computes it."""
-    problem, given, why_swapped = way
-    message = broken_field(given, problem, target)
+    problem, asked, why_swapped = way
+    message = broken_field(asked, problem, target)
     if message is not None:
         raise ScheduleError(message)
+    of_groups = groups.fields(asked, problem)
+    given = asked.set(of_groups) if of_groups else asked
     for found in legal(problem, target, given):
         own = multiplied(found.schedule, problem)
         schedule, swizzles = with_swizzles(found.schedule, own)
@@ -145,6 +150,6 @@ def _complete(way: Way, target: Target) -> Iterator[Choice]:
         if found.why_no_producer:
             why_not = without_codes(found.why_no_producer)
             why["mainloop.agents.single.instances"] += f"; a producer and consumers are not legal here: {why_not}"
-        why |= dict.fromkeys(given.decided(), "given")
+        why |= dict.fromkeys(of_groups, WHY_OF_GROUPS) | dict.fromkeys(asked.decided(), "given")
         why |= {} if why_swapped is None else {"grid.operands": why_swapped}
         yield Choice(schedule, {path: why[path] for path in schedule.decided() if path in why}, swizzles)

@@ -54,7 +54,7 @@ def _is_packed(name: str, schedule: Schedule, problem: Problem) -> bool:
     """Whether rows that lie one behind the other may be misaligned for the accesses of the schedule."""
     if name != "d" and problem.decomposition is not None:  # pieces lie in aligned rows
         return False
-    if name == "d" and problem.d_is_column_major:
+    if name == "d" and (problem.d_is_column_major or problem.is_grouped):
         return False
     try:
         align = moved_alignment(name, schedule, problem)

@@ -6,12 +6,14 @@ that pass them.
 
 from collections.abc import Callable, Iterator
 
+from lowtide.dialects.tile import OperandKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type, kernel_types, types_of_d
 from lowtide.passes.schedules.facts.alignment import multiplied
 from lowtide.passes.schedules.rules import copies as copy_rules
 from lowtide.passes.schedules.rules import epilogue as epilogue_rules
 from lowtide.passes.schedules.rules import grid as grid_rules
+from lowtide.passes.schedules.rules import groups as group_rules
 from lowtide.passes.schedules.rules import mainloop as mainloop_rules
 from lowtide.passes.schedules.rules import multiply as multiply_rules
 from lowtide.passes.schedules.rules import weights as weight_rules
@@ -79,8 +81,9 @@ def _elements(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
             yield f"{name} of {element}: elements are one of {', '.join(known)} [elements-of-problem]"
             return
     computed = element_type(problem.acc).computes_in
+    kinds = zip(problem.kinds, problem.operands, strict=True)
     stored = (("D", each) for each in problem.stored)
-    for name, element in (*stored, *(("an operand", operand) for operand in problem.operands)):
+    for name, element in (*stored, *(("an operand", x) for kind, x in kinds if kind is not OperandKind.ends)):
         if element_type(element).computes_in != computed:
             taken = ", ".join(types_of_d(computed))
             yield (
@@ -97,6 +100,7 @@ def _elements(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
 
 _VALUE_RULES: tuple[Rule, ...] = (
     _elements,
+    group_rules.groups,
     grid_rules.operands,
     grid_rules.extents,
     grid_rules.order,

@@ -1,4 +1,4 @@
-"""Kinds of operands of a `tile.gemm`: their kinds in Dᵀ, and the kinds that act in the sum."""
+"""Kinds of operands of a `tile.gemm`: their kinds in Dᵀ, and the kinds that the epilogue does not read."""
 
 from mlir import ir
 
@@ -6,7 +6,7 @@ from lowtide.dialects.tile import OperandKind
 from lowtide.elements import EPILOGUE_TYPE, SCALE_BLOCK
 from lowtide.passes.support.streams.streams import Stream
 
-# The operands of a tile.gemm that act in the sum, and have no argument in the epilogue.
+# The operands of a tile.gemm that act in the sum.
 _IN_THE_SUM = frozenset(
     {
         OperandKind.group_scale,
@@ -33,8 +33,13 @@ def swapped_kind(kind: OperandKind) -> OperandKind:
 
 
 def acts_in_the_sum(kind: OperandKind) -> bool:
-    """Whether an operand of tile.gemm is not one of the epilogue: scales and zero points of groups of K."""
+    """Whether an operand of tile.gemm is a scale of sums, or a zero point."""
     return kind in _IN_THE_SUM
+
+
+def is_of_epilogue(kind: OperandKind) -> bool:
+    """Whether the region reads an operand of tile.gemm. The others act in the sum, or say where groups of rows end."""
+    return not acts_in_the_sum(kind) and kind is not OperandKind.ends
 
 
 SCALES = {

@@ -23,7 +23,7 @@ from lowtide.passes.support.problem.matrix_layouts import (
     is_column_major,
     swapped_layout,
 )
-from lowtide.passes.support.problem.operand_kinds import SCALES, acts_in_the_sum, swapped_kind
+from lowtide.passes.support.problem.operand_kinds import SCALES, is_of_epilogue, swapped_kind
 from lowtide.passes.support.streams.streams import Stream
 
 T = TypeVar("T")
@@ -103,6 +103,8 @@ class Problem:
     results: tuple[ResultKind, ...] = (ResultKind.full,)
     beside: tuple[str, ...] = ()
     """The element types of the full results after D."""
+    groups: int | None = None
+    """The number of groups of rows, if rows are grouped and it is known at compile time."""
 
     @property
     def stored(self) -> tuple[str, ...]:
@@ -151,7 +153,13 @@ class Problem:
     @property
     def is_plain(self) -> bool:
         """Whether sums are converted and stored as D, and nothing else is read, computed or given."""
-        return not self.kinds and not self.has_math and self.results == (ResultKind.full,)
+        is_bare = not self.kinds or self.kinds == (OperandKind.ends,)
+        return is_bare and not self.has_math and self.results == (ResultKind.full,)
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether the rows of A and D are in groups, each with a matrix of B of its own."""
+        return OperandKind.ends in self.kinds
 
     @property
     def scales(self) -> tuple[Stream, ...]:
@@ -181,7 +189,7 @@ class Problem:
     @property
     def region_kinds(self) -> tuple[OperandKind, ...]:
         """The kinds of the operands that the epilogue reads."""
-        return tuple(kind for kind in self.kinds if not acts_in_the_sum(kind))
+        return tuple(filter(is_of_epilogue, self.kinds))
 
     @property
     def weights(self) -> str | None:
@@ -262,6 +270,7 @@ class Problem:
                 for op in gemm.epilogue.blocks[0].operations
             ),
             batch=next((batch for batch in batches if batch is not None), None) if known.is_batched else 1,
+            groups=static_extent(ir.MemRefType(gemm.b.type), 0) if known.is_grouped else None,
             transposed="".join(name for name, x in (("a", gemm.a), ("b", gemm.b)) if _is_transposed(x)),
         )
 

@@ -192,3 +192,10 @@ def test_interpret_names_a_wrong_line_of_ptx(dump: Path, tmp_path: Path) -> None
     assert re.search(rf"{re.escape(str(ptx))}:\d+, level ptx, CTA \d+ warp \d.*: race \(", message), message
     ptx.write_text(text.replace("bar.sync", "bar.synch", 1))
     assert "instruction 'bar' is not interpreted" in refused("interpret", str(ptx))
+
+
+def test_interpret_runs_groups_of_rows_that_end_where_asked() -> None:
+    output = accepted("interpret", *SMALL, "--groups", "3", "--ends", "30,30,60", "--level", "cta", "--domain", "exact")
+    assert reported(output, "result") == "ok: all 3500 elements are equal"
+    assert "[ends-form]" in refused("interpret", *SMALL, "--groups", "3", "--ends", "30,60", "--level", "cta")
+    assert "[ends-option]" in refused("interpret", *SMALL, "--ends", "30,60", "--level", "cta")

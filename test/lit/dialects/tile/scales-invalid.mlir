@@ -55,7 +55,7 @@ func.func @f(%a: !mat, %d: !out, %s: memref<8xf32>) {
 tile.kernel @k(%d: memref<8x8xf32>, %s: memref<1x8xf32>) {
   %c0 = arith.constant 0 : index
   %sum = tile.splat 0.0 : !tile.tile<8x8xf32>
-  // expected-error @below {{'tile.store' op row_scale acts in the sum: tile.promote and tile.mma take it [sum-operand]}}
+  // expected-error @below {{'tile.store' op row_scale is not for the epilogue: tile.promote, tile.mma or tile.work_tiles takes it [sum-operand]}}
   tile.store %sum into %d[%c0, %c0] operands(row_scale %s : memref<1x8xf32>) {
   ^bb0(%x: f32):
     tile.yield %x : f32

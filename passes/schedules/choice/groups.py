@@ -1,0 +1,37 @@
+"""What is chosen first if rows are grouped: the fields that go with groups for any tile, and the expected groups."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import ceil, gcd
+from typing import Any
+
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
+from lowtide.passes.schedules.rules.groups import WITH_GROUPS
+from lowtide.passes.support.problem.problem import Problem
+
+_WIDEST = 16  # bytes of a store of one thread
+
+
+def expected(problem: Problem) -> Problem:
+    """The problem that is estimated: a product for each group, with an even share of the rows. The same problem if
+    rows are not grouped, or if their number or that of groups is known only at run time."""
+    if problem.groups is None or problem.m is None:
+        return problem
+    extents = {"m": ceil(problem.m / problem.groups), "batch": problem.groups}
+    return replace(problem, **extents, expected=problem.expected | {*extents})  # type: ignore[arg-type]
+
+
+def fields(given: Schedule, problem: Problem) -> Mapping[str, Any]:
+    """The open fields, by path; none if rows are not grouped.
+
+    D is not packed, since the rows after the last group must not be written. So stores are as wide as the rows of a
+    contiguous D allow.
+    """
+    if not problem.is_grouped:
+        return {}
+    found = {path: taken[0] for path, taken in WITH_GROUPS.items() if taken[0] is not None and given.get(path) is None}
+    store = gcd(*((problem.n or 0) * element_type(each).bytes for each in problem.stored), _WIDEST)
+    if store < _WIDEST and problem.n is not None and given.epilogue.store is None:
+        found["epilogue.store"] = store
+    return found

@@ -1,0 +1,99 @@
+"""Groups of rows on the GPU: against float64 at random splits, each named split, wrong ends, graphs and other ends."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lowtide as lt
+from lowtide.runtime.verify import verify_kernel
+from lowtide.verification.checking.splits import SPLITS, ends_of
+
+pytestmark = pytest.mark.gpu
+
+SIZES = ((300, 520, 264), (1, 1000, 64), (4097, 136, 512))
+CASES: dict[str, tuple[str, dict[str, Any], str | None]] = {
+    "mma.sync": ("sm_80", {"a": "bf16", "d": "bf16"}, None),
+    "mma.sync, B as (K, N)": ("sm_80", {"a": "f16", "d": "f32", "layout": "tt"}, None),
+    "mma.sync, from fragments": ("sm_80", {"a": "bf16", "d": "bf16"}, "epilogue.path = direct"),
+    "mma.sync, even shares": ("sm_80", {"a": "bf16", "d": "bf16"}, "scheduler = even_split"),
+    "integers": ("sm_80", {"a": "s8", "d": "s32"}, None),
+    "products in f32": ("sm_80", {"a": "f32", "d": "f32"}, None),
+    "wgmma": ("sm_90a", {"a": "bf16", "d": "bf16"}, None),
+    "wgmma, B as (K, N)": ("sm_90a", {"a": "bf16", "d": "bf16", "layout": "tt"}, None),
+    "wgmma in turn": ("sm_90a", {"a": "bf16", "d": "bf16"}, "roles = pingpong(2)"),
+    "wgmma, low tiles": ("sm_90a", {"a": "bf16", "d": "bf16"}, "grid.tile = [64, 256]"),
+    "wgmma of 8-bit floats": ("sm_90a", {"a": "e4m3", "d": "bf16"}, None),
+}
+
+
+@pytest.mark.parametrize("groups", [1, 7, 64])
+@pytest.mark.parametrize("name", CASES)
+def test_random_groups_agree_with_float64(name: str, groups: int) -> None:
+    target, fields, schedule = CASES[name]
+    spec = lt.GemmSpec(**({"b": fields["a"], "groups": None} | fields))
+    kernel = lt.compile_gemm(spec, target=target, schedule=schedule)
+    manifest = {**kernel.manifest, "example": {**kernel.manifest["example"], "row_groups": groups}}
+    for seed, size in enumerate(SIZES):
+        outcome = verify_kernel(lt.runtime.Kernel(manifest, kernel.ptx, kernel.cubin), size=size, seed=seed)
+        assert outcome.ok, outcome.message
+
+
+def expected(torch: Any, a: Any, b: Any, ends: list[int], d: Any) -> Any:
+    """D of a loop over groups, in float64; other rows as in `d`."""
+    found, first = d.double(), 0
+    for end, matrix in zip(ends, b, strict=True):
+        last = min(max(end, first), len(a))
+        found[first:last] = a[first:last].double() @ matrix.double()
+        first = last
+    return found
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("split", SPLITS)
+def test_each_split_is_right_and_other_rows_are_not_written(split: str, transposed: bool) -> None:
+    torch = pytest.importorskip("torch")
+    rows, n, k, groups = 1000, 200, 192, 9
+    a = torch.randint(-3, 4, (rows, k), device="cuda").bfloat16()
+    b = torch.randint(-3, 4, (groups, n, k) if transposed else (groups, k, n), device="cuda").bfloat16()
+    b = b.mT if transposed else b
+    ends = list(ends_of(split, rows, 128, groups))
+    d = torch.full((rows, n), 77.0, device="cuda")
+    lt.grouped_matmul(a, b, torch.tensor(ends, dtype=torch.int32, device="cuda"), out=d)
+    assert torch.equal(d.double(), expected(torch, a, b, ends, torch.full_like(d, 77.0)))
+
+
+def test_a_graph_is_replayed_with_other_ends() -> None:
+    torch = pytest.importorskip("torch")
+    rows, n, k, groups = 512, 256, 128, 5
+    a = torch.randint(-3, 4, (rows, k), device="cuda").bfloat16()
+    b = torch.randint(-3, 4, (groups, k, n), device="cuda").bfloat16()
+    ends = torch.full((groups,), rows, dtype=torch.int32, device="cuda")
+    d = torch.zeros(rows, n, device="cuda")
+    lt.grouped_matmul(a, b, ends, out=d)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        lt.grouped_matmul(a, b, ends, out=d)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        own = sorted(rng.integers(0, rows + 1, groups).tolist())
+        ends.copy_(torch.tensor(own, dtype=torch.int32))
+        d.fill_(-5.0)
+        graph.replay()
+        assert torch.equal(d.double(), expected(torch, a, b, own, torch.full_like(d, -5.0)))
+
+
+def test_ends_of_another_kernel_of_the_stream_are_read_after_it() -> None:
+    """The launch is programmatic: it may start while the kernel before it still writes the ends."""
+    torch = pytest.importorskip("torch")
+    rows, n, k, groups = 4096, 256, 64, 8
+    a = torch.randint(-3, 4, (rows, k), device="cuda").bfloat16()
+    b = torch.randint(-3, 4, (groups, k, n), device="cuda").bfloat16()
+    d = torch.zeros(rows, n, device="cuda")
+    for seed in range(20):
+        own = sorted(np.random.default_rng(seed).integers(0, rows + 1, groups).tolist())
+        counts = torch.tensor(np.diff([0, *own]), device="cuda")
+        d.fill_(3.0)
+        ends = counts.cumsum(0, dtype=torch.int32)
+        lt.grouped_matmul(a, b, ends, out=d)
+        assert torch.equal(d.double(), expected(torch, a, b, own, torch.full_like(d, 3.0)))

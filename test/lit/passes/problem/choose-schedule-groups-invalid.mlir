@@ -1,0 +1,81 @@
+// choose-schedule refuses what does not go with groups of rows: the number of tiles is counted on the device, and a
+// group begins at any row.
+// RUN: lowtide-opt %s -p choose-schedule --split-input-file --verify-diagnostics
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!mats = memref<?x?x?xbf16, strided<[?, ?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @scheduler(%a: !mat, %b: !mats, %d: !mat, %ends: memref<?xi32>) {
+  // expected-error @below {{choose-schedule: grid.scheduler = one_shot: rows are grouped, and only the device knows where groups end; take persistent or even_split [groups-field]}}
+  tile.gemm tn %a, %b into %d acc(f32) operands(ends %ends : memref<?xi32>) schedule(#tile.schedule<grid = <scheduler = one_shot>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mats, !mat
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!mats = memref<?x?x?xbf16, strided<[?, ?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @path(%a: !mat, %b: !mats, %d: !mat, %ends: memref<?xi32>) {
+  // expected-error @below {{epilogue.path = tma: rows are grouped, and only the device knows where groups end; take smem or direct [groups-field]}}
+  tile.gemm tn %a, %b into %d acc(f32) operands(ends %ends : memref<?xi32>) schedule(#tile.schedule<epilogue = <path = tma>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mats, !mat
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!mats = memref<?x?x?xbf16, strided<[?, ?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @division(%a: !mat, %b: !mats, %d: !mat, %ends: memref<?xi32>) {
+  // expected-error @below {{grid.k_division = split(2): rows are grouped, and only the device knows where groups end; leave it out [groups-field]}}
+  tile.gemm tn %a, %b into %d acc(f32) operands(ends %ends : memref<?xi32>) schedule(#tile.schedule<grid = <k_division = split(2)>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mats, !mat
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!mats = memref<?x?x?xbf16, strided<[?, ?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @layout(%a: !mat, %b: !mats, %d: !mat, %ends: memref<?xi32>) {
+  // expected-error @below {{choose-schedule: groups with layout nn: a group begins at any row, so A and D lie by rows; take layout tn or tt, and D by rows [groups-of-rows]}}
+  tile.gemm nn %a, %b into %d acc(f32) operands(ends %ends : memref<?xi32>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mats, !mat
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xf8E4M3FN, strided<[?, 1]>>
+!mats = memref<?x?x?xf8E4M3FN, strided<[?, ?, 1]>>
+!scales = memref<?x?xf32, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @scales(%a: !mat, %b: !mats, %d: !scales, %ends: memref<?xi32>, %s: !scales) {
+  // expected-error @below {{choose-schedule: groups with scales of blocks are not supported; launch the groups one by one [groups-and-sums]}}
+  tile.gemm tn %a, %b into %d acc(f32) operands(ends %ends : memref<?xi32>, row_scale %s : !scales, column_scale %s : !scales) {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } : !mat, !mats, !scales
+  return
+}
+}

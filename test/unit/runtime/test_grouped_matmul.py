@@ -1,0 +1,148 @@
+"""`lt.grouped_matmul` and calls of kernels for groups of rows, on a driver of host memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_arrays import FakeTorch, InterfaceArray, Tensor, aligned
+from fake_driver import FakeDriver
+
+import lowtide as lt
+from lowtide.compiler.matmul import grouped
+from lowtide.compiler.matmul.grouped import Grouped, GroupedMatmul, product_of
+from lowtide.errors import LaunchError
+from lowtide.runtime import Kernel
+from lowtide.runtime.manifest import validate
+from lowtide.runtime.operands import Operand, view
+
+ROWS, N, K, GROUPS = 100, 24, 32, 3
+TYPES = ("ptr", "i64", "i32", "ptr", "i64", "i64", "i32", "ptr", "i64", "i32", "ptr", "i32")
+Install = Callable[[FakeDriver], FakeDriver]
+
+
+@cache
+def saved() -> tuple[dict[str, Any], str]:
+    """The manifest and the PTX of a kernel for any rows and any number of groups."""
+    spec = lt.GemmSpec(n=N, k=K, groups=None, a="f16", b="f16", d="f16")
+    kernel = lt.compile_gemm(spec, "sm_80", "grid.tile = [32, 32], k = 32, stages = 2")
+    return kernel.manifest, kernel.ptx
+
+
+def kernel_of() -> Kernel:
+    return Kernel(*saved())
+
+
+def matrices(count: int, rows: int, columns: int) -> np.ndarray:
+    return aligned(count * rows, columns).reshape(count, rows, columns)
+
+
+def arrays(wrap: Any = InterfaceArray, groups: int = GROUPS) -> dict[str, Any]:
+    """A, B of (groups, N, K), the ends and D."""
+    ends = np.arange(groups, dtype=np.int32)
+    found = {"a": aligned(ROWS, K), "b": matrices(groups, N, K), "ends": ends, "out": aligned(ROWS, N)}
+    return {name: wrap(array) for name, array in found.items()}
+
+
+@pytest.fixture
+def fake(install_driver: Install, torch: FakeTorch) -> FakeDriver:
+    return install_driver(FakeDriver(types=TYPES))
+
+
+def test_the_kernel_gets_the_ends_as_a_pointer(fake: FakeDriver) -> None:
+    given = arrays()
+    kernel_of()(given["a"], given["b"], ends=given["ends"], out=given["out"])
+    (launch,) = fake.launches
+    assert launch.values[-2:] == [view(given["ends"], "ends").address, GROUPS]
+    assert launch.values[4:7] == [N * K, K, GROUPS]
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "code"),
+    [
+        ("ends", np.zeros(GROUPS, np.int64), "operand-dtype"),
+        ("ends", np.zeros(GROUPS + 1, np.int32), "extents-differ"),
+        ("b", aligned(N, K), "operand-rank"),
+    ],
+)
+def test_ends_and_matrices_that_do_not_fit_are_refused(fake: FakeDriver, name: str, array: Any, code: str) -> None:
+    given = arrays() | {name: InterfaceArray(array)}
+    with pytest.raises(LaunchError, match=rf"operand {name}.*\[{code}\]"):
+        kernel_of()(given["a"], given["b"], ends=given["ends"], out=given["out"])
+    assert not fake.launches
+
+
+def test_a_manifest_says_groups_in_all_places_or_in_none() -> None:
+    manifest, _ = saved()
+    validate(manifest, "kernel")
+    assert manifest["spec"]["row_groups"] is None
+    one = [{**entry, "shape": entry["shape"][-2:]} for entry in manifest["arguments"]]
+    for entry in one:
+        entry.pop("per_group", None)
+    with pytest.raises(lt.LoadError, match=r"with spec\.row_groups, and only then"):
+        validate({**manifest, "arguments": one}, "kernel")
+
+
+def record(shape: tuple[int, ...], strides: tuple[int, ...], dtype: str = "bf16") -> Operand:
+    return Operand(1 << 20, shape, strides, dtype, 0)
+
+
+A, B = record((100, 32), (32, 1)), record((3, 32, 24), (768, 24, 1))
+
+
+def product(a: Operand = A, b: Operand = B) -> Grouped:
+    return product_of(a, b, None, "sm_90a", None)
+
+
+def test_b_lies_with_n_or_with_k_contiguous() -> None:
+    assert product().layout == "tt"
+    assert product(b=record((3, 32, 24), (768, 1, 32))).layout == "tn"
+    assert (product().n, product().k, product().groups, product().types[2]) == (24, 32, 3, "bf16")
+
+
+def test_calls_with_similar_numbers_of_rows_share_a_schedule() -> None:
+    shares = [product(a=record((rows, 32), (32, 1))).share for rows in (1, 192, 193, 384, 385, 10**6)]
+    assert shares == [64, 64, 128, 128, 256, 1024]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "code"),
+    [
+        (record((100, 33), (33, 1)), B, "grouped-shapes"),
+        (A, record((32, 24), (24, 1)), "grouped-shapes"),
+        (record((100, 32), (1, 100)), B, "grouped-rows"),
+        (A, record((3, 32, 24), (1, 3, 96)), "grouped-matrices"),
+    ],
+)
+def test_arrays_that_lie_otherwise_are_refused(a: Operand, b: Operand, code: str) -> None:
+    with pytest.raises(LaunchError, match=rf"\[{code}\]"):
+        product(a, b)
+
+
+def test_a_call_compiles_once_and_passes_b_as_it_lies(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Grouped] = []
+
+    def make(wanted: Grouped) -> Kernel:
+        made.append(wanted)
+        return kernel_of()
+
+    monkeypatch.setattr(grouped, "kernel_for", make)
+    call, given = GroupedMatmul(), arrays(Tensor)
+    b = replace(view(given["b"], "b"), shape=(GROUPS, K, N), strides=(N * K, 1, K))
+    for _ in range(2):
+        assert call(given["a"], b, given["ends"], out=given["out"]) is given["out"]
+    assert [each.layout for each in made] == ["tn"]
+    assert fake.launches[0].values == fake.launches[1].values
+    assert given["b"].data_ptr() in fake.launches[0].values
+
+
+def test_autograd_would_not_record_a_call(fake: FakeDriver, torch: FakeTorch) -> None:
+    torch.records_gradients = True
+    given = arrays(Tensor)
+    given["a"].requires_grad = True
+    with pytest.raises(LaunchError, match=r"\[grouped-autograd\]"):
+        GroupedMatmul()(given["a"], given["b"], given["ends"])
