@@ -40,6 +40,7 @@ from lowtide.interpreter.ptx.table import Form, Row, Table, bits_of
 
 _OTHER_FORM = (AttributeError, LookupError, StopIteration, TypeError, ValueError)
 """Errors of rows for unknown modifiers or operands."""
+_SINGLE = 32  # bits of an f32
 _SINK = "_"  # in place of a register: the result is dropped
 
 
@@ -131,10 +132,13 @@ class Slots:
             return canonical(immediate.value, bits)
         width = bits_of(immediate.type)
         number = np.array(immediate.value, f"u{width // 8}").view(f"f{width // 8}")
+        type = immediate.type
+        if type == "f64" and bits == _SINGLE:  # it is converted where it is used
+            number, type, width = number.astype(np.float32), "f32", bits
         try:
-            return Number(self.program.domain.constant(float(number), immediate.type), immediate.type)
+            return Number(self.program.domain.constant(float(number), type), type)
         except InterpreterError:
-            return canonical(immediate.value, width)
+            return canonical(int(number.view(f"u{width // 8}")), width)
 
     def address(self, offset: int) -> int:
         """A slot that holds the address of a byte of the CTA's shared memory."""

@@ -7,32 +7,28 @@ a kernel's meaning (.loc, .file, .section, .pragma) are skipped; source_lines.py
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import prod
 
 from lowtide.interpreter.ptx.initial_values import NOTHING, initial_values
+from lowtide.interpreter.ptx.operands import Operands, Scope
 from lowtide.interpreter.ptx.source_lines import SourceLines
 from lowtide.interpreter.ptx.syntax import (
-    Address,
     Entry,
     Function,
     Group,
     Guard,
-    Immediate,
     Instruction,
     Label,
     Module,
     Name,
-    Negated,
     Operand,
     Register,
     Variable,
 )
-from lowtide.interpreter.ptx.words import Words
 
 _CARRIES = re.compile(r"(add|sub|mad\.lo|mad\.hi)\.cc\..*|(addc|subc|madc)\..*")
 _CARRY = "CC.CF"
-_NUMBERED = re.compile(r"(.*?)(\d+)")
 _BYTES = {"b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "b32": 4, "u32": 4, "s32": 4, "f32": 4}
 _BYTES |= {"b64": 8, "u64": 8, "s64": 8, "f64": 8, "b128": 16}
 _REGISTERS = {*_BYTES, "pred", "f16x2", "bf16", "bf16x2"}
@@ -46,23 +42,9 @@ _LEAST_TARGET, _MOST_TARGET = 70, 129  # the first whose threads proceed by them
 _NUMBERED_DIRECTIVES = frozenset(
     {"maxntid", "reqntid", "maxnreg", "minnctapersm", "maxnctapersm", "reqnctapercluster", "maxclusterrank"}
 )
-_OFFSETS = range(-(2**31), 2**32)  # of addresses, in bytes
 _MOST_PARAMETER = 32764  # bytes
 _VECTORS = (".v2", ".v4")
 _PARTS = ("xyzw", "rgba")  # of a register vector
-
-
-@dataclass(eq=False)
-class _Scope:
-    """Names between braces: registers, ranges of numbered ones (%r<401>) with their type, labels."""
-
-    outer: "_Scope | None" = None
-    registers: dict[str, Register] = field(default_factory=dict)
-    ranges: dict[str, tuple[str, int]] = field(default_factory=dict)
-    labels: dict[str, str] = field(default_factory=dict)
-    variables: dict[str, str] = field(default_factory=dict)  # their unique names
-    vectors: dict[str, Group] = field(default_factory=dict)
-    depth: int = 0
 
 
 def parse(text: str, file: str = "<ptx>") -> Module:
@@ -75,15 +57,13 @@ def parse_body(text: str, registers: Mapping[str, str], file: str = "<assembly>"
     return _Parser(text, file).body(registers)
 
 
-class _Parser(Words):
+class _Parser(Operands):
     def __init__(self, text: str, file: str) -> None:
         super().__init__(text, file)
         self.sources = SourceLines(text)
         self.result = Module(file)
-        self.entry = Entry("", ())
-        self.scope = _Scope()
-        self.jumps: list[tuple[Instruction, _Scope]] = []
-        self.targets: list[tuple[str, _Scope]] = []
+        self.jumps: list[tuple[Instruction, Scope]] = []
+        self.targets: list[tuple[str, Scope]] = []
         self.linking = ""
         self.in_body = False
         self.function = ""  # that is being read
@@ -216,7 +196,7 @@ class _Parser(Words):
 
     def body(self, registers: Mapping[str, str]) -> Entry:
         for name, type in registers.items():
-            self._define(self.scope, name, type)
+            self.define(self.scope, name, type)
         while self.kinds[self.at] != "end":
             self._statement()
         self._resolve_jumps()
@@ -278,12 +258,12 @@ class _Parser(Words):
         if not self.take(".reg"):
             return self._variable()
         type = self.next()[1:]
-        return self._define(self.scope, self.name("a register"), type)
+        return self.define(self.scope, self.name("a register"), type)
 
     def _begin(self, name: str, parameters: tuple[Variable, ...]) -> None:
         """A kernel or function begins."""
         self.entry = Entry(name, parameters)
-        self.scope, self.jumps, self.targets = _Scope(), [], []
+        self.scope, self.jumps, self.targets = Scope(), [], []
 
     def _body(self) -> None:
         """The statements up to the closing brace."""
@@ -326,7 +306,7 @@ class _Parser(Words):
             self._instruction()
         elif word == "{":
             self.at += 1
-            self.scope = _Scope(self.scope, depth=self.scope.depth + 1)
+            self.scope = Scope(self.scope, depth=self.scope.depth + 1)
             if self.scope.depth > _MOST_DEPTH:
                 self.reject(f"braces within braces, more than {_MOST_DEPTH} deep, are not interpreted [ptx-braces]")
             while not self.take("}"):
@@ -381,19 +361,14 @@ class _Parser(Words):
                 self.scope.ranges[name] = type, self.integer()
                 self.expect(">")
             else:
-                self._define(self.scope, name, type)
+                self.define(self.scope, name, type)
             if not self.take(","):
                 break
         self.expect(";")
 
-    def _define(self, scope: _Scope, name: str, type: str) -> Register:
-        made = scope.registers[name] = Register(name, type, len(self.entry.registers))
-        self.entry.registers.append(made)
-        return made
-
     def _define_vector(self, name: str, type: str, count: int) -> None:
         """A vector of registers: v, or v.x to v.w, which are also v.r, v.g, v.b and v.a."""
-        parts = [self._define(self.scope, f"{name}.{part}", type) for part in _PARTS[0][:count]]
+        parts = [self.define(self.scope, f"{name}.{part}", type) for part in _PARTS[0][:count]]
         self.scope.registers |= {f"{name}.{part}": made for part, made in zip(_PARTS[1], parts, strict=False)}
         self.scope.vectors[name] = Group(tuple(parts))
 
@@ -401,7 +376,7 @@ class _Parser(Words):
         start, guard = self.starts[self.at], None
         if self.take("@"):
             negated = self.take("!")
-            register = self._named(self.next())
+            register = self.named(self.next())
             if not isinstance(register, Register):
                 self.reject("a guard is a predicate register [ptx-guard]")
             guard = Guard(register, negated)
@@ -410,8 +385,8 @@ class _Parser(Words):
         name = self.next()
         operands: list[Operand] = []
         while self.word != ";":
-            operand = self._operand()
-            operands.append(Group((operand, self._operand())) if self.take("|") else operand)
+            operand = self.operand()
+            operands.append(Group((operand, self.operand())) if self.take("|") else operand)
             if not self.take(",") and self.word != ";":
                 self.reject(f"',' or ';' is expected, not {self.word!r} [ptx-comma]")
         place = self.starts[self.at]
@@ -429,91 +404,11 @@ class _Parser(Words):
         scope = self.scope
         while scope.outer is not None:
             scope = scope.outer
-        carry = scope.registers.get(_CARRY) or self._define(scope, _CARRY, "pred")
+        carry = scope.registers.get(_CARRY) or self.define(scope, _CARRY, "pred")
         if name.partition(".")[0].endswith("c"):  # addc, subc, madc
             operands.append(carry)
         if ".cc." in name and operands:
             operands[0] = Group((operands[0], carry))
-
-    # Operands -----------------------------------------------------------------------------------------------------
-
-    def _operand(self) -> Operand:
-        if self.take("{"):
-            return Group(self._elements())
-        if self.take("["):
-            return self._address()
-        if self.take("("):
-            return Group(() if self.take(")") else self._elements(")"))
-        if self.take("!"):
-            register = self._element("a predicate register")
-            if not isinstance(register, Register):
-                self.reject("only a predicate register is negated by ! [ptx-negated]")
-            return Negated(register)
-        found = self._element("an operand")
-        vector = self._vector(found.name) if isinstance(found, Name) else None
-        return found if vector is None else vector
-
-    def _vector(self, name: str) -> Group | None:
-        """The registers of a vector; None for another name."""
-        scope: _Scope | None = self.scope
-        while scope is not None and name not in scope.vectors:
-            scope = scope.outer
-        return None if scope is None else scope.vectors[name]
-
-    def _element(self, what: str) -> Register | Name | Immediate:
-        """An element of a group, or the base of an address."""
-        kind = self.kinds[self.at]
-        if kind == "name":
-            return self._named(self.next())
-        if kind in ("integer", "float") or self.word == "-":
-            return self._immediate()
-        self.reject(f"{what} is expected, not {self.word!r} [ptx-expected-what]")
-
-    def _elements(self, end: str = "}") -> tuple[Operand, ...]:
-        elements = [self._element("a register or a number")]
-        while self.take(","):
-            elements.append(self._element("a register or a number"))
-        self.expect(end)
-        return tuple(elements)
-
-    def _address(self) -> Address:
-        base = self._element("an address, which is a register, a variable or a number,")
-        offset, coordinates = 0, None
-        if self.take("+") or self.word == "-":
-            offset = self.integer()
-            if offset not in _OFFSETS:
-                self.reject(f"{offset} bytes after an address; an offset has 32 bits [ptx-offset]")
-            offset = offset - 2**32 if offset >= 2**31 else offset
-        if self.take(","):
-            self.expect("{")
-            coordinates = self._elements()
-        self.expect("]")
-        return Address(base, offset, coordinates)
-
-    def _immediate(self) -> Immediate:
-        sign = -1 if self.take("-") else 1
-        kind, word = self.kinds[self.at], self.next()
-        if kind == "integer":
-            return Immediate(sign * self.number(word))
-        if kind != "float" or word[:2].lower() not in ("0f", "0d") or sign < 0:
-            self.reject(
-                f"the constant {word!r} is not interpreted; write floats by their bits, 0f… or 0d… [ptx-constant]"
-            )
-        return Immediate(int(word[2:], 16), "f32" if word[1] in "fF" else "f64")
-
-    def _named(self, name: str) -> Register | Name:
-        scope: _Scope | None = self.scope
-        while scope is not None:
-            if name in scope.registers:
-                return scope.registers[name]
-            if scope.ranges and (match := _NUMBERED.fullmatch(name)):
-                type, count = scope.ranges.get(match[1], ("", 0))
-                if int(match[2]) < count:
-                    return self._define(scope, name, type)
-            if name in scope.variables:
-                return Name(scope.variables[name])
-            scope = scope.outer
-        return Name(name)
 
     def _resolve_jumps(self) -> None:
         for jump, scope in self.jumps:
@@ -528,7 +423,7 @@ class _Parser(Words):
                 self.reject(f"{name} lists a label that there is not [ptx-branch-target]")
             self.entry.targets[name] = tuple(str(found[each]) for each in self.entry.targets[name])
 
-    def _label_in(self, scope: _Scope | None, name: str) -> str | None:
+    def _label_in(self, scope: Scope | None, name: str) -> str | None:
         """The unique name of a label that is seen from a scope."""
         while scope is not None and name not in scope.labels:
             scope = scope.outer

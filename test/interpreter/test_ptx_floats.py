@@ -310,3 +310,26 @@ def test_modifiers_change_nothing_where_numbers_do_not_round():
 def test_conversions_without_what_they_need_are_refused(instruction, code):
     with pytest.raises(InterpreterError, match=rf"\[{code}\]"):
         result(instruction)
+
+
+@pytest.mark.parametrize(
+    ("constant", "value"),
+    [
+        ("1.5", 1.5),
+        ("-2.25", -2.25),
+        ("0.1", np.float32(0.1)),
+        ("3.4028235e38", np.float32(3.4028235e38)),
+        ("1e-3", np.float32(1e-3)),
+        ("2.", 2),
+        ("0d3FF8000000000000", 1.5),
+        ("-0dBFF8000000000000", 1.5),
+        ("0f3FC00000", 1.5),
+        ("-0f3FC00000", -1.5),
+    ],
+)
+def test_a_constant_of_64_bits_is_rounded_where_a_float_uses_it(constant, value):
+    same(result(f"mov.f32 %r5, {constant};"), np.full(32, value, np.float32))
+    same(result(f"add.f32 %r5, %r2, {constant};"), F + np.float32(value))
+    wide = f"mov.f64 %rd20, {constant}; add.f64 %rd20, %rd20, {constant}; cvt.rn.f32.f64 %r5, %rd20;"
+    if "f3FC" not in constant:
+        same(result(wide), np.full(32, 2 * float(constant) if "d" not in constant else 2 * value, np.float32))

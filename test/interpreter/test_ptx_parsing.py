@@ -155,8 +155,8 @@ def test_an_instruction_describes_itself_by_text_and_line():
         ("setp.lt.f32", "setp.lt", r"k\.ptx:39 \(a.cu:7\): setp has a type; setp takes"),
         (
             "0f3F800000",
-            "1.5",
-            r"k\.ptx:24: the constant '1\.5' is not interpreted; write floats by their bits.*\[ptx-constant\]",
+            "-x",
+            r"k\.ptx:24: a number is expected, not 'x' \[ptx-constant\]",
         ),
     ],
 )
