@@ -9,7 +9,7 @@ from lowtide.cli.output import PATIENCE, table
 from lowtide.compiler.driver import Timing
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
-from lowtide.verification.checking.expected_problem import operands_text
+from lowtide.verification.checking.expected_problem import operands_text, results_text
 from lowtide.verification.checking.interpretation import duration
 
 OWNERS = {"lowtide": "Lowtide's passes", "mlir": "MLIR's passes", "llvm": "LLVM's backend"}
@@ -43,7 +43,7 @@ def problem_line(spec: GemmSpec, extents: Sequence[int | None]) -> str:
     operands = operands_text(spec)
     order = "" if spec.d_order == "row" else " by columns"
     by = f" by {spec.b}" if spec.is_mixed else "" if spec.precision is None else f" by {spec.precision}"
-    return f"{spec.a}{by} {spec.layout} {shape} to {spec.d}{order}, {spec.acc} accumulators" + (
+    return f"{spec.a}{by} {spec.layout} {shape} to {results_text(spec)}{order}, {spec.acc} accumulators" + (
         f", operands {operands}" if operands else ""
     )
 

@@ -55,6 +55,11 @@ def _residual(acc: Traced, bias: PerColumn, residual: Full) -> Traced:
     return acc + bias + residual
 
 
+def _bias_relu_saved(acc: Traced, bias: PerColumn) -> dict[str, Traced]:
+    pre = acc + bias
+    return {"d": relu(pre), "pre": pre}
+
+
 READY: Mapping[str, Callable[..., Any] | None] = MappingProxyType(
     {
         "none": None,
@@ -69,6 +74,7 @@ READY: Mapping[str, Callable[..., Any] | None] = MappingProxyType(
         "scale": _scale,
         "alpha-beta": _alpha_beta,
         "residual": _residual,
+        "bias-relu-saved": _bias_relu_saved,
     }
 )
 

@@ -1,12 +1,14 @@
 """Epilogues that give several results by name: what they may return, their specs, references and verdicts."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import lowtide as lt
+from lowtide.cli.console import problem_line
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.epilogue.text import epilogue_text
@@ -16,6 +18,7 @@ from lowtide.interpreter import interpret
 from lowtide.runtime.verify import compare as compare_rows
 from lowtide.runtime.verify import expected, random_operands
 from lowtide.targets import get
+from lowtide.verification.checking.expected_problem import expected_problem
 from lowtide.verification.checking.interpretation import inputs_for, run
 from lowtide.verification.checking.verdicts import against_exact, against_float64
 
@@ -173,3 +176,19 @@ def test_results_of_several_types_leave_one_scratch_in_rows() -> None:
     with pytest.raises(lt.ScheduleError, match=r"registers with results of f32 and bf16: .*\[results-types\]"):
         lt.compile_gemm(spec, target="sm_80", schedule=given)
     lt.compile_gemm(_spec(), target="sm_80", schedule=given)
+
+
+def test_reports_name_the_results_and_their_types() -> None:
+    spec = _spec(m=8, n=16, k=24, result_types={"pre": "f32"})
+    assert "8x16x24 to pre (f32), act (bf16), f32 accumulators" in problem_line(spec, (8, 16, 24))
+    assert "to bf16, f32" in problem_line(_spec(None), (8, 16, 24))
+
+
+def test_a_dump_with_other_results_is_of_another_problem(tmp_path: Path) -> None:
+    texts = [problem_text(_spec(result_types=types), get("sm_80")) for types in ({}, {"pre": "f32"})]
+    other = tmp_path / "other.mlir"
+    other.write_text(texts[1])
+    with make_context() as context:
+        module = parse_text(texts[0], context, "<own>")
+        with pytest.raises(lt.IRError, match=r"types are .* pre \(f32\), act \(bf16\) .*\[other-problem\]"):
+            expected_problem(tmp_path / "own.mlir", module, other)

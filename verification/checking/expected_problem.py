@@ -6,6 +6,7 @@ from pathlib import Path
 from mlir import ir
 
 from lowtide.compiler.contexts import parse_file, parse_text
+from lowtide.compiler.epilogue.results import gives_d_alone
 from lowtide.compiler.spec import GemmSpec
 from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.dialects.levels import Level
@@ -73,10 +74,17 @@ def _facts(spec: GemmSpec) -> dict[str, str]:
     """The facts on which two levels of one problem agree, apart from the epilogue's arithmetic."""
     return {
         "extents": "x".join("?" if extent is None else str(extent) for extent in (spec.m, spec.n, spec.k)),
-        "types": f"{spec.a}, {spec.b} to {spec.d} by {spec.precision or spec.acc}",
+        "types": f"{spec.a}, {spec.b} to {results_text(spec)} by {spec.precision or spec.acc}",
         "layouts": f"{spec.layout}, D by {spec.d_order}",
         "operands": operands_text(spec) or "none",
     }
+
+
+def results_text(spec: GemmSpec) -> str:
+    """The type of D, or the full results: `pre (f32), act (bf16)`."""
+    if gives_d_alone(spec.results):
+        return spec.d
+    return ", ".join(f"{result.name} ({result.dtype})" for result in spec.full_results)
 
 
 def operands_text(spec: GemmSpec) -> str:

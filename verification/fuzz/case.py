@@ -108,6 +108,7 @@ class Case:
             group=None if weights is None else weights[1],
             zero_points=weights is not None and weights[2],
             d=dtype if words["d"] == "as A" else words["d"],
+            result_types={} if words["pre"] == "as D" else {"pre": words["pre"]},
             acc=FAST if words["sums"] == FAST else accumulator_types(dtype, dtype)[0],
             precision=own,
             layout=words["layout"],

@@ -19,7 +19,7 @@ from lowtide.dialects.tile import PromoteKind
 from lowtide.dialects.tile.division import AXES, KDivision
 from lowtide.dialects.tile.fields import Call, Word
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.elements import SCALE_BLOCK, kernel_types, types_of_d
+from lowtide.elements import EPILOGUE_TYPE, SCALE_BLOCK, kernel_types, output_types, types_of_d
 from lowtide.errors import ScheduleError
 from lowtide.targets import operand_types
 
@@ -65,6 +65,7 @@ _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "scales": tuple(SCALES),
         "weights": tuple(WEIGHTS),
         "epilogue": tuple(READY),
+        "pre": ("as D", *output_types(EPILOGUE_TYPE)),
         "amax": ("none", "of D"),
         "known": ("none", "k", "n", "mnk", "k = 0", "whole tiles"),
         "batch": ("none", "run time", "3"),
@@ -73,6 +74,8 @@ _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
 _IN_TURN: Mapping[str, str] = MappingProxyType({"grid.scheduler": "persistent"})
 # Operands that only wgmma multiplies, and epilogues do not store
 _WIDE_D: Mapping[str, str] = MappingProxyType({"target": "sm_90a", "d": "f16"})
+# The epilogue with a result `pre`
+_SAVED: Mapping[str, str] = MappingProxyType({"target": "sm_90a", "epilogue": "bias-relu-saved"})
 _BESIDE_WEIGHTS: Mapping[str, str] = MappingProxyType({"dtype": "bf16", "layout": "tn", "batch": "none"})
 _KEPT: Mapping[str, str] = MappingProxyType(
     {
@@ -118,6 +121,7 @@ COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
         ("grid.tail", "halves"): MappingProxyType({"target": "sm_90a"}),  # with roles
         **{("scales", name): MappingProxyType({**_WIDE_D, "dtype": "e4m3"}) for name in list(SCALES)[1:]},
         **{("weights", name): _BESIDE_WEIGHTS for name in list(WEIGHTS)[1:]},
+        **{("pre", name): _SAVED for name in output_types(EPILOGUE_TYPE)},
         **{("dtype", name): _WIDE_D for name in operand_types() if name not in kernel_types()},
         **{("precision", row.name): _pieces_of(row) for row in DECOMPOSITIONS.values()},
         ("epilogue.prefetch", "2"): MappingProxyType({"epilogue.path": "smem", "epilogue.math": "rows"}),
