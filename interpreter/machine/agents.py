@@ -179,6 +179,7 @@ class Cta:
         self.cluster: Any = None
         self.rank = 0
         self.guests: dict[tuple[int, int], int] = {}  # clocks, by CTA and agent
+        self.visited: set[tuple[int, int]] = set()  # by guests: clock, and its arrivals at the cluster's barrier
         self.ended: set[int] = set()
         self.role_ended: set[int] = set()
         self.at_end: list[Callable[[AgentState], None]] = []  # conditions that must hold when the last agent has ended
@@ -226,6 +227,7 @@ class AgentState:
         self.polls: list[Wait] = []
         self.changes = 0
         self.strong: Strong | None = None
+        self.remote: tuple[Cta, int] | None = None  # of accesses to another CTA: it, and the agent's clock there
         self.steps = 0
         self.mmas: list[Any] = []  # groups of wgmma not covered by a wait, oldest first
         self.accumulators: list[Any] = []  # at level ptx: registers that those groups may still write
@@ -267,7 +269,8 @@ class AgentState:
 
     def access(self, op: Described, lanes: Ints | None = None) -> Access:
         """An access to memory by `op`: `lanes`, one for each address, or the whole agent."""
-        return Access(self.cta.index, self.warp, lanes, op, self.machine.level, self.name, strong=self.strong)
+        warp = self.warp if self.remote is None else self.remote[1]
+        return Access(self.cta.index, warp, lanes, op, self.machine.level, self.name, strong=self.strong)
 
     def access_of(self, ops: Sequence[Described], lanes: Ints | None = None) -> Access:
         """As `access`, by ops that run as one, or by a single one."""

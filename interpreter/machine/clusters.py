@@ -155,8 +155,7 @@ def arrive(state: AgentState, op: Described, is_relaxed: bool = False) -> None:
             op, "arrives again at the cluster's barrier before it has waited for the others [cluster-arrives-twice]"
         )
     for cta, agent in () if is_relaxed else _clocks_of(state):
-        clocks = cta.shared.clocks
-        knowledge = clocks.release(agent) if cta is state.cta else clocks.known[agent].copy()
+        knowledge = cta.shared.clocks.release(agent)
         cluster.gathered[cta.rank] = joined(cluster.gathered.get(cta.rank, nothing()), knowledge)
     cluster.arrived[_key(state)] = cluster.arrived.get(_key(state), 0) + 1
     if state.machine.order is not None:

@@ -126,6 +126,9 @@ def _release(state: AgentState, barrier: Mbarrier) -> None:
         barrier.gathered = joined(barrier.gathered, knowledge)
     else:
         barrier.abroad[cta.rank] = joined(barrier.abroad.get(cta.rank, nothing()), knowledge)
+        guest = None if barrier.home is None else barrier.home.guests.get((cta.rank, state.warp))
+        if guest is not None:  # its accesses there
+            barrier.gathered = joined(barrier.gathered, barrier.clocks.release(guest))
 
 
 def expect(state: AgentState, op: Described, barrier: Mbarrier, expected: int) -> None:

@@ -80,6 +80,7 @@ class OrderedMemory(Cells):
         self.gaps: Sequence[tuple[int, int]] = ()  # bytes that belong to no variable
         self.limits: Mapping[Described, tuple[Buffer, ...]] = {}  # variables that the addresses of an op belong to
         self._reader_clocks = list(range(warps))  # readers are the agents, and asynchronous readers
+        self._guests: dict[int, int] = {}  # readers that are agents of other CTAs, by their clocks
         self._reads: dict[int, Reads] = {}  # by reader
         self._fences = ProxyFences()
         self._objects: list[Buffer] = []
@@ -123,6 +124,14 @@ class OrderedMemory(Cells):
         super().refine(unit)
         for reads in self._reads.values() if factor > 1 else ():
             reads.refine(factor)
+
+    def _reader_of(self, agent: int) -> int:
+        """The number among readers of an agent, by its clock: one of this CTA, or of another in the cluster."""
+        if agent >= self.clocks.warps and agent not in self._guests:
+            self._guests[agent] = len(self._reader_clocks)
+            self._reader_clocks.append(agent)
+            self.open_reads.append([])
+        return self._guests.get(agent, agent)
 
     def _reads_of(self, reader: int) -> Reads:
         found = self._reads.get(reader)
@@ -188,7 +197,8 @@ class OrderedMemory(Cells):
             self.words.note(access, span, self.clocks, self.site(access, span), writes=False)
             return
         epoch = self.clocks.epoch(warp) + 1
-        reads, together = self._reads_of(warp), self.clocks.together(warp)
+        reader = self._reader_of(warp)
+        reads, together = self._reads_of(reader), self.clocks.together(warp)
         again = None if lane is WHOLE_AGENT else (reads.epoch[units] > together) & (reads.lane[units] != lane)
         reads.note(units, epoch, lane, self.site(access, span), self._fences.count(warp))
         if again is not None:  # several lanes in one epoch: each differs from some other thread
@@ -196,7 +206,7 @@ class OrderedMemory(Cells):
                 again |= reads.lane[units] != lane
             if np.count_nonzero(again):
                 reads.lane[units[again]] = WHOLE_AGENT
-        for read in self.open_reads[warp]:
+        for read in self.open_reads[reader]:
             read.span = self.renewed(read.span)
             reads.epoch[read.span.units] = IN_FLIGHT
 
@@ -266,7 +276,7 @@ class OrderedMemory(Cells):
                 continue  # all of its reads are ordered for the warp
             stored = reads.epoch[span.units]
             racing = stored > known[clock]
-            if reader == access.warp and access.warp < self.clocks.warps:  # not an agent of another CTA
+            if clock == access.warp:
                 by = reads.lane[span.units]
                 racing &= (by != lane) | (by == WHOLE_AGENT)
             if clock < self.clocks.warps:

@@ -5,6 +5,7 @@ first. For boxes and their landing see tensor_maps.py and tensor_stores.py.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from lowtide.interpreter.machine import mbarrier_objects, tensor_maps, tensor_stores
@@ -115,4 +116,8 @@ def fence_proxy(state: AgentState, op: Described) -> None:
     initialised."""
     lanes = None if state.mask is None or state.mask.all() else state.lanes[state.mask]
     state.cta.shared.fence_proxy(state.access(op, lanes))
+    for cta in state.cta.cluster.ctas:
+        guest = cta.guests.get((state.cta.rank, state.warp))
+        if guest is not None:
+            cta.shared.fence_proxy(replace(state.access(op, lanes), warp=guest))
     mbarrier_objects.show_initialised(state)

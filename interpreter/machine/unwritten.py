@@ -54,7 +54,8 @@ def _mark(state: AgentState, op: Any, unwritten: NDArray[np.bool_], source: Any)
     active = slice(None) if state.mask is None else state.mask
     undefined[active] = unwritten.reshape(len(unwritten), registers, -1).any(-1)
     for place, slot in enumerate(op.results):
-        state.made_undefined[slot] = undefined[:, place], source
+        known = state.made_undefined.get(slot, (False, None))[0]  # lanes that load from another CTA
+        state.made_undefined[slot] = undefined[:, place] | known, source
 
 
 def lacking(state: AgentState, op: Any, values: Sequence[Any]) -> NDArray[np.bool_] | None:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from lowtide.errors import NotInterpreted
-from lowtide.interpreter.machine import clusters, register_memory, unwritten
+from lowtide.interpreter.machine import register_memory, remote_memory, unwritten
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.lanes import disjoint, rows_together
+from lowtide.interpreter.machine.lanes import active_lane_numbers, by_lane, disjoint, rows_together
 from lowtide.interpreter.machine.variables import local_rows
 from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.cells import Cells
@@ -27,14 +27,16 @@ from lowtide.interpreter.ptx.table import Form, Table, bits_of
 TABLE = Table()
 
 TYPES = "b8 u8 s8 b16 u16 s16 b32 u32 s32 f32 b64 u64 s64 f64"
-_SPACES = "global shared shared::cta local const"
+_SPACES = "global shared shared::cta shared::cluster local const"
 _NAMED = ("global", "shared", "local", "const")
 HINTS = "ca cg cs cv lu wb wt nc L1::evict_first L1::evict_last L1::no_allocate L2::64B L2::128B L2::256B weak"
 _SECTION = "Data Movement and Conversion Instructions"
 
 
 def space_of(form: Form) -> str:
-    """The state space of an instruction: "global", "shared", "local", "const", "" for generic addresses."""
+    """The state space of an instruction: "global", "shared", "cluster", "local", "const", "" for generic addresses."""
+    if "shared::cluster" in form.words:
+        return "cluster"
     return next((word.partition("::")[0] for word in form.words if word.partition("::")[0] in _NAMED), "")
 
 
@@ -50,16 +52,29 @@ def cells_of(state: AgentState, op: Op, space: str, address: Any) -> tuple[Cells
             )
         space, start = _WINDOWS[int(spaces[0])]
         address = address - start
-        if space == "shared" and np.any(clusters.rank_of(active - start) != state.cta.rank):
+        if space == "shared" and state.remote is None and remote_memory.reaches(state, address):
             raise state.violation(
                 op,
-                "plain accesses to the shared memory of another CTA of the cluster are not interpreted; copy by "
-                "cp.async.bulk or st.async [remote-access]",
+                "strong operations on the shared memory of another CTA of the cluster are not interpreted; signal by "
+                "an mbarrier there [remote-access]",
                 NotInterpreted,
             )
     if space == "local":
         return local_rows(state, op, address)
-    return (state.cta.shared if space == "shared" else state.machine.memory), address
+    home = state.cta if state.remote is None else state.remote[0]
+    return (home.shared if space in ("shared", "cluster") else state.machine.memory), address
+
+
+def _remote(state: AgentState, space: str, address: Any) -> Any:
+    """The addresses in shared memory of a plain access, if some are in another CTA of the cluster; else None."""
+    if state.strong is not None or state.remote is not None or space not in ("", "cluster"):
+        return None
+    if not space:
+        active = by_lane(address)[active_lane_numbers(state)]
+        if ((active < GENERIC_SHARED) | (active >= GENERIC_LOCAL)).any():
+            return None
+        address = address - GENERIC_SHARED
+    return address if remote_memory.reaches(state, address) else None
 
 
 _WINDOWS = (("global", 0), ("shared", GENERIC_SHARED), ("local", GENERIC_LOCAL))
@@ -159,6 +174,10 @@ def ld(state: AgentState, op: Op, address: Any) -> Any:
 def load(state: AgentState, op: Op, form: tuple[Any, ...], address: Any) -> Any:
     """The registers of a load with the data of `load_form`."""
     space, width, count, is_group, held, bits, is_signed, domain = form
+    if (remote := _remote(state, space, address)) is not None:
+        own = ("shared", width, count, True, *form[4:])
+        loaded = remote_memory.by_owner(state, op, remote, lambda: load(state, op, own, remote))
+        return loaded if is_group else loaded[0]
     cells, place = cells_of(state, op, space, address)
     (loaded,) = register_memory.load(state, (op,), cells, (place,), width, count)
     if held > bits:
@@ -220,6 +239,15 @@ def st(state: AgentState, op: Op, address: Any, value: Any) -> None:
 def store(state: AgentState, op: Op, form: tuple[Any, ...], address: Any, value: Any) -> None:
     """A store with the data of `access_form`."""
     space, width, _, is_group = form
+    if (remote := _remote(state, space, address)) is not None:
+        own = ("shared", *form[1:])
+
+        def store_there() -> tuple[Any, ...]:
+            store(state, op, own, remote, value)
+            return ()
+
+        remote_memory.by_owner(state, op, remote, store_there)
+        return
     cells, place = cells_of(state, op, space, address)
     values = value if is_group else (value,)
     lacks, domain = unwritten.lacking(state, op, values), state.machine.domain

@@ -62,14 +62,6 @@ mul.wide.u32 %rd22, %r16, 4; add.s64 %rd23, %rd1, %rd22; st.global.u32 [%rd23], 
     np.testing.assert_array_equal(result(body, 64, grid=2, cluster=2), np.repeat([10, 1], 32))
 
 
-def test_plain_accesses_to_the_memory_of_another_cta_are_refused():
-    body = """mov.u32 %r10, %cluster_ctarank; {} mov.u64 %rd20, place; cvta.shared::cluster.u64 %rd21, %rd20;
-mapa.u64 %rd22, %rd21, %r10; setp.eq.u32 %p1, %r1, 0; @%p1 st.u32 [%rd22], 5; bar.warp.sync -1; ld.u32 %r6, [%rd22];"""
-    result(body.format(""), 64, grid=2, cluster=2)
-    with pytest.raises(NotInterpreted, match=r"\[remote-access\]"):
-        result(body.format("xor.b32 %r10, %r10, 1;"), 64, grid=2, cluster=2)
-
-
 def test_clocks_grow():
     body = """mov.u64 %rd20, %clock64; mov.u64 %rd22, %globaltimer; bar.warp.sync -1; mov.u32 %r6, %clock;
 LOOP: mov.u64 %rd21, %clock64; setp.le.u64 %p1, %rd21, %rd20; @%p1 bra LOOP;
