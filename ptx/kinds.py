@@ -41,10 +41,10 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
 _CODES = {
     "race": """
         async-proxy async-proxy-reads cluster-access-at-end cluster-cta-ended cluster-ends-early cluster-not-begun
-        cluster-uninitialised copy-in-flight cp-async-unwaited earlier-kernels global-lanes-race global-race held-registers mbarrier-busy
-        mbarrier-in-cluster mbarrier-init-fence mbarrier-race phase-unwaited ptx-a-written
-        ptx-accumulators-written ptx-wgmma-fence ptx-written-in-flight race-with-open-read race-with-read
-        shared-lanes-race shared-race shared-word-race store-unread wgmma-a-fence wgmma-unwaited
+        cluster-uninitialised copy-in-flight cp-async-unwaited earlier-kernels global-lanes-race global-race
+        held-registers mbarrier-busy mbarrier-in-cluster mbarrier-init-fence mbarrier-race phase-unwaited
+        ptx-a-written ptx-accumulators-written ptx-wgmma-fence ptx-written-in-flight race-with-open-read
+        race-with-read shared-lanes-race shared-race shared-word-race store-unread wgmma-a-fence wgmma-unwaited
         """,
     "deadlock": "agents-deadlock barrier-counts member-elsewhere",
     "wrong-bytes": """
