@@ -9,7 +9,7 @@ from typing import Any, Final
 from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.dtypes import choices
 from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, OperandKind, OperandType, trace
-from lowtide.compiler.epilogue.results import OneResult, Result, ResultKind
+from lowtide.compiler.epilogue.results import OneResult, Result, ResultKind, gives_d_alone
 from lowtide.decompositions import DECOMPOSITIONS, Decomposition, decompositions_of
 from lowtide.elements import (
     ELEMENTS,
@@ -376,7 +376,7 @@ class GemmSpec:
     def of_result(self, name: str) -> "GemmSpec":
         """The problem that has this full result alone, as D; the same problem if it has no other."""
         (result,) = (each for each in self.full_results if each.name == name)
-        if self.epilogue is None or (len(self.full_results) == 1 and result.dtype == self.d):
+        if self.epilogue is None or (gives_d_alone(self.results) and result.dtype == self.d):
             return self
         types = (OperandType(operand.kind, operand.dtype) for operand in self.epilogue_graph.operands)
         one = OneResult(self.epilogue, name, types)

@@ -102,6 +102,7 @@ def test_the_problem_of_one_result_has_it_as_d() -> None:
         assert _types(replace(own, m=8)) == _types(own)
     plain = _spec(None)
     assert plain.of_result("d") is plain
+    assert _types(_spec(lambda acc: {"act": acc}).of_result("act")) == {"d": "bf16"}
 
 
 def test_a_spec_is_read_back_from_ir() -> None:
@@ -133,6 +134,13 @@ def test_every_result_is_judged() -> None:
         assert not verdict.ok and verdict.message.startswith(f"{name}: 1 of 480 elements"), name
     swapped = dict(zip(found, reversed(found.values()), strict=True))
     assert not against_float64(spec, inputs, swapped).ok
+
+
+def test_a_single_result_with_a_name_is_judged() -> None:
+    spec = _spec(lambda acc: {"act": lt.relu(acc)})
+    inputs, found = _on_problem(spec, "float")
+    assert against_float64(spec, inputs, found).ok
+    assert not against_float64(spec, inputs, {"act": found["act"] + 1}).ok
 
 
 def test_every_result_is_judged_in_an_exact_domain() -> None:
