@@ -199,3 +199,17 @@ def test_a_saved_kernel_shares_no_result_and_says_how_each_is_computed():
     broken = runtime.Kernel({**kernel.manifest, "epilogue_program": program}, kernel.ptx, None)
     with pytest.raises(LoadError, match=r"2 full outputs, but epilogue_program gives 1.*\[program-results\]"):
         verify_kernel(broken)
+
+
+def test_a_store_that_is_left_out_or_goes_to_another_result_is_found():
+    kernel = lt.compile_gemm(_spec(m=70, n=72, k=40), target="sm_80", schedule="grid.tile = [64, 64]")
+    text, rng = kernel.levels["epilogue"], np.random.default_rng(3)
+    inputs = {name: rng.integers(-3, 4, shape) for name, shape in zip(("a", "b", "bias"), _SHAPES, strict=True)}
+    first, second = re.findall(r"(%\w+) = tile.view %(?:D|arg0)\[%m, %n\]", text)
+    assert list(interpret(text, inputs, domain="exact")) == ["pre", "d"]
+    to_other = text.replace(f"{first} = tile.view %D[", f"{first} = tile.view %arg0[")
+    left_out = "\n".join(line for line in text.splitlines() if f"to {second} by" not in line)
+    for planted, name in ((to_other, "pre"), (left_out, "D")):
+        assert planted != text
+        with pytest.raises(InterpreterError, match=rf"{name}\[0, 0\] was never written.*\[d-unwritten\]"):
+            interpret(planted, inputs, domain="exact")
