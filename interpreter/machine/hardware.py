@@ -140,12 +140,15 @@ def wgmma_accumulator(n: int) -> tuple[Ints, Ints]:
     return 16 * warp + lane // 4 + 8 * (i // 2 % 2), 8 * (i // 4) + 2 * (lane % 4) + i % 2
 
 
-def wgmma_operand() -> tuple[Ints, Ints]:
-    """(row, column) of A's 16-bit elements in registers, in the 16 rows of a warp: arrays (32, 8 values).
+def wgmma_operand(k: int = 16) -> tuple[Ints, Ints]:
+    """(row, column) of A's elements in registers, in the 16 rows of a warp: arrays (32, k / 2 values).
 
-    The places are those of mma.m16n8k16 (PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16", A).
+    The places are those of mma.m16n8 with this depth (PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk…", A).
     """
-    return MMA_FRAGMENTS[(16, 8, 16), 16].a
+    return MMA_FRAGMENTS[(16, 8, k), _ROW_BITS // k].a
+
+
+_ROW_BITS = 256  # of a row of A in one wgmma
 
 
 @dataclass(frozen=True)

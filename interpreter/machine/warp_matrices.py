@@ -97,6 +97,11 @@ def _type_of_halves(registers: Sequence[Any]) -> str:
     return PACKED_TYPES[0] if has_bits else ZERO_TYPE
 
 
+def elements_of(registers: Sequence[Any], dtype: str, domain: Domain) -> Values:
+    """The elements of a type in registers, one register after the other: (32, values)."""
+    return _side_by_side([_numbers(register, dtype, domain) for register in registers])
+
+
 @dataclass(frozen=True)
 class Product:
     """How a product differs from a plain one: the type of D if it is not that of C, `saturates`: sums are clamped to 32
@@ -124,10 +129,7 @@ def multiply(
     """
     whole_warp(state, op)
     domain = state.machine.domain
-    a, b, c = (
-        _side_by_side([_numbers(register, dtype, domain) for register in each])
-        for each, dtype in zip(registers, types, strict=True)
-    )
+    a, b, c = (elements_of(each, dtype, domain) for each, dtype in zip(registers, types, strict=True))
     dtype = how.result or types[2]
     if how.is_xor:  # of bits: a place adds one if they differ, and one less two if the signs that stand for them do
         signs = hardware.mma(fragments, 1 - 2 * a, 1 - 2 * b, np.zeros_like(c), domain, types[:2], dtype)

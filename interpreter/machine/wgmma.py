@@ -31,7 +31,8 @@ Values = NDArray[Any]
 Ints = NDArray[np.int64]
 
 ROWS = 16  # of the accumulators that one warp holds
-HELD_REGISTERS = 4  # of an A of 16-bit elements, two in each
+HELD_REGISTERS = 4  # of an A
+_LIMITS = np.iinfo(np.int32)
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,7 @@ class Product:
     """An m64nNkK product of operands in shared memory, of types with these MLIR names, into accumulators of another.
 
     `k_major`: whether K is contiguous in A, and in B. `sign` is that of the products: -1 if one operand is negated.
+    `saturates`: sums are clamped to 32 bits, and do not wrap.
     """
 
     n: int
@@ -99,6 +101,7 @@ class Product:
     accumulator: str
     k_major: tuple[bool, bool]
     sign: int = 1
+    saturates: bool = False
 
     @classmethod
     def of(cls, shape: tuple[int, int, int], types: tuple[str, str, str], k_major: tuple[bool, bool]) -> "Product":
@@ -111,11 +114,6 @@ class Product:
             )
         rows = [element_of_ptx(name) for name in (a, b, accumulator)]
         return cls(shape[1], kind.k, (rows[0].ir, rows[1].ir), rows[2].ir, k_major)
-
-    @property
-    def holds_a(self) -> bool:
-        """Whether A may be in registers here, because its elements have 16 bits."""
-        return ELEMENT_BYTES[self.dtypes[0]] == 2
 
     @property
     def packed(self) -> str:
@@ -147,7 +145,7 @@ def multiply(
     each added to the result of the previous one; and the number of its group.
 
     `acc`: the accumulators before, None for zeros. `descriptors`: of both operands of each product; an A in registers,
-    `held` (32, 8), has none. Everything is checked before anything changes, so if a chain breaks a rule, or raises
+    `held` (32, k / 2), has none. Everything is checked before anything changes, so if a chain breaks a rule, or raises
     NotTogether, it can be run again op by op.
     """
     whole_warp(state, ops[0])
@@ -170,7 +168,11 @@ def multiply(
         matrix.reshape(-1)[product.places] = acc
     if product.sign < 0:
         left = [state.machine.domain.negate(each) for each in left]
-    result = state.machine.domain.mmas(left, right, matrix, product.dtypes, product.accumulator)
+    if product.saturates:
+        exact = state.machine.domain.mmas(left, right, matrix.astype(np.int64), product.dtypes, "i64")
+        result = np.clip(exact, _LIMITS.min, _LIMITS.max).astype(matrix.dtype)
+    else:
+        result = state.machine.domain.mmas(left, right, matrix, product.dtypes, product.accumulator)
     if len(ops) > 1:
         for op, operands in zip(ops, bits, strict=True):
             meet(state, op, *operands)
@@ -187,13 +189,13 @@ def multiply(
 
 
 def _in_registers(state: AgentState, op: Described, product: Product, held: Values) -> Values:
-    """The rows of A, (16, k), from registers (32, 8)."""
+    """The rows of A, (16, k), from registers (32, k / 2)."""
     if not state.fenced:
         raise state.violation(
             op, "A is in registers that other instructions wrote; put wgmma.fence before it [wgmma-a-fence]"
         )
     left = np.empty((ROWS, product.k), held.dtype)
-    left[hardware.wgmma_operand()] = held
+    left[hardware.wgmma_operand(product.k)] = held
     return left
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine import wgmma
+from lowtide.interpreter.machine import warp_matrices, wgmma
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.lanes import whole_warp
 from lowtide.interpreter.machine.pending import PendingRegister, PendingRegisters, hand_to
@@ -59,12 +59,13 @@ def _plan_of(form: Form) -> Plan:
             )
         k_major = (is_held or further[2] == 0, further[-1] == 0) if kind.transposes else (True, True)
         product = wgmma.Product.of(shape, (a, b, d), k_major)
-        product = replace(product, sign=prod(further[:count]))
+        product = replace(product, sign=prod(further[:count]), saturates="satfinite" in form.words)
+        if product.saturates and d != "s32":
+            raise InterpreterError(f"sums of {d} with .satfinite, which only sums of s32 have [wgmma-satfinite]")
         held = form.instruction.operands[1]
-        if isinstance(held, Group) and (not product.holds_a or len(held.elements) != wgmma.HELD_REGISTERS):
+        if isinstance(held, Group) and len(held.elements) != wgmma.HELD_REGISTERS:
             raise InterpreterError(
-                f"A of {a} in {len(held.elements)} registers; of 16-bit elements it has {wgmma.HELD_REGISTERS} "
-                "[held-registers]"
+                f"A of {a} in {len(held.elements)} registers; it has {wgmma.HELD_REGISTERS} [held-registers]"
             )
     except InterpreterError as error:
         raise form.instruction.error(str(error)) from error
@@ -74,7 +75,7 @@ def _plan_of(form: Form) -> Plan:
 @TABLE.effects(
     "wgmma.mma_async",
     types=" ".join(dict.fromkeys((*wgmma.OPERAND_TYPES, "f16", "f32", "s32"))),
-    words=f"sync aligned {_SHAPES}",
+    words=f"sync aligned satfinite {_SHAPES}",
     section=f"{_SECTION}: wgmma.mma_async",
     results=1,
     prepare=_plan_of,
@@ -101,9 +102,8 @@ def mma_async(state: AgentState, op: Op, a: Any, b: Any, scale: Any, *further: A
 
 
 def _held_of(state: AgentState, product: wgmma.Product, registers_of_a: tuple[Any, ...]) -> Values:
-    """A in registers of two elements, (32, 8)."""
-    parts = [registers.halves(value, product.dtypes[0], state.machine.domain) for value in registers_of_a]
-    return np.concatenate([np.broadcast_to(part, (32, 2)) for part in parts], axis=1)
+    """A in registers, (32, k / 2)."""
+    return warp_matrices.elements_of(registers_of_a, product.dtypes[0], state.machine.domain)
 
 
 def given_registers(state: AgentState, op: Op, held: Any) -> Values | None:

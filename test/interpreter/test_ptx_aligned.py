@@ -75,14 +75,12 @@ def test_the_whole_warp_may(name: str) -> None:
     run_at("@!%p1 bra $JOIN;\nadd.s32 %r9, %r2, 1;\n$JOIN:", instruction, "")
 
 
-@pytest.mark.parametrize(("types", "count"), [("f32.bf16.bf16", 3), ("f32.e4m3.e4m3", 4)])
+@pytest.mark.parametrize(("types", "count"), [("f32.bf16.bf16", 3), ("f32.e4m3.e4m3", 2)])
 def test_a_wgmma_with_a_in_other_registers_than_it_has_is_refused(types: str, count: int) -> None:
     k, turned = (16, ", 0") if "bf16" in types else (32, "")
     held = ", ".join(["%r2"] * count)
     instruction = (
         f"wgmma.mma_async.sync.aligned.m64n8k{k}.{types} {{%r6, %r6, %r6, %r6}}, {{{held}}}, %rd1, %p1, 1, 1{turned};"
     )
-    with pytest.raises(
-        InterpreterError, match=rf"in {count} registers; of 16-bit elements it has 4 \[held-registers\]"
-    ):
+    with pytest.raises(InterpreterError, match=rf"in {count} registers; it has 4 \[held-registers\]"):
         run_at("", instruction, "")
