@@ -164,7 +164,7 @@ x = torch.zeros(256, device="cuda")
 with lt.ptx.record_triton({str(tmp_path)!r}):
     add[(1,)](x, x, x, 256, 1.0, 2**26 + 1, BLOCK=256)
 """
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), *sys.path[1:]])}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
     assert done.returncode and not (tmp_path / "add" / "after.npz").exists(), done.stderr
     assert check(tmp_path / "add").kind == "out-of-bounds"
