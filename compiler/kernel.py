@@ -17,7 +17,7 @@ from lowtide.compiler.cache.store import Stored
 from lowtide.compiler.driver import Lowered, Timing
 from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.epilogue.operands import RESERVED_NAMES
-from lowtide.compiler.manifest import manifest_of
+from lowtide.compiler.manifest.manifest import manifest_of
 from lowtide.compiler.numerics import summation_in
 from lowtide.compiler.ptxas import Assembly, assemble, confirm_registers
 from lowtide.compiler.ptxas_program import find_ptxas

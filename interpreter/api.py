@@ -13,7 +13,8 @@ from lowtide.dialects.text import check_text
 from lowtide.dialects.tile import ResultKind
 from lowtide.errors import InterpreterError, IRError, with_code
 from lowtide.interpreter.host import Host
-from lowtide.interpreter.inputs import Argument, arguments_of, in_place_of, matrix_of, output_of, rows_in_groups
+from lowtide.interpreter.inputs.arguments import Argument, arguments_of, output_of, rows_in_groups
+from lowtide.interpreter.inputs.memory import in_place_of, matrix_of
 from lowtide.interpreter.launching import Launcher
 from lowtide.interpreter.machine.exploration import Explorer
 from lowtide.interpreter.machine.global_memory import GlobalMemory

@@ -14,7 +14,7 @@ from mlir import ir
 from tensor_layouts import Swizzle, compose
 
 from lowtide import targets
-from lowtide.compiler.manifest import L2_PROMOTION
+from lowtide.compiler.manifest.host_ops import L2_PROMOTION
 from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import gemm_layout, multicast_of
 from lowtide.dialects.locations import place_of, where

@@ -29,7 +29,8 @@ from lowtide.measurement.bench.gpu_timing import (
     torch_with_gpu,
 )
 from lowtide.runtime.driver import current_device
-from lowtide.verification.checking.reference import compare, reference_with_bound
+from lowtide.verification.checking.comparison import compare
+from lowtide.verification.checking.reference import reference_with_bound
 
 _MOST_SETS = 128  # for small problems, whose launches take no longer with operands in L2
 _WARM_MS, _TIMED_MS = 3.0, 10.0

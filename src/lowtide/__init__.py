@@ -64,13 +64,9 @@ if TYPE_CHECKING:
     from lowtide.measurement.tuning.tune import Tuned, tune, tuned_schedule
     from lowtide.runtime.weights import pack_weights, unpack_weights
     from lowtide.verification.checking.check import check
-    from lowtide.verification.checking.reference import (
-        compare,
-        error_bound,
-        random_inputs,
-        reference,
-        reference_with_bound,
-    )
+    from lowtide.verification.checking.comparison import compare
+    from lowtide.verification.checking.random_inputs import random_inputs
+    from lowtide.verification.checking.reference import error_bound, reference, reference_with_bound
 
 # In a checkout the subpackages are links to folders of the repository. They are imported by the paths that git tracks,
 # so that tracebacks, debuggers and coverage show these paths. (In an installed package the two are the same.)
@@ -129,9 +125,11 @@ _HOMES: dict[str, tuple[str, str]] = {
     "presets": ("lowtide.compiler.presets", "PRESETS"),
     **{name: ("lowtide.compiler.epilogue.operands", name) for name in ("Full", "PerColumn", "PerRow", "Scalar")},
     **{name: ("lowtide.compiler.epilogue.functions", name) for name in _FUNCTIONS},
+    "compare": ("lowtide.verification.checking.comparison", "compare"),
+    "random_inputs": ("lowtide.verification.checking.random_inputs", "random_inputs"),
     **{
         name: ("lowtide.verification.checking.reference", name)
-        for name in ("compare", "error_bound", "random_inputs", "reference", "reference_with_bound")
+        for name in ("error_bound", "reference", "reference_with_bound")
     },
     **{name: ("lowtide.runtime.weights", name) for name in ("pack_weights", "unpack_weights")},
     **{name: ("lowtide.errors", name) for name in _ERRORS},

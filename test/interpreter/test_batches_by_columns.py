@@ -14,7 +14,9 @@ from lowtide.compiler.problem_ir import problem_text
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import interpret, launch_record
 from lowtide.runtime import records
-from lowtide.verification.checking.reference import compare, random_inputs, reference_with_bound
+from lowtide.verification.checking.comparison import compare
+from lowtide.verification.checking.random_inputs import random_inputs
+from lowtide.verification.checking.reference import reference_with_bound
 
 EXTENTS = {"m": 21, "n": 13, "k": 24}
 

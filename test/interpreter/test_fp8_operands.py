@@ -8,7 +8,9 @@ import pytest
 
 import lowtide as lt
 from lowtide.interpreter import Loaded, interpret
-from lowtide.verification.checking.reference import compare, random_inputs, reference_with_bound
+from lowtide.verification.checking.comparison import compare
+from lowtide.verification.checking.random_inputs import random_inputs
+from lowtide.verification.checking.reference import reference_with_bound
 
 EXTENTS = (37, 27, 40)
 

@@ -9,7 +9,9 @@ from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.errors import SpecError
 from lowtide.runtime.epilogue import evaluate
-from lowtide.verification.checking.reference import compare, random_inputs, reference_with_bound
+from lowtide.verification.checking.comparison import compare
+from lowtide.verification.checking.random_inputs import random_inputs
+from lowtide.verification.checking.reference import reference_with_bound
 
 LEVELS = ("problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm", "llvm", "ptx")
 ROLES = lt.Schedule().with_(grid_tile=(64, 64), k=64, roles="cooperative(1)", stages=3)

@@ -8,7 +8,8 @@ import pytest
 import lowtide as lt
 from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.elements import element_type
-from lowtide.verification.checking.reference import compare, error_bound, reference
+from lowtide.verification.checking.comparison import compare
+from lowtide.verification.checking.reference import error_bound, reference
 
 LAYOUTS = ("tn", "tt", "nn", "nt")
 TYPES = ("f16", "bf16", "f32", "tf32", "f64", "s8", "u8", "e4m3", "e5m2")

@@ -15,7 +15,8 @@ from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.decompositions import DECOMPOSITIONS
 from lowtide.interpreter import Loaded, interpret
-from lowtide.verification.checking.reference import compare, reference_with_bound
+from lowtide.verification.checking.comparison import compare
+from lowtide.verification.checking.reference import reference_with_bound
 
 LEVELS = ("problem", "cta", "atoms", "epilogue", "nvvm", "ptx")
 SMALL = "grid.tile = [64, 32], stages = 3, roles = cooperative(1)"

@@ -7,7 +7,9 @@ import lowtide as lt
 from lowtide.compiler.compile import compile_gemm
 from lowtide.errors import SpecError
 from lowtide.runtime.dtypes import multiplied
-from lowtide.verification.checking.reference import compare, random_inputs, reference_with_bound
+from lowtide.verification.checking.comparison import compare
+from lowtide.verification.checking.random_inputs import random_inputs
+from lowtide.verification.checking.reference import reference_with_bound
 
 LEVELS = ("problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm", "llvm", "ptx")
 ROLES = lt.Schedule().with_(grid_tile=(64, 64), k=32, roles="cooperative(1)", stages=3)

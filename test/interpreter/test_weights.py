@@ -10,7 +10,9 @@ from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.interpreter.host import LEVELS
-from lowtide.verification.checking.reference import compare, random_inputs, reference, reference_with_bound
+from lowtide.verification.checking.comparison import compare
+from lowtide.verification.checking.random_inputs import random_inputs
+from lowtide.verification.checking.reference import reference, reference_with_bound
 
 SMALL = "grid.tile = [16, 64], k = 64, atoms = [1, 4, 1], stages = 3"
 TALL = "grid.tile = [32, 64], k = 64, atoms = [2, 2, 1], stages = 2, k_division = split(2)"

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from lowtide.compiler.manifest import manifest_of
+from lowtide.compiler.manifest.manifest import manifest_of
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import interpret
 

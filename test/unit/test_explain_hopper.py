@@ -13,7 +13,7 @@ import lowtide as lt
 from lowtide import targets
 from lowtide.cli.main import app
 from lowtide.compiler.contexts import make_context, parse_text
-from lowtide.compiler.manifest import L2_PROMOTION
+from lowtide.compiler.manifest.host_ops import L2_PROMOTION
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import IRError, ScheduleError
 from lowtide.inspection.explain.accesses import Accesses, accesses_of

@@ -11,14 +11,9 @@ from lowtide.compiler.epilogue import functions as lt
 from lowtide.compiler.epilogue.operands import Full, PerColumn, PerRow, Scalar
 from lowtide.compiler.spec import GemmSpec
 from lowtide.errors import SpecError
-from lowtide.verification.checking.reference import (
-    compare,
-    error_bound,
-    padded_matrix,
-    random_inputs,
-    reference,
-    reference_with_bound,
-)
+from lowtide.verification.checking.comparison import compare
+from lowtide.verification.checking.random_inputs import padded_matrix, random_inputs
+from lowtide.verification.checking.reference import error_bound, reference, reference_with_bound
 from lowtide.verification.checking.verdicts import against_float64
 
 M, N, K = 37, 29, 133
@@ -318,7 +313,7 @@ def test_padded_rows_hold_their_values():
 def test_large_outputs_are_evaluated_in_blocks(monkeypatch):
     spec, inputs = SPECS["bf16"], inputs_of(SPECS["bf16"])
     whole = reference_with_bound(spec, **inputs)
-    monkeypatch.setattr("lowtide.verification.checking.reference._BLOCK", 64)
+    monkeypatch.setattr("lowtide.verification.checking.parts._BLOCK", 64)
     np.testing.assert_array_equal(whole, reference_with_bound(spec, **inputs))
 
 

@@ -23,7 +23,7 @@ from lowtide.interpreter.numbers.domains import FieldDomain
 from lowtide.interpreter.numbers.domains import domain as number_domain
 from lowtide.passes.schedules.facts.alignment import WIDEST, WIDEST_OF_ALL
 from lowtide.runtime.results import returned
-from lowtide.verification.checking.reference import elements_apart, padded_matrix, random_inputs, row_stride, stale
+from lowtide.verification.checking.random_inputs import elements_apart, padded_matrix, random_inputs, row_stride, stale
 
 # Multiply-adds per second of one CPU core, including those of padded tiles, by mma of 16-bit operands: measured once,
 # for estimates. A level that is not listed counts as the slowest.

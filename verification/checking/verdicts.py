@@ -13,7 +13,9 @@ from lowtide.elements import INTEGER_TYPE, SCALE_BLOCK, element_type
 from lowtide.errors import SpecError
 from lowtide.interpreter.machine.global_memory import physical_memory
 from lowtide.runtime.verify import amax_difference
-from lowtide.verification.checking.reference import compare, ends_of_groups, products, reference_with_bound
+from lowtide.verification.checking.comparison import compare
+from lowtide.verification.checking.parts import ends_of_groups, products
+from lowtide.verification.checking.reference import reference_with_bound
 
 # Multiply-adds in float64 that a check may cost; for a larger product only some rows are compared.
 _MOST_PRODUCTS = 2**32

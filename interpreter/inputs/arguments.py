@@ -1,0 +1,192 @@
+"""The arguments of a host function, from the inputs of a run; results that are not given are made."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from mlir import ir
+
+from lowtide.dialects.tile import ResultKind
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.inputs.extents import (
+    BATCH,
+    FACTORS,
+    PACKED_ROWS,
+    dims_of_arguments,
+    extents_of,
+    results_of,
+    types_of,
+    with_batch,
+)
+from lowtide.interpreter.inputs.values import Array, Parameter, check_size, checked, checked_matrix, padded
+from lowtide.interpreter.numbers.domains import NUMPY_DTYPES, Domain
+from lowtide.interpreter.program.types import MemRef, Type
+
+_K_OF_ZEROS = 128  # replaces K = 0: a multiple of every panel of an operand's tensor map
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of the host function, and whether its first dimension numbers matrices, or vectors, of a batch.
+
+    `is_stand_in`: zeros with a small K that replace a matrix with K = 0; they are aligned, as in a launch. `result`:
+    its kind if it is a result. `is_ends`: whether it says where groups of rows end.
+    """
+
+    name: str
+    value: Array | float | int
+    type: Type
+    is_batch: bool
+    is_stand_in: bool = False
+    result: ResultKind | None = None
+    is_ends: bool = False
+
+
+def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Domain) -> list[Argument]:
+    """The arguments of the host function; full results, such as D, are made if they are not given.
+
+    If K is 0, A and B are zeros with a small K, so that D = epilogue(0), and no level needs a case for empty matrices.
+    Raises InterpreterError for a value that is not an array or number, has another shape or dtype than the module's, or
+    disagrees with another operand on an extent. In a batch, an operand without that dimension is shared by all.
+    """
+    results = results_of(function)
+    dims = with_batch(function, dims_of_arguments(function, results))
+    types = types_of(function, dims)
+    kinds = [*[None] * FACTORS, *results, *[None] * (len(types) - FACTORS - len(results))]
+    full = [place for place, kind in enumerate(kinds) if kind is ResultKind.full]
+    if len(types) <= full[-1] or not isinstance(types[full[0]], MemRef):
+        raise InterpreterError(
+            "the host function's arguments are a, b, results and the epilogue's operands [argument-kinds]"
+        )
+    allowed = dims or [()] * len(types)
+    parameters = [Parameter(*each) for each in zip(types, allowed, kinds, strict=False)]
+    given = _in_order(function, inputs)
+    missing = _missing(function, given, full)
+    given = _with_outputs(given, parameters, missing, domain) if missing else given
+    if len(given) != len(types):
+        raise InterpreterError(
+            f"the host function takes {len(types)} arguments, {len(given)} are given: {', '.join(given)}"
+            " [argument-count]"
+        )
+    values = [
+        checked(name, value, parameter, None if place in (full[0], *missing) else domain)
+        for place, ((name, value), parameter) in enumerate(zip(given.items(), parameters, strict=True))
+    ]
+    names = list(given)
+    extents = extents_of(names, values, dims) if dims else {}
+    if extents.get("k") == 0 and any("g" in letters or PACKED_ROWS in letters for letters in dims):
+        raise InterpreterError(
+            "K of packed weights is 0, must be a positive multiple of their group; pad them with zeros"
+            " [weights-of-no-k]"
+        )
+    if BATCH in extents:
+        values = [_with_parts(*each, extents[BATCH]) for each in zip(values, dims, strict=True)]
+    if extents.get("k") == 0:
+        values = [_without_k(*each) for each in zip(values, types, dims, strict=True)]
+    return [
+        Argument(
+            name,
+            value,
+            type,
+            BATCH in letters or np.ndim(value) == 3,
+            extents.get("k") == 0 and any(dim[0] == "k" for dim in letters),
+            kind,
+            letters == ("group",),
+        )
+        for name, value, (type, letters, kind) in zip(names, values, parameters, strict=True)
+    ]
+
+
+def output_of(arguments: Sequence[Argument]) -> int:
+    """The position of D, the first full result."""
+    return next(position for position, each in enumerate(arguments) if each.result is ResultKind.full)
+
+
+def rows_in_groups(arguments: Sequence[Argument]) -> int | None:
+    """The rows of D that a kernel writes if rows are grouped: those before the last end. None if they are not."""
+    ends = next((each.value for each in arguments if each.is_ends), None)
+    if ends is None:
+        return None
+    rows: int = np.shape(arguments[output_of(arguments)].value)[0]
+    return min(max([0, *np.asarray(ends).tolist()]), rows)
+
+
+def _in_order(function: ir.Operation, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs in the order of the function's arguments, if they have its names."""
+    names = _names(function)
+    return {name: inputs[name] for name in names if name in inputs} if {*names} >= {*inputs} else dict(inputs)
+
+
+def _names(function: ir.Operation) -> list[str]:
+    """The names of the function's arguments that have one."""
+    attributes = ir.ArrayAttr(function.attributes["arg_attrs"]) if "arg_attrs" in function.attributes else ()
+    entries = [ir.DictAttr(entry) for entry in attributes]
+    return [ir.StringAttr(entry["tile.name"]).value for entry in entries if "tile.name" in entry]
+
+
+def _missing(function: ir.Operation, given: Mapping[str, Any], full: Sequence[int]) -> dict[int, str]:
+    """The full results that are not given: places and names. Without names of arguments, only D may be missing."""
+    names = _names(function)
+    if len(names) > full[-1] and {*names} >= {*given}:
+        return {place: names[place] for place in full if names[place] not in given}
+    return {} if "d" in given else {full[0]: "d"}
+
+
+def _with_outputs(
+    given: dict[str, Any], parameters: list[Parameter], missing: Mapping[int, str], domain: Domain
+) -> dict[str, Any]:
+    """The inputs with arrays for full results at their places, their rows at multiples of 16 bytes."""
+    names = list(given)
+    if len(names) < FACTORS:
+        raise InterpreterError("the first two inputs are the matrices a and b [first-two-matrices]")
+    found: dict[str, int] = {}  # from the first operand that has it, A and B before others
+    others = (parameter for place, parameter in enumerate(parameters) if place not in missing)
+    for name, each in zip(names, others, strict=False):
+        if isinstance(each.type, MemRef) and each.dims:
+            shape = checked_matrix(name, given[name], each.type, each, domain).shape
+            found = dict(zip(each.dims[-len(shape) :], shape, strict=True)) | found
+    for place, name in sorted(missing.items()):
+        names.insert(place, name)
+        given = given | {name: _output(name, parameters[place], found)}
+    return {name: given[name] for name in names}
+
+
+def _output(name: str, parameter: Parameter, found: Mapping[str, int]) -> Array:
+    """An array for a full result. `found`: the problem's extents. Raises InterpreterError if one of them is unknown."""
+    type, letters, _ = parameter
+    assert isinstance(type, MemRef)
+    letters = letters or ("m", "n")
+    known = zip(letters, type.shape_as_it_lies, strict=True)
+    extents = [found.get(dim) if extent is None else extent for dim, extent in known]
+    shown = "D" if name == "d" else name
+    if extents[0] is None and letters[0] == BATCH:
+        raise InterpreterError(
+            f'A and B are shared by all products of the batch; give {shown} among the inputs, as "{name}"'
+            " [batch-unsaid]"
+        )
+    if None in extents:
+        raise InterpreterError(
+            f'the module has no layout of A and B; give {shown} among the inputs, under the name "{name}"'
+            " [layout-unsaid]"
+        )
+    of_result = [extent or 0 for extent in extents]
+    check_size(name, of_result, prod(of_result), type.element)
+    return padded(of_result, np.dtype(NUMPY_DTYPES[type.element.name]), type.element)
+
+
+def _with_parts(value: Any, dims: Sequence[str], batch: int) -> Any:
+    """A shared operand as a batch with stride 0; any other operand unchanged."""
+    if BATCH not in dims or value.ndim == len(dims):
+        return value
+    return np.broadcast_to(value, (batch, *value.shape))
+
+
+def _without_k(value: Any, type: Type, dims: Sequence[str]) -> Any:
+    """Zeros with a small K in place of an operand with K = 0; an operand without K unchanged."""
+    if not any(dim[0] == "k" for dim in dims) or not isinstance(type, MemRef):
+        return value
+    of_zeros = {"k": _K_OF_ZEROS, "k/128": 1}
+    extents = zip(dims, value.shape, strict=True)
+    return padded([extent or of_zeros.get(dim, extent) for dim, extent in extents], value.dtype, type.element)

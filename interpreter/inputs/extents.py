@@ -1,0 +1,147 @@
+"""The dimensions of a host function's arguments, as extents of the problem: m, n, k, and a batch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from mlir import ir
+
+from lowtide.dialects import tile
+from lowtide.dialects.tile import ResultKind
+from lowtide.elements import element_of_ir
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.program.ir_attributes import decode_attribute
+from lowtide.interpreter.program.ir_types import decode_type
+from lowtide.interpreter.program.types import MemRef, Type
+
+FACTORS = 2  # the number of matrices, A and B, before the results and the epilogue operands of a host function
+
+# The problem's extents of an operand's dimensions, in memory order; in a batch `BATCH` comes before them.
+BATCH = "batch"
+_A_DIMS: Mapping[str, str] = MappingProxyType({"t": "mk", "n": "km"})
+_B_DIMS: Mapping[str, str] = MappingProxyType({"n": "nk", "t": "kn"})
+_KIND_DIMS: Mapping[str, Sequence[str]] = MappingProxyType(
+    {
+        "per_row": "m",
+        "per_column": "n",
+        "scalar": "",
+        "ends": ("group",),
+        "group_scale": "gn",
+        "group_zero": "gn",
+        "row_scale": ("k/128", "m"),
+        "column_scale": ("k/128", "n"),
+        "row_block_scale": ("m/128", "k/128"),
+        "column_block_scale": ("n/128", "k/128"),
+    }
+)
+PACKED_ROWS = "w"  # rows of weights, whose bytes hold the weights of two rows
+
+
+def results_of(function: ir.Operation) -> list[ResultKind]:
+    """The kinds of the function's results, from `tile.problem` or the tile.gemm; by default only D."""
+    if "tile.problem" in function.attributes:
+        return [ResultKind[kind] for kind in function.attributes["tile.problem"].result_kinds]
+    gemm = _gemm_in(function)
+    return [ResultKind.full] if gemm is None else [ResultKind(kind) for kind in decode_attribute(gemm["out_kinds"])]
+
+
+def _gemm_in(function: ir.Operation) -> Any:
+    """The attributes of the function's tile.gemm; None without one."""
+    ops = function.regions[0].blocks[0].operations
+    return next((op.operation.attributes for op in ops if op.operation.name == "tile.gemm"), None)
+
+
+def dims_of_arguments(function: ir.Operation, results: list[ResultKind]) -> list[Sequence[str]]:
+    """For each argument, the problem's extents "m", "n" and "k" of its dimensions, in memory order.
+
+    The host function has the problem of the spec if the product is another one; otherwise its tile.gemm gives it. They
+    are unknown without both.
+    """
+    if "tile.problem" in function.attributes:
+        problem = function.attributes["tile.problem"]
+        return _of_packed(_dims_of(problem.layout, results, problem.kinds, problem.by_columns), problem.b)
+    found = _gemm_in(function)
+    if found is None:
+        return []
+    arguments = function.regions[0].blocks[0].arguments
+    full = FACTORS + results.index(ResultKind.full)
+    d_type = decode_type(arguments[full].type) if full < len(arguments) else None
+    is_column_major = isinstance(d_type, MemRef) and d_type.is_column_major
+    kinds = decode_attribute(found["kinds"]) if "kinds" in found else ()
+    words = [tile.OperandKind(kind).name for kind in kinds]
+    dims = _dims_of(tile.GemmLayout(decode_attribute(found["layout"])).name, results, words, is_column_major)
+    return _of_packed(dims, ir.TypeAttr(found["weights"]).value) if "weights" in found else dims
+
+
+def _of_packed(dims: list[Sequence[str]], element: ir.Type) -> list[Sequence[str]]:
+    """The extents if B is packed weights of a type: one row may hold the weights of two."""
+    row = element_of_ir(element)
+    if row is not None and row.per_byte > 1:
+        dims[1] = "".join(dims[1]).replace("n", PACKED_ROWS)
+    return dims
+
+
+def _dims_of(layout: str, results: list[ResultKind], kinds: list[str], by_columns: bool) -> list[Sequence[str]]:
+    output = "nm" if by_columns else "mn"
+    of_kind = {**_KIND_DIMS, "full": output}
+    of_result: dict[ResultKind, Sequence[str]] = {ResultKind.full: output, ResultKind.amax: ("one",)}
+    a, b = _A_DIMS[layout[0]], _B_DIMS[layout[1]]
+    factors: list[Sequence[str]] = [a, ("group", *b) if "ends" in kinds else b]
+    return [*factors, *(of_result[kind] for kind in results), *(of_kind[kind] for kind in kinds)]
+
+
+def with_batch(function: ir.Operation, dims: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    """As `dims`, with the batch before the dimensions of a memref that has one more of them."""
+    types = (argument.type for argument in function.regions[0].blocks[0].arguments)
+    return [
+        (BATCH, *letters) if isinstance(type, ir.MemRefType) and type.rank > len(letters) else tuple(letters)
+        for letters, type in zip(dims, types, strict=False)
+    ]
+
+
+def types_of(function: ir.Operation, dims: Sequence[Sequence[str]]) -> list[Type]:
+    """The arguments' types. Extents of 0 are in `tile.problem`, and dynamic in the types."""
+    types = [decode_type(argument.type) for argument in function.regions[0].blocks[0].arguments]
+    if "tile.problem" not in function.attributes:
+        return types
+    problem = function.attributes["tile.problem"]
+    return [
+        _without_elements(type, letters, problem.empty) if isinstance(type, MemRef) and letters else type
+        for type, letters in zip(types, dims, strict=True)
+    ]
+
+
+def _without_elements(type: MemRef, letters: Sequence[str], empty: Sequence[str]) -> MemRef:
+    """The type with extents of 0 for the letter `empty`, in memory order."""
+    extents = zip(letters, type.shape_as_it_lies, strict=True)
+    shape = tuple(0 if letter[0] in empty else extent for letter, extent in extents)
+    return replace(type, shape=type.turned(shape) if type.is_column_major else shape)
+
+
+def extents_of(names: Sequence[str], values: Sequence[Any], dims: Sequence[Sequence[str]]) -> dict[str, int]:
+    """The problem's extents m, n, k and batch. Raises InterpreterError, which names two operands that disagree."""
+    found: dict[str, tuple[int, str]] = {}
+    shapes = {name: np.shape(value) for name, value in zip(names, values, strict=True)}
+    for (name, shape), letters in zip(shapes.items(), dims, strict=True):
+        for dim, extent in zip(letters[len(letters) - len(shape) :], shape, strict=True):
+            if "/" in dim:  # in blocks, see below
+                continue
+            first, owner = found.setdefault(dim, (extent, name))
+            if extent != first:
+                raise InterpreterError(
+                    f"operand {name}: shape {shape} makes {dim} = {extent}, but {owner} of shape {shapes[owner]} makes "
+                    f"it {first}; {name} must be ({', '.join(letters)}) [dims-differ]"
+                )
+    extents = {dim: extent for dim, (extent, _) in found.items()}
+    for (name, shape), letters in zip(shapes.items(), dims, strict=True):
+        for dim, extent in zip(letters, shape, strict=False):
+            letter, _, block = dim.partition("/")
+            if block and extent != (blocks := -(-extents[letter] // int(block))):
+                raise InterpreterError(
+                    f"operand {name}: shape {shape} has {extent} blocks of {block} along {letter.upper()}, but "
+                    f"{letter} = {extents[letter]} has {blocks}; {name} must be ({', '.join(letters)}), rounded up"
+                    " [scale-blocks-differ]"
+                )
+    return extents

@@ -1,0 +1,112 @@
+"""Arguments in global memory: which of them overlap, and a matrix for each array, with its strides."""
+
+from collections.abc import Sequence
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.inputs.arguments import Argument, output_of
+from lowtide.interpreter.inputs.extents import FACTORS
+from lowtide.interpreter.inputs.values import ROW_BYTES, Array
+from lowtide.interpreter.machine.global_memory import GlobalMemory
+from lowtide.interpreter.machine.matrices import Matrix
+from lowtide.interpreter.numbers.domains import Domain
+from lowtide.interpreter.program.types import MemRef
+
+_MOST_WORK: Any = 10_000  # of finding out whether two arrays have a byte in common
+
+
+def in_place_of(arguments: Sequence[Argument]) -> int | None:
+    """The position of the full operand that D replaces in memory; None if D is separate from all operands.
+
+    Raises InterpreterError for any other overlap of a result with an input or another result.
+    """
+    output, found = output_of(arguments), None
+    arrays = [(at, x, x.value) for at, x in enumerate(arguments) if isinstance(x.value, np.ndarray)]
+    for (at, result, written), (position, other, value) in permutations(arrays, 2):
+        if result.result is None or not _share_memory(written, value):
+            continue
+        same = at == output and (_place(written), result.type) == (_place(value), other.type)
+        if not same or position < FACTORS or other.result is not None:
+            kind = "input" if other.result is None else "output"
+            raise InterpreterError(
+                f"operand {result.name}: the output overlaps {kind} {other.name}, which some CTAs access while others "
+                "write the output; pass another output, or for D none to have it allocated, or a full operand itself: "
+                "its base, strides and dtype [output-overlaps-input]"
+            )
+        found = position if found is None else found
+    return found
+
+
+def _share_memory(x: Array, y: Array) -> bool:
+    """Whether two arrays have a byte in common. Halves of the columns of one matrix have none."""
+    if not np.may_share_memory(x, y):
+        return False
+    try:
+        return np.shares_memory(x, y, max_work=_MOST_WORK)
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _place(array: Array) -> tuple[Any, ...]:
+    return array.__array_interface__["data"][0], array.shape, array.strides, array.dtype
+
+
+def matrix_of(memory: GlobalMemory, domain: Domain, argument: Argument, filled: bool, offset: int = 0) -> Matrix:
+    """A matrix, a vector or a batch of them, allocated with the strides of the array. D is not `filled`.
+
+    It begins `offset` bytes past a multiple of 256. Raises InterpreterError for an array whose last dimension is not
+    contiguous, or whose rows overlap; for D also if its matrices overlap.
+    """
+    name, array, type = argument.name, argument.value, argument.type
+    assert isinstance(array, np.ndarray) and isinstance(type, MemRef)
+    *count, rows, columns = (
+        array.shape if array.ndim - argument.is_batch == 2 else (*array.shape[:-1], 1, array.shape[-1])
+    )
+    size = array.dtype.itemsize
+    if columns > 1 and array.strides[-1] != size:
+        raise InterpreterError(
+            f"operand {name}: the last dimension has stride {array.strides[-1]} bytes, must have {size} (rows may be "
+            "padded): pass a contiguous copy, or compile for its layout [columns-strided]"
+        )
+    row_stride = columns
+    if array.ndim - argument.is_batch == 2:
+        row_stride, rest = divmod(array.strides[-2], size)
+        if rest or row_stride < columns:
+            if rows > 1:
+                raise InterpreterError(
+                    f"operand {name}: rows of {columns} elements overlap at {array.strides[-2]} bytes apart; pass a "
+                    "copy [rows-overlap]"
+                )
+            unit = ROW_BYTES // type.element.bytes
+            row_stride = -(-columns // unit) * unit  # a stride of one row means nothing
+    batch = (count[0], _batch_stride(name, array, row_stride * rows, filled)) if count else (1, 0)
+    payload = domain.of_matrix(array, type.element.name).reshape(-1, columns) if filled else None
+    address = memory.allocate(name, rows, columns, row_stride, type.element.name, payload, offset, batch)
+    strides = (*([batch[1]] if count else []), *([row_stride] if array.ndim - argument.is_batch == 2 else []))
+    shape = type.turned(array.shape) if type.is_column_major else array.shape
+    return Matrix(name, address, shape, strides, type.element, type.is_column_major)
+
+
+def _batch_stride(name: str, array: Array, dense: int, is_input: bool) -> int:
+    """Elements between matrices, or vectors, of a batch. Matrices of an input may overlap, or have a stride of 0."""
+    stride, rest = divmod(array.strides[0], array.dtype.itemsize)
+    if array.shape[0] == 1:
+        return dense
+    if rest or stride < 0:
+        raise InterpreterError(
+            f"operand {name}: matrices {array.strides[0]} bytes apart; take a multiple of the element's size, not "
+            "negative: pass a copy [matrices-apart]"
+        )
+    apart = sorted((array.strides[axis], array.shape[axis]) for axis in range(array.ndim - 1) if array.shape[axis] > 1)
+    end = array.shape[-1] * array.dtype.itemsize
+    for step, extent in apart:
+        if step < end and not is_input:
+            raise InterpreterError(
+                f"operand {name}: with the strides {array.strides} bytes its matrices overlap, but each element is "
+                "written; pass a full array [matrices-overlap]"
+            )
+        end += (extent - 1) * step
+    return stride

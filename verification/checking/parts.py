@@ -1,0 +1,74 @@
+"""D in parts: each product of a batch, each group of rows, and blocks of rows that stay in cache."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from lowtide.compiler.epilogue.operands import OperandKind
+from lowtide.compiler.spec import ENDS, UNBATCHED, UNGROUPED, GemmSpec
+from lowtide.errors import SpecError
+
+_BLOCK = 1 << 16  # elements of D for which the epilogue is evaluated at once: the arrays stay in cache
+
+
+def products(spec: GemmSpec, inputs: Mapping[str, Any]) -> Iterator[tuple[GemmSpec, dict[str, Any]]]:
+    """Each product of a batch as a separate problem, with its part of each input. Raises SpecError."""
+    one = replace(spec, batch=UNBATCHED)
+    ranks = {"a": 2, "b": 2} | {operand.name: len(operand.shape(None, None)) for operand in spec.operands}
+    arrays = {name: np.asarray(value) for name, value in inputs.items()}
+    owners = {name: array.shape[0] for name, array in arrays.items() if array.ndim > ranks.get(name, 0) > 0}
+    batches = {batch for batch in (*owners.values(), spec.batch) if isinstance(batch, int)}
+    if len(batches) != 1:
+        found = ", ".join(f"{name} {batch}" for name, batch in owners.items()) or "no input has a batch"
+        raise SpecError(
+            f"the spec's batch is {spec.batch}, the inputs': {found}; they must agree on one [reference-batch]"
+        )
+    for number in range(batches.pop()):
+        yield one, {name: value[number] if name in owners else value for name, value in inputs.items()}
+
+
+def products_or_zeros(spec: GemmSpec, inputs: Mapping[str, Any]) -> tuple[list[tuple[GemmSpec, dict[str, Any]]], int]:
+    """The products of a batch, and their number; for an empty batch, a product of zeros with D's extents."""
+    found = list(products(spec, inputs))
+    if found:
+        return found, len(found)
+    arrays = {name: np.asarray(value) for name, value in inputs.items()}
+    one = {
+        name: np.zeros((1, *array.shape[1:]), array.dtype) if array.shape[:1] == (0,) else array
+        for name, array in arrays.items()
+    }
+    return list(products(spec, one)), 0
+
+
+def ends_of_groups(ends: Any, rows: int) -> np.ndarray:
+    """The ends of groups as a kernel reads them: each clamped to [the end before, rows]."""
+    found: np.ndarray = np.minimum(np.maximum.accumulate(np.maximum(np.asarray(ends, np.int64), 0)), rows)
+    return found
+
+
+def grouped_products(spec: GemmSpec, inputs: Mapping[str, Any]) -> Iterator[tuple[slice, GemmSpec, dict[str, Any]]]:
+    """For each group that has rows: the rows, and its product as a separate problem, with its part of each input.
+    Raises SpecError."""
+    one, arrays = replace(spec, groups=UNGROUPED, m=None), {name: np.asarray(value) for name, value in inputs.items()}
+    if ENDS not in arrays or arrays["b"].ndim != 3 or arrays[ENDS].shape != arrays["b"].shape[:1]:
+        shapes = {name: array.shape for name, array in arrays.items() if name in ("b", ENDS)}
+        raise SpecError(f"{shapes}: b has a matrix for each of the ends of groups [reference-groups]")
+    of_rows = {x.name for x in spec.operands if x.kind in (OperandKind.FULL, OperandKind.PER_ROW)} | {"a"}
+    first = 0
+    for number, end in enumerate(ends_of_groups(arrays.pop(ENDS), arrays["a"].shape[0]).tolist()):
+        rows, first = slice(first, end), end
+        own = {name: value[rows] if name in of_rows else inputs[name] for name, value in arrays.items()}
+        if rows.start < rows.stop:
+            yield rows, one, own | {"b": arrays["b"][number]}
+
+
+def row_blocks(shape: tuple[int, ...]) -> Iterator[slice]:
+    step = max(1, _BLOCK // max(1, shape[1]))
+    return (slice(row, row + step) for row in range(0, shape[0], step))
+
+
+def rows_of(value: np.ndarray, rows: slice) -> np.ndarray:
+    """The part of a broadcastable operand for these rows of D."""
+    return value[rows] if value.ndim == 2 and value.shape[0] > 1 else value

@@ -1,0 +1,148 @@
+"""Random inputs of a spec. Their padding is NaN, or the least integer, so that reading it shows."""
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from lowtide.compiler.dtypes import numpy_dtype
+from lowtide.compiler.epilogue.operands import OperandKind
+from lowtide.compiler.epilogue.results import ResultKind
+from lowtide.compiler.spec import GemmSpec
+from lowtide.elements import element_type
+from lowtide.errors import SpecError
+from lowtide.keywords import check_keywords
+from lowtide.runtime.dtypes import random_numbers
+from lowtide.runtime.manifest import STALE
+
+_WIDEST = 16  # bytes of an access
+_SHARED = 0.25  # of the inputs of a batch
+_MOST_GROUPS = 5  # that are drawn
+
+
+def stale(spec: GemmSpec) -> dict[str, Any]:
+    """Arrays for the results that a call takes among its operands, by name, with what a call before may have left."""
+    return {each.name: np.full(1, STALE, np.float32) for each in spec.results if each.kind is ResultKind.AMAX}
+
+
+@check_keywords
+def random_inputs(
+    spec: GemmSpec,
+    m: int | None,
+    n: int | None,
+    k: int | None,
+    rng: np.random.Generator,
+    row_padding: int = 0,
+    alignments: Mapping[str, int] = MappingProxyType({}),
+    batch: int | None = None,
+    shared: Collection[str] | None = None,
+    batch_padding: int = 0,
+    batches: Mapping[str, int] = MappingProxyType({}),
+    groups: int | None = None,
+) -> dict[str, Any]:
+    """`a`, `b` and epilogue operands, normally distributed (any integers for integer types), by name, for extents `m`,
+    `n`, `k` (`None`: the spec's).
+
+    Rows of A and B start at multiples of 16 bytes from the first, as most kernels require, or at odd multiples of the
+    smaller number of bytes in `alignments` for "a" and "b"; so do rows of scales of blocks. `row_padding` more
+    elements, rounded up in the same way, follow each row; for a full operand exactly `row_padding`. Padding is NaN, so
+    that reading it shows. Scalars are Python floats. In a `batch` (`None`: the spec's) the inputs named in `shared`
+    have no batch dimension (`None`: some are drawn, but not A), and `batch_padding` rows of NaN follow each matrix of
+    the others, in A and B also as many bytes as `batches` has below 16. The ends of `groups` (`None`: the spec's, or at
+    most 5 if they are known only at run time) are drawn, not decreasing. Raises `SpecError` for extents that contradict
+    the spec's or are unknown.
+    """
+    rows_of_d, columns_of_d = _settle(spec, "m", m), _settle(spec, "n", n)
+    terms = _settle(spec, "k", k)
+    of_a = (rows_of_d, terms) if spec.layout[0] == "t" else (terms, rows_of_d)
+    of_b = (columns_of_d // spec.rows_per_byte, terms) if spec.layout[1] == "n" else (terms, columns_of_d)
+    outer = (_settle(spec, "batch", batch),) if spec.is_batched else ()
+    of_groups = _groups(spec, groups, rng)
+
+    def count(name: str) -> tuple[int, ...]:
+        if shared is not None:
+            return () if name in shared else outer
+        return () if outer and name != "a" and rng.random() < _SHARED else outer
+
+    inputs = stale(spec)
+    for name, dtype, (rows, columns) in (("a", spec.a, of_a), ("b", spec.stored_b, of_b)):
+        stride = row_stride(columns + row_padding, alignments.get(name, _WIDEST), element_type(dtype).bytes)
+        gap = elements_apart(batches.get(name, _WIDEST), element_type(dtype).bytes)
+        own = of_groups if of_groups and name == "b" else count(name)
+        values = random_numbers(rng, (*own, rows, columns), dtype)
+        inputs[name] = padded_matrix(values, dtype, stride, batch_padding, gap)
+    for operand in spec.operands:
+        if operand.kind is OperandKind.SCALAR:
+            inputs[operand.name] = float(np.float32(rng.standard_normal()))
+            continue
+        if operand.kind is OperandKind.ENDS:
+            inputs[operand.name] = np.sort(rng.integers(0, rows_of_d + 1, of_groups)).astype(np.int32)
+            continue
+        extents = [extent for extent in operand.shape(rows_of_d, columns_of_d, terms) if extent is not None]
+        if operand.kind is OperandKind.FULL and spec.d_order == "column":
+            extents.reverse()
+        values = random_numbers(rng, (*count(operand.name), *extents), operand.dtype)
+        if operand.kind is OperandKind.FULL or operand.kind.is_block_scale:
+            stride = values.shape[-1] + row_padding
+            if operand.kind.is_block_scale:
+                stride = row_stride(stride, alignments.get(operand.name, _WIDEST), element_type(operand.dtype).bytes)
+            inputs[operand.name] = padded_matrix(values, operand.dtype, stride, batch_padding)
+        else:
+            inputs[operand.name] = values.astype(numpy_dtype(operand.dtype))
+    return inputs
+
+
+def _groups(spec: GemmSpec, groups: int | None, rng: np.random.Generator) -> tuple[int, ...]:
+    """The number of groups of rows; () without groups."""
+    if not spec.is_grouped:
+        return ()
+    return (
+        (int(rng.integers(1, _MOST_GROUPS + 1)),)
+        if groups is spec.groups is None
+        else (_settle(spec, "groups", groups),)
+    )
+
+
+def _settle(spec: GemmSpec, name: str, value: int | None) -> int:
+    """The extent, from the argument or the spec."""
+    fixed = getattr(spec, name)
+    if value is None and fixed is None:
+        raise SpecError(
+            f"{name} is a run-time argument of this spec; say which value the inputs are for [reference-extent]"
+        )
+    if value is not None and fixed is not None and value != fixed:
+        raise SpecError(f"{name} = {value} contradicts the spec's {fixed}; leave it None [reference-fixed]")
+    settled = fixed if value is None else value
+    assert isinstance(settled, int)
+    return settled
+
+
+def row_stride(least: int, alignment: int, element_bytes: int) -> int:
+    """The row stride in elements, at least `least`: a multiple of the alignment in bytes; below 16 bytes, an odd
+    one."""
+    unit = max(1, alignment // element_bytes)
+    units = -(-least // unit)
+    return unit * (units + (alignment < _WIDEST and units % 2 == 0))
+
+
+def elements_apart(alignment: int, element_bytes: int) -> int:
+    """Elements between the matrices of a batch with aligned rows, for a batch stride of a smaller alignment."""
+    return alignment // element_bytes if alignment < _WIDEST else 0
+
+
+def padded_matrix(
+    values: np.ndarray, dtype: str, row_stride: int, rows_between: int = 0, elements_between: int = 0
+) -> np.ndarray:
+    """`values` (…, rows, columns) in `dtype`, with rows `row_stride` elements apart; NaN, or the least integer,
+    between.
+
+    `rows_between` such rows, and more elements, follow each matrix of a batch.
+    """
+    *outer, rows, columns = values.shape
+    poison = np.nan if element_type(dtype).is_float else element_type(dtype).lowest
+    whole = (rows + rows_between) * row_stride
+    buffer = np.full((*outer, whole + elements_between), poison, dtype=numpy_dtype(dtype))
+    each = buffer[..., :whole].reshape(*outer, rows + rows_between, row_stride)  # a view: an axis is split
+    each[..., :rows, :columns] = values.astype(numpy_dtype(dtype))
+    return each[..., :rows, :columns]
