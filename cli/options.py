@@ -56,7 +56,7 @@ _ALIGNED = (
     "separately, such as 16,8,16;16,16,16;16,16,16. Default: as the kernel requires."
 )
 Aligned = Annotated[str | None, _run("--aligned", _ALIGNED, show_default=False)]
-_ENDS = "Where groups of rows end, such as 40,40,100. Default: drawn."
+_ENDS = "The ends of the groups of rows, such as 40,40,100. Default: random."
 Ends = Annotated[str | None, _run("--ends", _ENDS, show_default=False)]
 Padding = Annotated[int, _run("--padding", "Elements after each row, besides those for alignment.", min=0)]
 Force = Annotated[bool, _run("--force", "Start the interpreter even if it will take long.")]
@@ -92,7 +92,7 @@ def ends(spec: GemmSpec, text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
     if not spec.is_grouped:
-        raise SpecError("--ends: rows of the problem are not grouped; leave it out, or give --groups [ends-option]")
+        raise SpecError("--ends: the rows are not grouped; leave it out, or give --groups [ends-option]")
     numbers = text.split(",")
     if not all(re.fullmatch(r"-?\d{1,10}", number) for number in numbers) or spec.groups not in (None, len(numbers)):
         count = "each" if spec.groups is None else f"each of {spec.groups}"

@@ -48,7 +48,7 @@ BatchText = Annotated[str | None, _option("--batch", f"{_BATCH} `{ANY}`: a run-t
 
 _SCALES = "Block scales of A and of B, such as 1x128,128x128: rows or columns, by K. Default none."
 _GROUP = "K per scale of packed weights (such as --b s4 with --a bf16): 32, 64 or 128."
-_GROUPS = "The number of groups of rows, each with a B of its own; the device says where groups end. Default: none."
+_GROUPS = "The number of groups of rows, each with its own matrix of B. Default: rows are not grouped."
 _PRECISIONS = f"How products of f32 are computed: f32, tf32, {', '.join(DECOMPOSITIONS)}. Default f32."
 
 

@@ -24,7 +24,7 @@ from lowtide.ptx.settings import BASES, MAX_STEPS, Settings
 
 app = typer.Typer(no_args_is_help=True, help="Run and check kernels in PTX, of any compiler, on the CPU.")
 
-File = Annotated[Path, typer.Argument(help=f"A text of PTX, or a folder with {PTX}.")]
+File = Annotated[Path, typer.Argument(help=f"A PTX file, or a folder with {PTX}.")]
 _LAUNCH = f"The launch (docs/ptx.md). Default: {LAUNCH} beside FILE."
 LaunchFile = Annotated[Path | None, typer.Option("--launch", help=_LAUNCH, show_default=False)]
 _ARRAYS = f"The arrays before the launch. Default: {BEFORE} beside the launch, if it is there."
@@ -40,7 +40,7 @@ MaxSteps = Annotated[int, typer.Option("--max-steps", min=1, help="The most inst
 Base = Annotated[str, typer.Option("--base", help=f"Where shared memory begins: {' or '.join(BASES)} (docs/ptx.md).")]
 _STRICT = "Refuse what the PTX ISA does not promise, also if hardware does it."
 Strict = Annotated[bool, typer.Option("--strict", help=_STRICT)]
-_MINUTES = "The most minutes for a run of the launches; status 2 if they take longer. Default: no limit."
+_MINUTES = "The time limit for a run of the launches, in minutes; status 2 if they take longer. Default: none."
 Minutes = Annotated[float, typer.Option("--minutes", help=_MINUTES, show_default=False)]
 Orders = Annotated[int, typer.Option("--orders", min=1, help="The most orders of warps, if one run is not enough.")]
 Seconds = Annotated[float, typer.Option("--seconds", min=0, help="The most seconds for further orders.")]
@@ -126,12 +126,12 @@ def info(file: File, as_json: Json = False) -> None:
 
 @app.command(name="import")
 def import_(
-    cache: Annotated[Path, typer.Argument(help="A folder of Triton's cache, or all of it.")],
+    cache: Annotated[Path, typer.Argument(help="Triton's cache, or a folder in it.")],
     kernel: Annotated[str | None, typer.Option("--kernel", help="Only kernels of this name.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Write the kernels into folders of this folder.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Write each kernel into a folder in this folder.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List the kernels of Triton's cache, and what a launch of each must give.
+    """List the kernels of Triton's cache, and the values that you must add to launch each.
 
     With --out, each is written as kernel.ptx with a launch.json in which null is to be filled in.
     """
@@ -211,7 +211,7 @@ class _Files:
 
 
 def _progress(update: Callable[[str], None]) -> Progress:
-    """Tells of ended CTAs, and estimates the time of the others."""
+    """Shows the number of completed CTAs, and the estimated time of the others."""
     started = time.monotonic()
 
     def on_end(ended: int, ctas: int) -> None:

@@ -192,16 +192,16 @@ class CompiledKernel:
         max_steps: int = 10_000_000,
         **operands: Any,
     ) -> Any:
-        """Run a level on a CPU under the hardware's rules: numpy in, D out; or a dict of results, if they have names.
+        """Run a level on a CPU under the hardware's rules, on numpy arrays. Returns D, or a dict of results by name.
 
         Operands are those of a call, with the dtypes that the kernel was compiled for; M, N and K are arbitrary,
-        including 0. In the domains "exact" and "field", arrays may hold integers of any dtype, and D is int64. `out`: a
-        numpy array of D's shape and dtype, which is written and returned, or a dict of such arrays by name of a result;
-        D may be a full operand. In those two domains an `out` of another dtype only sets strides. `sms`: the number of
-        SMs, at least 1. `seed`: an integer that determines the order in which agents run. `max_steps`: the most ops
-        that each agent may run. In the domain "hopper", sums in tensor cores have the bits that an H200 computes.
-        Raises InterpreterError for operands that do not fit, for a level that is not interpreted or was not compiled,
-        and for every rule of the hardware that the kernel breaks.
+        including 0. In the domains "exact" and "field", arrays may hold integers of any dtype, and D is int64. `out` is
+        a numpy array of D's shape and dtype, which is written and returned; it may be a full operand. For results by
+        name, `out` is a dict of such arrays. In those two domains, an `out` of another dtype only sets the strides.
+        `sms`: the number of SMs, at least 1. `seed`: an integer that determines the order in which agents run.
+        `max_steps`: the most ops that each agent may run. In the domain "hopper", sums in tensor cores have the bits
+        that an H200 computes. Raises InterpreterError for operands that do not fit, for a level that is not interpreted
+        or was not compiled, and for every rule of the hardware that the kernel breaks.
         """
         if not isinstance(level, str) or level not in self.levels:
             raise InterpreterError(
@@ -262,7 +262,7 @@ class CachedKernel(CompiledKernel):
 
 
 def _checked_outputs(out: Any, dtypes: Mapping[str, str], domain: str) -> dict[str, Any]:
-    """The arrays given for full results, by name. Raises InterpreterError for one that cannot be written to."""
+    """The arrays passed for full results, by name. Raises InterpreterError if one cannot be written."""
     try:
         outputs = outputs_by_name(out, list(dtypes))
     except LaunchError as error:
@@ -273,7 +273,7 @@ def _checked_outputs(out: Any, dtypes: Mapping[str, str], domain: str) -> dict[s
 
 
 def _check_out(out: Any, name: str, dtype: str, domain: str) -> None:
-    """Raises InterpreterError for an `out` that a result cannot be written to."""
+    """Raises InterpreterError if a result cannot be written to `out`."""
     if not isinstance(out, np.ndarray):
         raise InterpreterError(
             f"out: {type(out).__name__} is not a numpy array; pass one, or None to allocate {name} [out-numpy]"

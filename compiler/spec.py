@@ -31,7 +31,7 @@ LAYOUTS = ("tn", "tt", "nn", "nt")
 D_ORDERS = ("row", "column")
 FAST = "fast"  # in place of the type of the sums
 SCALES, ZEROS = "scales", "zeros"  # names of operands of packed weights
-ENDS, ENDS_TYPE = "ends", "s32"  # of the operand that says where groups of rows end
+ENDS, ENDS_TYPE = "ends", "s32"  # of the operand with the ends of groups of rows
 SCALE_TYPES = ("f16", "bf16", "f32")
 WEIGHT_LAYOUTS = ("tn", "nn")  # those with K of B contiguous
 GROUPED_LAYOUTS = ("tn", "tt")  # those with K of A contiguous
@@ -54,7 +54,7 @@ UNBATCHED: Final = Unbatched.UNBATCHED
 
 
 class Ungrouped(Enum):
-    """The value of `GemmSpec.groups` for one product; None is a number of groups known at run time."""
+    """The value of `GemmSpec.groups` if rows are not grouped; None means a number of groups known at run time."""
 
     UNGROUPED = "ungrouped"
 
@@ -89,10 +89,11 @@ class GemmSpec:
       product. The batch is the first dimension of A, B and D, with any stride that the alignment allows. An A, a B or
       an epilogue operand without this dimension, or with stride 0 along it (`torch.expand`), is shared by all products.
     - `groups`: the number of groups of rows, 1 to 2³¹−1, or `None` for a run-time argument; `UNGROUPED`, the default:
-      none. Each group of rows of A and D is multiplied by a B of its own: B has the groups as first dimension. The
-      kernel also takes `ends`, s32 (groups,): group g has the rows from `ends[g − 1]`, or 0, up to `ends[g]`. Only the
-      device reads `ends`. An end is clamped to [the end before, M], and rows of D after the last end are not written.
-      The layout is tn or tt, D is by rows, and there is no batch and no packed weights, block scales or pieces.
+      none. Each group of rows of A is multiplied by its own matrix of B, whose first dimension is the group. The kernel
+      also takes `ends`, s32 (groups,): group g consists of the rows `ends[g − 1]` (0 for the first group) to
+      `ends[g] − 1`. Only the device reads `ends`. An end that is less than the end before it, or greater than M, is
+      clamped. Rows of D after the last end are not written. The layout must be tn or tt, and D by rows; a batch, packed
+      weights, block scales and f32 by pieces are not supported.
     - `a`, `b`: the dtypes of the inputs: f16, bf16, f32 or f64, equal; e4m3 and e5m2 in any combination; or s8 and u8
       in any combination; or packed weights, below.
     - `d`: f16, bf16, f32, s8, u8, e4m3 or e5m2; values are clamped to the range of the latter four. f64 with f64
@@ -111,12 +112,11 @@ class GemmSpec:
     - `block_scales`: None, or the block scales of A and B of 8-bit floats (`BlockScales`), which are the operands
       `scale_a` and `scale_b`.
     - `amax`: the kernel also takes `amax`, an array of one f32, and sets it to the largest absolute value of the
-      epilogue's (first) result before it is clamped and rounded to its type, over all products of a batch; NaN if any
-      is NaN.
+      epilogue's first full result, before clamping and rounding, over all products of a batch; NaN if any value is NaN.
     - `epilogue`: a function of the accumulator and named operands (`lowtide.compiler.epilogue`), traced immediately.
-      It returns the value of D's element, or a dict (or an instance of a dataclass) of names and values: several full
-      results, each with the shape of D. Then calls take and return a dict of arrays.
-    - `result_types`: the types of results by name, where they are not of type `d`.
+      It returns the value of D's element, or a dict or an instance of a dataclass. Then each entry is a full result,
+      which has the shape of D, and calls take and return a dict of arrays.
+    - `result_types`: a dict from the name of a full result to its dtype, for results whose dtype is not `d`.
 
     Packed weights: with an A of f16 or bf16, `b` may be s8, u8, s4, u4 or e4m3. B is then the result of
     `lt.pack_weights` for weights (N, K): bytes of shape `b_shape`, converted exactly to A's type in registers. Each sum
@@ -214,12 +214,12 @@ class GemmSpec:
         self._check_block_scales()
 
     def _settle_result_types(self) -> None:
-        """Set `result_types` to pairs, which have a hash. Raises SpecError."""
+        """Convert `result_types` to pairs, which are hashable. Raises SpecError for anything but names and dtypes."""
         try:
             types = dict(self.result_types)
         except (TypeError, ValueError):
             raise SpecError(
-                f"result_types is {self.result_types!r}; it must be a dict of names of results and dtypes, such as "
+                f"result_types is {self.result_types!r}; it must be a dict from names of results to dtypes, such as "
                 '{"pre": "f32"} [result-types-kind]'
             ) from None
         for name, dtype in types.items():
@@ -227,16 +227,18 @@ class GemmSpec:
         object.__setattr__(self, "result_types", tuple(types.items()))
 
     def _check_results(self, types: Mapping[str, str]) -> None:
-        """Raises SpecError for a type of no result, and for two results of one name."""
+        """Raises SpecError if `types` has an unknown name, or if two results have the same name."""
         names = [result.name for result in self.results]
         unknown = [name for name in types if name not in names]
         if unknown:
             raise SpecError(
-                f"result_types has {unknown[0]!r}, which is no result; the epilogue returns {', '.join(names)}"
+                f"result_types has {unknown[0]!r}, which is not a result; the epilogue returns {', '.join(names)}"
                 " [result-types-names]"
             )
         if len({*names}) < len(names):
-            raise SpecError("amax=True names a result amax; rename the epilogue's own result [results-amax]")
+            raise SpecError(
+                "amax=True adds a result with the name amax; rename the epilogue's result amax [results-amax]"
+            )
 
     @property
     def is_mixed(self) -> bool:
@@ -331,7 +333,7 @@ class GemmSpec:
 
     @property
     def is_grouped(self) -> bool:
-        """Whether the rows of A and D are in groups, each with a B of its own."""
+        """Whether the rows of A and D are in groups, each with its own matrix of B."""
         return self.groups is not UNGROUPED
 
     @property
@@ -346,7 +348,7 @@ class GemmSpec:
 
     @property
     def b_shape(self) -> tuple[int | None, ...]:
-        """B's shape in memory: (N, K), or (K, N) for tt and nt, after the batch or the groups if there are any. Packed
+        """B's shape in memory: (N, K), or (K, N) for tt and nt, after the batch or the groups, if any. Packed
         weights of 4 bits are (N / 2, K)."""
         if self.is_mixed:
             return (None if self.n is None else self.n // self.rows_per_byte, self.k)
@@ -365,16 +367,16 @@ class GemmSpec:
 
     @property
     def results(self) -> tuple[Result, ...]:
-        """The results: the full ones, such as D, and amax if it is asked for."""
+        """The full results, such as D, and then amax if `amax` is True."""
         return tuple(result for result, _ in self.epilogue_graph.results)
 
     @property
     def full_results(self) -> tuple[Result, ...]:
-        """The results of D's shape; D alone, unless the epilogue returns several by name."""
+        """The results of D's shape: D, or the results that the epilogue returns by name."""
         return tuple(result for result in self.results if result.kind is ResultKind.FULL)
 
     def of_result(self, name: str) -> "GemmSpec":
-        """The problem that has this full result alone, as D; the same problem if it has no other."""
+        """The problem whose D is this full result, and which has no other. Unchanged if D is the only full result."""
         (result,) = (each for each in self.full_results if each.name == name)
         if self.epilogue is None or (gives_d_alone(self.results) and result.dtype == self.d):
             return self
@@ -442,7 +444,7 @@ def _check_weights(spec: GemmSpec) -> None:
 
 
 def _check_groups(spec: GemmSpec) -> None:
-    """Check what may be beside groups of rows. Raises SpecError."""
+    """Raises SpecError for fields that groups of rows do not support."""
     if not spec.is_grouped:
         return
     beside = {

@@ -231,8 +231,8 @@ def _groups(b: ir.Type) -> int | None:
 def _replay(
     op: tile.GemmOp | tile.StoreOp | None, operands: list[tuple[str, str, str]], full: Mapping[str, str], acc: str
 ) -> Epilogue | None:
-    """A function that repeats a region on traced values. Without a region it ignores its operands. `full`: the types of
-    full results by name."""
+    """A function that repeats a region on traced values. Without a region it ignores its operands. `full`: the
+    types of full results by name."""
     if op is None and not operands and list(full) == [D]:
         return None
     region = _Region((), (0,) * len(full)) if op is None else _read(op, list(full.values()), acc)

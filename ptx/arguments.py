@@ -33,7 +33,7 @@ class TensorMap:
 
 @dataclass(frozen=True, eq=False)
 class Unwritten:
-    """An array that nothing has written: reading an element before the kernel writes it is an error."""
+    """An unwritten array. It is an error if the kernel reads an element before writing it."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -41,8 +41,8 @@ class Unwritten:
 
 @dataclass(frozen=True, eq=False)
 class Bytes:
-    """A struct passed by value, as its bytes. `pointers` are arrays, by the offset of the eight bytes that point to
-    them, and tensor maps (`TensorMap`), by the offset of their 128 bytes."""
+    """A struct passed by value: its bytes `data`, and its `pointers` by offset in bytes. For an array, the 8 bytes at
+    the offset become a pointer to it; for a `TensorMap`, the 128 bytes there become the tensor map."""
 
     data: bytes
     pointers: Mapping[int, Any] = field(default_factory=dict)

@@ -123,7 +123,7 @@ class Kernel:
         rtol: float = 0.0,
         atol: float = 0.0,
     ) -> None:
-        """Write the kernel and a launch of it into a folder, for `lowtide ptx check FOLDER`; nothing is run.
+        """Write the kernel and a launch into a folder, for `lowtide ptx check FOLDER`. Nothing is run.
 
         The arguments are those of `check`. `expect` may be what a GPU computed.
         """

@@ -27,7 +27,7 @@ def write_launch(
     folder: Path, text: str, variables: tuple[Variable, ...], record: LaunchRecord, expected: Expected
 ) -> None:
     """Write the text of a kernel with the parameters `variables`, the only launch of a record, its arrays, and what is
-    expected after it. An after.npz that is there and not written is deleted."""
+    expected after it. An older after.npz is replaced or deleted."""
     (launch,) = record.launches
     folder.mkdir(parents=True, exist_ok=True)
     (folder / PTX).write_text(text, encoding="utf-8")

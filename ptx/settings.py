@@ -13,12 +13,14 @@ BASES = ("aligned", "worst")
 
 @dataclass(frozen=True)
 class Settings:
-    """`sms` CTAs run at a time, or a cluster. `seed` determines the order of warps.
+    """The settings of a run. Raises LaunchError for values out of range.
 
-    A warp runs at most `max_steps` instructions. If a run does not speak for every order of warps, `check` runs others:
-    at most `orders`, for at most `seconds`. `base`: shared memory begins at a multiple of 1024 bytes ("aligned"), or is
-    only as aligned as its variables declare ("worst"). If `strict`, what the PTX ISA does not promise but hardware does
-    is an error; otherwise the report says what the kernel relies on. Each run of the launches may take `minutes`.
+    At most `sms` CTAs, but at least one cluster, run at a time. `seed` determines the order of warps. Each warp runs at
+    most `max_steps` instructions, and each run of the launches takes at most `minutes`. If the verdict of a run may not
+    hold for every order of warps, `check` runs at most `orders` orders, for at most `seconds`. `base`: shared memory
+    begins at a multiple of 1024 bytes ("aligned"), or is only as aligned as its variables declare ("worst"). If
+    `strict`, it is an error to rely on behavior of the hardware that the PTX ISA does not guarantee; otherwise the
+    report names it.
     """
 
     seed: int = 0
@@ -34,7 +36,7 @@ class Settings:
         if self.base not in BASES:
             raise LaunchError(f"base {self.base!r}: it is one of {', '.join(BASES)} [ptx-base]")
         if not self.minutes > 0:
-            raise LaunchError(f"minutes = {self.minutes}: a run takes some time; give more than 0 [ptx-minutes]")
+            raise LaunchError(f"minutes = {self.minutes}: the limit must be greater than 0 [ptx-minutes]")
         if self.sms < 1 or self.max_steps < 1 or self.orders < 1:
             raise LaunchError(
                 f"sms = {self.sms}, max_steps = {self.max_steps}, orders = {self.orders}: each is at least 1"

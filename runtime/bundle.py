@@ -150,7 +150,7 @@ def _age(entry: Entry) -> tuple[int, int, bool]:
 
 
 def _outputs(out: Any) -> dict[str, Any]:
-    """The given outputs by name."""
+    """The outputs that a call passes, by name."""
     if isinstance(out, Mapping):
         return {name: array for name, array in out.items() if array is not None}
     return {} if out is None else {D: out}
@@ -160,7 +160,7 @@ def _check(entry: Entry, given: list[Operand], operands: Mapping[str, Any], outp
     """Raises LaunchError if the kernel does not accept the operands."""
     full = full_results(entry.arguments)
     if not {*outputs} <= {*full}:
-        raise LaunchError(f"it gives {', '.join(full)} [bundle-outputs]")
+        raise LaunchError(f"its results are {', '.join(full)} [bundle-outputs]")
     inputs = [x for x in entry.arguments if x["name"] not in full]
     if len(given) > len(inputs) or {x["name"] for x in inputs[len(given) :]} != set(operands):
         raise LaunchError(f"it takes {', '.join(x['name'] for x in inputs)} [bundle-inputs]")

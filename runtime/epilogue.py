@@ -63,7 +63,7 @@ def check_program(program: Mapping[str, Any], operands: Collection[str]) -> None
 
 
 def results_of(program: Mapping[str, Any]) -> list[str]:
-    """The values of the full outputs, in order."""
+    """The names of the values of the full results, in order."""
     return [program["result"], *program.get("others", [])]
 
 

@@ -72,7 +72,7 @@ class Kernel:
         self._of_zeros = {x["name"]: entry_of_zeros(x, self._dims[x["name"]]) for x in self._arguments}
         self._names = [x["name"] for x in self._arguments]
         self._output = output_of(self._arguments)
-        #: the places of the full results, which are passed as out=
+        #: the indices of the full results, which are passed as out=
         self._outputs = {name: self._names.index(name) for name in full_results(self._arguments)}
         self._results = [i for i, x in enumerate(self._arguments) if x["role"] == "output"]
         self._given = [name for name in self._names if name not in self._outputs]
@@ -99,12 +99,12 @@ class Kernel:
     def __call__(
         self, *matrices: Any, stream: Any = None, out: Any = None, workspace: Any = None, **operands: Any
     ) -> Any:
-        """Launch on the operands, A and B first (epilogue operands by name), and return the output.
+        """Launch on the operands, A and B first (epilogue operands by name), and return D.
 
-        If the epilogue names its results, `out` and what is returned are dicts of arrays by name. Arrays that are not
-        given are allocated by the inputs' library. `stream` is a handle or a stream object; None means the current
-        stream of the inputs' library. If a stream is given, the caller orders it after the writers of
-        the inputs, unless the array interface names their stream. `workspace`, if the kernel needs one, is any GPU
+        If the epilogue returns results by name, `out` and the return value are dicts of arrays by name. Outputs that
+        are not passed are allocated by the inputs' library. `stream` is a handle or a stream object; None means the
+        current stream of the inputs' library. If a stream is given, the caller orders it after the writers of the
+        inputs, unless the array interface names their stream. `workspace`, if the kernel needs one, is any GPU
         array of `workspace_bytes` that no other work uses until the launch has ended; by default the runtime allocates
         one for each stream and keeps it. The launch is asynchronous and outside of autograd. Raises LaunchError for
         operands that do not fit, DeviceError without GPU or driver, LoadError if the kernel is for another
@@ -191,8 +191,8 @@ class Kernel:
     def _collect(
         self, matrices: Sequence[Any], out: Any, operands: Mapping[str, Any], stream: Any
     ) -> tuple[list[Any], Any]:
-        """The values in the host function's order, and what the call returns: D, or a dict of results. Those that are
-        not given are allocated."""
+        """The values in the host function's order, and the return value of the call: D, or a dict of results. Results
+        that are not passed are allocated."""
         by_name, outputs = self._by_name(matrices, operands), outputs_by_name(out, list(self._outputs))
         inputs = [*matrices, *[operands[name] for name in by_name]]
         values, results = [*inputs], {}

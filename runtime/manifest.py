@@ -91,7 +91,7 @@ KINDS: dict[str, int] = {
 }
 BLOCK_SCALES = ("row_scale", "column_scale", "row_block_scale", "column_block_scale")
 KINDS |= dict.fromkeys(BLOCK_SCALES, 2)
-IN_THE_SUM = ("group_scale", "group_zero", *BLOCK_SCALES)  # kinds of arguments that the sum reads
+IN_THE_SUM = ("group_scale", "group_zero", *BLOCK_SCALES)  # kinds of arguments that act in the sum
 NOT_OF_EPILOGUE = (*IN_THE_SUM, "ends")  # kinds of arguments that the epilogue does not read
 STALE = 2.0**20  # the value of an amax before a check: larger than any result, like one left by a previous call
 UNBATCHED = ("scalar", "amax")  # kinds that all products of a batch share
@@ -395,7 +395,7 @@ def matrix_dims(spec: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ..
 
 
 def outer_extents(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """The extents of a problem beside m, n and k: the batch, or the number of groups of rows."""
+    """The names of the extents of a problem other than m, n and k: the batch, or the number of groups of rows."""
     return tuple(name for name in (BATCH, ROW_GROUPS) if name in spec)
 
 

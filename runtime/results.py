@@ -1,6 +1,7 @@
 """The full results of a kernel in a call: `out=` and what is returned.
 
-A kernel whose only full result is `d` takes an array and returns it. Other kernels take and return dicts by name.
+If the only full result of a kernel is `d`, calls take and return an array. Otherwise they take and return
+dicts by name.
 """
 
 from __future__ import annotations
@@ -19,22 +20,28 @@ def full_results(arguments: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def outputs_by_name(out: Any, full: Sequence[str]) -> dict[str, Any]:
-    """The outputs that a call gives, by name; those that are None, or left out, are allocated. Raises LaunchError."""
+    """The outputs that a call passes, by name. Outputs that are None or left out will be allocated.
+
+    `full`: the names of the kernel's full results. Raises LaunchError if `out` is not a dict although the kernel has
+    several results, or has other names.
+    """
     if out is None:
         return {}
     if not isinstance(out, Mapping):
         if list(full) == [D]:
             return {D: out}
         raise LaunchError(
-            f"out is {type(out).__name__}, but the kernel gives {', '.join(full)}: pass a dict of names and arrays, or "
-            "None to have all allocated [out-by-name]"
+            f"out is {type(out).__name__}, but the kernel has the results {', '.join(full)}: pass a dict of names and "
+            "arrays, or None to allocate all [out-by-name]"
         )
     unknown = [name for name in out if name not in full]
     if unknown:
-        raise LaunchError(f"out has {unknown[0]!r}, but the kernel gives {', '.join(full)}: rename it [out-names]")
+        raise LaunchError(
+            f"out has {unknown[0]!r}, but the kernel has the results {', '.join(full)}: use these names [out-names]"
+        )
     return {name: array for name, array in out.items() if array is not None}
 
 
 def returned(results: Mapping[str, Any]) -> Any:
-    """What a call returns: D, or a dict of results."""
+    """The return value of a call: D if it is the only full result, else a dict of results by name."""
     return results[D] if list(results) == [D] else dict(results)

@@ -49,7 +49,7 @@ RESERVED_NAMES = frozenset(
 
 
 def name_error(name: Any, what: str = "epilogue operand") -> str | None:
-    """Why an operand, or `what`, cannot have this name; None if it can."""
+    """Why an operand, or a `what` such as a result, cannot have this name; None if it can."""
     if name in RESERVED_NAMES:
         return (
             f"the {what}'s name {name!r} is reserved; kernels and the tools that check them use "
@@ -80,7 +80,7 @@ class OperandKind(enum.Enum):
 
     @property
     def is_of_epilogue(self) -> bool:
-        """Whether the epilogue reads it. Other operands act in the sum, or say where groups of rows end."""
+        """Whether the epilogue reads it. Other operands act in the sum, or are the ends of groups of rows."""
         return self in (OperandKind.FULL, OperandKind.PER_ROW, OperandKind.PER_COLUMN, OperandKind.SCALAR)
 
     @property
@@ -209,8 +209,8 @@ class EpilogueGraph:
 def trace(
     function: Callable[..., Any] | None, acc: str, d: str, amax: bool = False, types: Mapping[str, str] = _NOTHING
 ) -> EpilogueGraph:
-    """Trace `function` (`None`: D is the rounded accumulator) for accumulator type `acc` and output type `d`, or those
-    that `types` has for results by name. With `amax`, also the f32 value that is converted to the first result.
+    """Trace `function` (`None`: D is the rounded accumulator) for accumulator type `acc`. Results have the type that
+    `types` has for their name, else `d`. With `amax`, also trace the f32 value that is converted to the first result.
 
     Raises `SpecError`, with the line, if the function cannot be traced, an operand has no kind, or a result is not a
     number or has no valid name. Warns if no result depends on an operand.

@@ -1,11 +1,11 @@
-"""The results of a kernel: what the epilogue returns, by name.
+"""The results of a kernel: the values that the epilogue returns, by name.
 
     def epilogue(acc, bias: lt.PerColumn):
         pre = acc + bias
         return {"pre": pre, "d": lt.gelu(pre)}
 
-A function that returns one value gives D, named `d`. A dict, or an instance of a dataclass, gives a full result for
-each of its entries, in order.
+If the function returns one value, the result is D, named `d`. If it returns a dict or an instance of a dataclass, each
+entry is a full result, in order.
 """
 
 import enum
@@ -18,7 +18,7 @@ from lowtide.errors import SpecError
 
 
 class ResultKind(enum.Enum):
-    """What a result has an element for. The value is the word that `tile.gemm` prints."""
+    """The kind of a result. The value is the word that `tile.gemm` prints."""
 
     FULL = "full"
     AMAX = "amax"
@@ -26,8 +26,8 @@ class ResultKind(enum.Enum):
 
 @dataclass(frozen=True)
 class Result:
-    """A result of a kernel: its name, kind and element type. One such as D is FULL; AMAX is one f32, the largest
-    absolute value of its node, before that is clamped and rounded."""
+    """A result of a kernel: its name, kind and element type. A FULL result has the shape of D; AMAX is one
+    f32, the largest absolute value of its node, before the value is clamped and rounded."""
 
     name: str
     kind: ResultKind
@@ -38,9 +38,9 @@ D, AMAX = "d", "amax"  # names of results
 
 
 def named_values(returned: Any, where: str) -> dict[str, Any]:
-    """The returned values by the names of their results. `where`: the function's place, for messages.
+    """The returned values by the names of their results. `where`: the location of the function, for messages.
 
-    Raises SpecError if there are none.
+    Raises SpecError if a dict or dataclass has no entries.
     """
     if isinstance(returned, Mapping):
         values = dict(returned)
@@ -57,12 +57,12 @@ def named_values(returned: Any, where: str) -> dict[str, Any]:
 
 
 def gives_d_alone(results: Iterable[Result]) -> bool:
-    """Whether D is the only full result: then calls return it, and not a dict."""
+    """Whether D is the only full result. Then calls return D, not a dict."""
     return [result.name for result in results if result.kind is ResultKind.FULL] == [D]
 
 
 class OneResult:
-    """An epilogue that returns one of the results of another one, as D. `annotations`: of the operands, in order."""
+    """An epilogue that returns the result `name` of `function` as D. `annotations`: those of the operands, in order."""
 
     def __init__(self, function: Callable[..., Any], name: str, annotations: Iterable[Any]) -> None:
         self._function = function

@@ -51,10 +51,10 @@ def epilogue_text(
 
 
 def graph_text(graph: EpilogueGraph) -> str:
-    """The text of a traced epilogue. Raises SpecError unless it gives D alone."""
+    """The text of a traced epilogue. Raises SpecError unless D is its only full result."""
     if not gives_d_alone(result for result, _ in graph.results):
         raise SpecError(
-            "an epilogue as text gives D alone, not a dict of results: compile a GemmSpec for several [text-results]"
+            "an epilogue as text has only the result D: for several results, compile a GemmSpec [text-results]"
         )
     names: dict[int, str] = {}
     steps: list[str] = []

@@ -47,7 +47,7 @@ def epilogue_of(origin_text: str, operands: list[str]) -> tuple[str | None, dict
 
 def _program(region: list[ir.OpView], values: dict[ir.Value, str], full: list[int]) -> dict[str, Any]:
     """The ops of a region as entries, for `lowtide.runtime verify`. `values`: the names of its arguments, the
-    accumulator first. `full`: which of the yielded values are those of full results, D first."""
+    accumulator first. `full`: the indices of the yielded values of full results, D first."""
     *body, terminator = region
     accumulator, *operands = values.values()
     unused = unused_names("e", (accumulator, *operands))

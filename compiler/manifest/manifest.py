@@ -115,7 +115,7 @@ def _facts(function: ir.OpView) -> dict[str, Any] | None:
 
 
 def _dims(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """The extents of A, B and each result by dimension, after that of a batch. B has the groups of rows first."""
+    """The extents of A, B and each result by dimension, after that of a batch. B of groups begins with the group."""
     of_kind = KIND_DIMS | {"full": OUTPUT_DIMS[facts["d_order"]]}
     grouped = {ROW_GROUPS: None} if "ends" in facts["kinds"] else {}
     a, b = matrix_dims({**facts["types"], "layout": facts["layout"], **grouped})

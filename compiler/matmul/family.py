@@ -85,8 +85,8 @@ class Family:
         )
         if not gives_d_alone(spec.results):
             raise SpecError(
-                f"the epilogue gives {', '.join(result.name for result in spec.full_results)}, but lt.matmul returns D "
-                "alone: compile a GemmSpec, whose kernels return several results [matmul-results]"
+                f"the epilogue returns {', '.join(result.name for result in spec.full_results)}, but lt.matmul returns "
+                "only D: for several results, compile a GemmSpec [matmul-results]"
             )
         return spec
 

@@ -1,7 +1,7 @@
-"""`lt.grouped_matmul(a, b, ends)`: rows in groups, each with a B of its own. Only the device reads where groups end.
+"""`lt.grouped_matmul(a, b, ends)`: rows in groups, each with its own matrix of B. Only the device reads `ends`.
 
-A kernel is compiled for the types, N, K and the number of groups. Its schedule is chosen for a number of rows per
-group, rounded up to a power of two, so that calls with similar numbers of rows share a kernel.
+A kernel is compiled for the types, N, K and the number of groups. Its schedule is chosen for the mean number of rows
+per group, rounded up to a power of two, so that calls with similar numbers of rows share a kernel.
 """
 
 import importlib
@@ -29,8 +29,8 @@ Epilogue = Callable[..., Any]
 
 
 class Grouped(NamedTuple):
-    """A grouped product with any number of rows: the types, the layout, N, K, the number of groups, the rows of a group
-    that the schedule is chosen for, the target, and the epilogue."""
+    """A grouped product with any number of rows: the types of A, B and D, the layout, N, K, the number of groups, the
+    rows per group for which the schedule is chosen (`share`), the target, and the epilogue."""
 
     types: tuple[str, str, str]
     layout: str
@@ -59,8 +59,8 @@ class Grouped(NamedTuple):
 
 
 def product_of(a: Operand, b: Operand, d: str | None, target: str, epilogue: Epilogue | None) -> Grouped:
-    """The product of A (rows, K) and B (groups, K, N), whose K or N is contiguous. `d`: the type of D, None for the
-    default. Raises LaunchError for other arrays."""
+    """The product of A (rows, K), with K contiguous, and B (groups, K, N), with K or N contiguous. `d`: the type of D;
+    None for the default. Raises LaunchError for other shapes and strides."""
     if (len(a.shape), len(b.shape)) != _FACTOR_RANKS or a.shape[1] != b.shape[1]:
         raise LaunchError(
             f"a of shape {a.shape} and b of shape {b.shape}: a grouped product takes a (rows, K) and b (groups, K, N)"
@@ -68,13 +68,13 @@ def product_of(a: Operand, b: Operand, d: str | None, target: str, epilogue: Epi
         )
     if a.strides[1] != 1 and a.shape[1] > 1:
         raise LaunchError(
-            f"a has strides {a.strides}: rows of a grouped product have K contiguous; pass a.contiguous()"
+            f"a has strides {a.strides}: a grouped product takes an a with K contiguous; pass a.contiguous()"
             " [grouped-rows]"
         )
     (groups, k, n), by_n, by_k = b.shape, *GROUPED_LAYOUTS[::-1]
     if b.strides[2] != 1 != b.strides[1] and k > 1 and n > 1:
         raise LaunchError(
-            f"b has strides {b.strides}: a grouped product takes matrices with K or N contiguous; pass b.contiguous()"
+            f"b has strides {b.strides}: a grouped product takes a b with K or N contiguous; pass b.contiguous()"
             " [grouped-matrices]"
         )
     layout = by_n if b.strides[2] == 1 or n == 1 else by_k
@@ -85,13 +85,13 @@ def product_of(a: Operand, b: Operand, d: str | None, target: str, epilogue: Epi
 
 
 def kernel_for(product: Grouped) -> Any:
-    """The kernel, from the cache on disk or compiled. Raises what `compile_gemm` raises."""
+    """The kernel, from the cache on disk or compiled. Raises the errors of `compile_gemm`."""
     compile_gemm = partial(importlib.import_module(_COMPILE).compile_gemm, product.spec(None), product.target)
     target = importlib.import_module(_TARGETS).get(product.target)
     schedule = importlib.import_module(_CHOSEN).chosen(product.spec(product.share * product.groups), target)
     try:
         return compile_gemm(schedule)
-    except (CompileError, ScheduleError):  # such as for spills: the next choice for any number of rows
+    except (CompileError, ScheduleError):  # such as for spills: use the choice for an unknown number of rows
         return compile_gemm()
 
 
@@ -112,16 +112,17 @@ class GroupedMatmul:
         stream: Any = None,
         **operands: Any,
     ) -> Any:
-        """D (rows, N): the rows of each group of A (rows, K) times its own matrix of B (groups, K, N), on GPU arrays.
+        """Multiply each group of rows of A (rows, K) by its own matrix of B (groups, K, N). Returns D (rows, N).
 
-        `ends`: int32 on the GPU, (groups,). Group g has the rows from `ends[g - 1]`, or 0, up to `ends[g]`; it may be
-        empty. Ends are not copied to the host, so that a captured graph may be replayed with others. An end is clamped
-        to [the end before, rows]. Rows of D after the last end are not written. B may be a transposed view of (groups,
-        N, K). `epilogue`, with its operands by name, `out` and `stream` are those of `lt.matmul`; a full operand is
-        (rows, N), and operands per column are shared by all groups. The launch is asynchronous.
+        All arrays are on the GPU. A has K contiguous, and B has K or N contiguous, so B may be a transposed view of
+        (groups, N, K). `ends` is int32 (groups,). Group g consists of the rows `ends[g - 1]` (0 for the first group) to
+        `ends[g] - 1`, and may be empty. Only the device reads `ends`, so a captured graph may be replayed with other
+        ends. An end that is less than the end before it, or greater than the number of rows, is clamped. Rows of D
+        after the last end are not written. `epilogue`, its operands by name, `out` and `stream` are those of
+        `lt.matmul`. A full operand is (rows, N); all groups share per-column operands. The launch is asynchronous.
 
         Raises LaunchError for arrays that do not fit, and if autograd would record the call; SpecError for types or an
-        epilogue that groups do not take; DeviceError without a GPU; and what `compile_gemm` raises.
+        epilogue that groups do not support; DeviceError without a GPU; and the errors of `compile_gemm`.
         """
         if wants_gradients([a, b, out, *operands.values()]):
             raise LaunchError(

@@ -191,8 +191,8 @@ def _settled(
         )
     if not gives_d_alone(spec.results):
         raise SpecError(
-            f"a kernel with the results {', '.join(result.name for result in spec.full_results)} cannot be tuned yet: "
-            "give a schedule, or leave it to the cost model [results-tuned]"
+            f"a kernel with the results {', '.join(result.name for result in spec.full_results)} cannot be tuned: "
+            "pass a schedule, or compile without one to use the cost model [results-tuned]"
         )
     if not budget > 0 or not 0.5 <= confidence < 1 or most < 1:
         raise SpecError(

@@ -3,8 +3,8 @@
     with lt.ptx.record_driver("kernels", ptx=text):
         driver.cuLaunchKernel(kernel, 4, 1, 1, 256, 1, 1, 0, stream, (values, types), 0)
 
-In the block the functions of the module `cuda.bindings.driver` that load PTX, encode tensor maps and launch kernels are
-replaced by ones that note their arguments.
+In the block, the functions of the module `cuda.bindings.driver` that load PTX, encode tensor maps and launch kernels
+are replaced by functions that also record their arguments.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ def record_driver(
     ptx: str | None = None,
     **options: Any,
 ) -> Iterator[DriverRecorder]:
-    """Record launches by cuda-python in a block of code; gives the recorder, whose `folders` are those written.
+    """Record launches by cuda-python in a block of code. Yields the recorder; its `folders` are the written folders.
 
-    `ptx` is the text of the kernels; it is not needed if the block loads it by the driver. `options` are the fields of
-    `RecordOptions`; a pointer to memory of no array in `arrays` is recorded with all of its allocation, as
-    bytes. Folders are those of `record_triton`. Call the driver's functions as `driver.cuLaunchKernel(…)`,
-    encode tensor maps in the block, and call the `launch` of the recorder for `cuda.core.launch`. Not for several
-    threads that launch at once.
+    `ptx` is the PTX of the kernels; it may be omitted if the block loads the PTX with the driver. `options` are the
+    fields of `RecordOptions`. If a pointer points to none of the `arrays`, its whole allocation is recorded as bytes.
+    Folders have the names that `record_triton` gives. In the block, call the driver's functions as
+    `driver.cuLaunchKernel(…)`, encode the tensor maps, and call the recorder's `launch` in place of `cuda.core.launch`.
+    Only one thread may launch kernels in the block.
 
-    Raises LaunchError if no launch was seen, or if one cannot be recorded; that kernel is not launched.
+    Raises LaunchError if the block launches no kernel, or if a launch cannot be recorded; that kernel is not launched.
     """
     driver = importlib.import_module("cuda.bindings.driver")
     recorder = DriverRecorder(driver, Folders(folder, RecordOptions(**options)), [] if ptx is None else [ptx])
@@ -66,7 +66,7 @@ def record_driver(
 
 
 class DriverRecorder:
-    """Notes what the driver is given. `texts`: the PTX that is known; `maps`: the tensor maps, by their bytes."""
+    """Records the arguments of the driver. `texts`: the known PTX; `maps`: the tensor maps, by their bytes."""
 
     def __init__(self, driver: Any, noted: Folders, texts: list[str]) -> None:
         self.driver, self.noted, self.texts = driver, noted, texts
@@ -74,14 +74,14 @@ class DriverRecorder:
 
     @property
     def folders(self) -> list[Path]:
-        """The folders that are written."""
+        """The folders written so far."""
         return self.noted.written
 
     def launch(self, stream: Any, config: Any, kernel: Any, *arguments: Any) -> Any:
-        """`cuda.core.launch`, recorded."""
+        """Call `cuda.core.launch` with these arguments, and record the launch. Raises LaunchError."""
         core = next((sys.modules[name] for name in _CORE if hasattr(sys.modules.get(name), "launch")), None)
         if core is None:
-            raise LaunchError("cuda.core is not imported; import it before [driver-core]")
+            raise LaunchError("cuda.core is not imported; import it before this call [driver-core]")
         packed = importlib.import_module(f"{core.__name__}._kernel_arg_handler").ParamHolder(arguments)
         cluster = _sides(config.cluster or 1)
         x, y, z = (side * of for side, of in zip(_sides(config.grid), cluster, strict=True))
@@ -91,7 +91,7 @@ class DriverRecorder:
         return self._record(kernel.handle, launch, packed.ptr, lambda: core.launch(stream, config, kernel, *arguments))
 
     def replacement(self, name: str) -> Callable[..., Any]:
-        """A function of the driver that notes its arguments."""
+        """A function that calls the driver's function `name`, and records its arguments."""
         real = getattr(self.driver, name)
 
         def noting(*given: Any, **keywords: Any) -> Any:
@@ -111,12 +111,12 @@ class DriverRecorder:
     # What the driver is called for ------------------------------------------------------------------------------------
 
     def _loaded(self, image: Any) -> None:
-        """Keep an image that is a text of PTX."""
+        """Keep an image if it is PTX, not machine code."""
         if isinstance(image, bytes | bytearray) and b".version" in image[:4096] and b".target" in image[:4096]:
             self.texts.append(bytes(image).rstrip(b"\0").decode(errors="replace"))
 
     def _encoded(self, given: Mapping[str, Any], map: Any) -> None:
-        """Keep what a tensor map is made from."""
+        """Keep the arguments from which a tensor map was encoded."""
         rank = int(given["tensorRank"])
         more = {
             "interleaving": int(given["interleave"]),
@@ -134,7 +134,7 @@ class DriverRecorder:
         )
 
     def _launched(self, given: Mapping[str, Any], real: Callable[[], Any]) -> Any:
-        """cuLaunchKernel, or cuLaunchKernelEx with its configuration."""
+        """Record a call of cuLaunchKernel, or of cuLaunchKernelEx, which has `config`."""
         config = given.get("config")
         if config is None:
             fields: Any = given.__getitem__
@@ -184,7 +184,7 @@ class DriverRecorder:
         return result
 
     def _name(self, handle: Any) -> str:
-        """The name of the kernel of a handle, of a function of a module or a kernel of a library."""
+        """The name of a kernel, from the handle of a function of a module or of a kernel of a library."""
         function = "cuKernelGetName" if isinstance(handle, self.driver.CUkernel) else "cuFuncGetName"
         if hasattr(self.driver, function):  # from CUDA 12.3 on
             error, name = getattr(self.driver, function)(handle)
@@ -198,18 +198,18 @@ class DriverRecorder:
         )
 
     def _text(self, name: str) -> tuple[str, Entry]:
-        """The text of PTX with a kernel, the one given last."""
+        """The last given PTX with a kernel of this name."""
         for text in reversed(self.texts):
             if name in _entries(text):
                 return text, entry_of(text, name)
         raise LaunchError(
-            f"no PTX with a kernel {name} is known: pass it as ptx=…, or load it in the block; machine code is not "
+            f"no known PTX has a kernel {name}: pass the PTX as ptx=…, or load it in the block; machine code is not "
             "enough [driver-ptx]"
         )
 
     def _allocations(self, packed: list[bytes], entry: Entry, named: Memory) -> Iterator[Region]:
-        """The allocations that the parameters point to, other than the memory of named arrays: of the elements of a
-        tensor map, else as bytes."""
+        """The allocations that the parameters point to, other than named arrays. The elements of an allocation are
+        those of the tensor map that points to it, or else bytes."""
         found: dict[int, Region] = {}
         pairs = list(zip(packed, entry.parameters, strict=True))
         maps = [(each, variable) for data, variable in pairs for _, each in self._maps_in(data, variable)]
@@ -221,7 +221,7 @@ class DriverRecorder:
         return iter(found.values())
 
     def _allocation(self, address: int) -> tuple[int, int] | None:
-        """The start and the bytes of the allocation of an address; None if it is no address of the GPU."""
+        """The start and the size in bytes of the allocation with an address; None if it is not a GPU address."""
         error, base, size = self.driver.cuMemGetAddressRange(self.driver.CUdeviceptr(address))
         return None if int(error) else (int(base), int(size))
 
@@ -243,8 +243,8 @@ class DriverRecorder:
             return encoded.placed(memory, variable.name)
         if variable.size == MAP_BYTES and variable.align >= MAP_BYTES // 2 and any(data):
             raise LaunchError(
-                f"{variable.name}: a tensor map that was not encoded in the block, by driver.cuTensorMapEncodeTiled; "
-                "encode it there [driver-map]"
+                f"{variable.name}: a tensor map that was not encoded in the block; call driver.cuTensorMapEncodeTiled "
+                "in the block [driver-map]"
             )
         pointers = [(at, found) for at, word in _words(data) if word and (found := memory.find(word)) is not None]
         if variable.size == _POINTER and pointers:

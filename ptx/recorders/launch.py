@@ -1,4 +1,4 @@
-"""A launch that a recorder has seen, as the files of a record: the arrays before it, and those after it."""
+"""Writes a recorded launch as the files of a record, with the arrays before and after the launch."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from lowtide.ptx.recording import write_arrays, write_launch
 class RecordOptions:
     """What a recorder records.
 
-    kernel: only launches of this kernel.
-    launches: the number of launches of each kernel.
-    arrays: tensors by name that pointers in structs, or in memory, point to.
-    after: also the arrays after the launch, to be compared with the results.
-    storage: whether an array is all that its tensor's storage holds, not only the tensor's elements.
-    rtol, atol: how close the results must be: |x - y| <= atol + rtol · |y|.
-    most_bytes: the most bytes of arrays that are copied.
+    kernel: the name of the only kernel whose launches are recorded; None: launches of all kernels.
+    launches: the number of launches to record of each kernel.
+    arrays: tensors, by name, to which pointers in structs or in memory point.
+    after: whether to record the arrays after the launch, with which results are compared.
+    storage: whether the array of a tensor is its whole storage, not only the tensor's elements.
+    rtol, atol: tolerances: a result x matches the recorded y if |x - y| <= atol + rtol · |y|.
+    most_bytes: the largest number of bytes of arrays to copy for a launch.
     """
 
     kernel: str | None = None
@@ -45,27 +45,27 @@ class RecordOptions:
 
 
 def entry_of(text: str, name: str | None) -> Entry:
-    """A kernel of a text of PTX; the only one if its name is not known."""
+    """The kernel `name` of a PTX text; None: its only kernel. Raises LaunchError if there is none."""
     entries = parsed(text).module.entries
     if name is None and len(entries) == 1:
         return next(iter(entries.values()))
     if name not in entries:
         raise LaunchError(
-            f"the PTX has no kernel {name}; it has {', '.join(entries) or 'none'}: pass the PTX that is launched"
-            " [recorded-kernel]"
+            f"the PTX has no kernel {name}; it has {', '.join(entries) or 'none'}: pass the PTX of the launched"
+            " kernel [recorded-kernel]"
         )
     return entries[name]
 
 
 def extra_regions(options: RecordOptions, device: Reader) -> list[Region]:
-    """The memory of the tensors that the user names."""
+    """The memory of the tensors in `options.arrays`."""
     given = options.arrays or {}
     return [region_of(name, tensor, device, options.storage) for name, tensor in given.items()]
 
 
 class Folders:
-    """The folders of the launches that are recorded: one for each, named by its kernel, from the second on with a
-    number."""
+    """The folders of the recorded launches, one for each launch: `root/KERNEL` for the first launch of a kernel, then
+    `root/KERNEL-2` and so on."""
 
     def __init__(self, root: str | Path, options: RecordOptions) -> None:
         self.root, self.options = Path(root), options
@@ -85,8 +85,8 @@ class Folders:
         if not self.written:
             which = "" if self.options.kernel is None else f" of {self.options.kernel}"
             raise LaunchError(
-                f"no launch{which} was seen in the block; launch the kernel there, in the way that the recorder's"
-                " documentation names [recorded-nothing]"
+                f"the block has no launch{which} that can be recorded; launch the kernel in the block, as docs/ptx.md"
+                " describes [recorded-nothing]"
             )
 
 
@@ -101,9 +101,9 @@ class Seen:
     scratch: Mapping[str, Array]
 
     def record(self, folder: Path, options: RecordOptions, launch: Callable[[], Any]) -> Any:
-        """Write the launch, then launch, then write the arrays that it changed. Returns what `launch` does.
+        """Write the launch, run it, and write the arrays that it changed. Returns the result of `launch`.
 
-        If the launch hangs or fails, its files are there, without after.npz.
+        If the launch hangs or fails, its files have been written, except after.npz.
         """
         arrays = self.memory.arrays()
         record = LaunchRecord({**arrays, **self.scratch}, (self.launch,))

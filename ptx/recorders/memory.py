@@ -1,7 +1,7 @@
-"""The memory that a launch can reach, by address: the arrays that a record of the launch has, and pointers into them.
+"""The memory that a launch can reach. It becomes the arrays of the record, and pointers into them.
 
-A recorder sees addresses. `Memory` joins regions that overlap, such as two views of one tensor, and says in which array
-an address lies.
+A recorder gets addresses. `Memory` joins regions that overlap, such as two views of one tensor, and finds the array
+that contains an address.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Region:
 
     @classmethod
     def of_bytes(cls, name: str, address: int, size: int, read: Reader, element: str = _BYTE) -> Region:
-        """`size` bytes in a row, as elements of a type if they are whole ones."""
+        """`size` contiguous bytes, as elements of a type if `size` is a multiple of theirs, else as u8."""
         width = dtype_of(element).itemsize
         if size % width:
             element, width = _BYTE, 1
@@ -61,7 +61,7 @@ class Region:
         return self.address + self.size
 
     def placeable(self) -> Region:
-        """The same, or as elements in a row if memory of the interpreter cannot keep such strides apart."""
+        """This region, or its memory as contiguous elements if the interpreter does not support its strides."""
         try:
             Order.of(self.name, Array(self.element, self.shape, self.strides))
         except NotInterpreted:
@@ -76,7 +76,7 @@ class Region:
         return np.lib.stride_tricks.as_strided(held, self.shape, strides).copy()
 
     def joined(self, other: Region) -> Region:
-        """The memory of two that overlap, `other` beginning after this one: one array of elements in a row."""
+        """One contiguous region with the memory of this one and of `other`, which overlaps it and begins after it."""
         size = max(self.end, other.end) - self.address
         same = self.element == other.element and (other.address - self.address) % dtype_of(self.element).itemsize == 0
         element = self.element if same else _BYTE
@@ -84,7 +84,7 @@ class Region:
 
 
 class Memory:
-    """Regions, joined where they overlap. Raises LaunchError for more bytes than `most_bytes`."""
+    """Regions, joined where they overlap. Raises LaunchError if they have more than `most_bytes` bytes."""
 
     def __init__(self, regions: Sequence[Region], most_bytes: int = MOST_BYTES) -> None:
         self.regions = _named(list(_joined(regions)))
@@ -92,13 +92,13 @@ class Memory:
         if total > most_bytes:
             largest = max(self.regions, key=lambda region: region.size)
             raise LaunchError(
-                f"the arrays of the launch have {total} bytes, {largest.name} {largest.size}; at most {most_bytes} are "
-                "recorded: record a smaller problem, pass the arrays behind the pointers as arrays=…, or raise "
+                f"the arrays of the launch have {total} bytes, of which {largest.name} has {largest.size}; the limit "
+                f"is {most_bytes}: record a smaller problem, pass the arrays behind the pointers as arrays=…, or raise "
                 "most_bytes [recorded-bytes]"
             )
 
     def find(self, address: int) -> Pointer | None:
-        """The array in which an address lies, and its place there. The end of an array counts, if no other begins."""
+        """A pointer to an address in an array, or else to the address at the end of one; None if there is no array."""
         for inside in (True, False):
             for region in self.regions:
                 if region.address <= address < region.end or (not inside and address == region.end):
@@ -110,7 +110,7 @@ class Memory:
         return {region.name: region.values() for region in self.regions}
 
     def arrays(self) -> dict[str, Array]:
-        """The arrays for a record, with their present values. Addresses in integers are pointers."""
+        """The arrays for a record, with their present values. Integers that are addresses become pointers."""
         return {region.name: self._array(region, region.values()) for region in self.regions}
 
     def _array(self, region: Region, values: NDArray[Any]) -> Array:
@@ -120,7 +120,7 @@ class Memory:
         )
 
     def _pointers(self, region: Region, values: NDArray[Any]) -> Iterator[tuple[int, Pointer]]:
-        """The addresses of these regions in a dense array of integers, each with its place in bytes."""
+        """Each address of a region that a dense array of integers contains, with its offset in bytes."""
         size = values.nbytes
         if region.element not in ("u8", "s8", "s32", "s64") or region.size != size or size % _POINTER or not size:
             return
@@ -132,7 +132,7 @@ class Memory:
 
 
 def _joined(regions: Sequence[Region]) -> Iterator[Region]:
-    """The regions by address; those that overlap as one. One that is given twice is there once."""
+    """The regions in the order of their addresses. Regions that overlap become one region."""
     current: Region | None = None
     for region in sorted(regions, key=lambda each: (each.address, -each.size)):
         if current is None or region.address >= current.end:
@@ -146,7 +146,7 @@ def _joined(regions: Sequence[Region]) -> Iterator[Region]:
 
 
 def _named(regions: list[Region]) -> list[Region]:
-    """The regions with names that differ."""
+    """The regions with unique names."""
     taken: set[str] = set()
     found = []
     for region in regions:
@@ -161,5 +161,5 @@ def _named(regions: list[Region]) -> list[Region]:
 
 
 def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides, in elements, of an array without gaps."""
+    """The strides, in elements, of a contiguous array (last dimension fastest)."""
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))

@@ -1,4 +1,4 @@
-"""The bytes of a kernel's parameters, as cuda-python takes them in `kernelParams`."""
+"""The bytes of a kernel's parameters, from the `kernelParams` of cuda-python."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ def bytes_at(address: int, size: int) -> bytes:
 
 
 def parameter_bytes(given: Any, sizes: Sequence[int]) -> list[bytes]:
-    """The bytes of each parameter, of the sizes that the kernel declares.
+    """The bytes of each parameter. `sizes`: the sizes in bytes that the kernel declares.
 
-    `given` is None, the address of an array of addresses, an object with such an array as its buffer, or two tuples:
-    values, and their types of ctypes, where None says that the value is a structure. Raises LaunchError for others.
+    `given` is None, the address of an array of addresses, an object whose buffer is such an array, or a tuple of two
+    tuples: the values and their ctypes types. The type None means that the value is a structure, an enum or an object
+    with `getPtr`. Raises LaunchError if `given` is anything else, or does not match `sizes`.
     """
     if isinstance(given, tuple) and len(given) == 2 and all(isinstance(each, tuple) for each in given):
         values, types = given
@@ -38,9 +39,11 @@ def parameter_bytes(given: Any, sizes: Sequence[int]) -> list[bytes]:
         try:
             address = int(np.frombuffer(given, np.uint8).__array_interface__["data"][0])
         except (TypeError, ValueError, BufferError) as error:
-            raise LaunchError(f"kernelParams: {error}; pass values and types [driver-buffer]") from None
+            raise LaunchError(
+                f"kernelParams: {error}; pass a tuple of values and a tuple of types [driver-buffer]"
+            ) from None
     if sizes and not address:
-        raise LaunchError(f"no parameters; the kernel takes {len(sizes)} [driver-none]")
+        raise LaunchError(f"no parameters are given; the kernel takes {len(sizes)}: pass them [driver-none]")
     places = [int.from_bytes(bytes_at(address + _WORD * at, _WORD), "little") for at in range(len(sizes))]
     return [bytes_at(place, size) for place, size in zip(places, sizes, strict=True)]
 
@@ -60,5 +63,5 @@ def _value(value: Any, kind: Any, size: int) -> bytes:
         plain = value.item() if isinstance(value, np.generic) else getattr(value, "value", value)
         data = bytes(value if isinstance(value, kind) else kind(plain))
     if len(data) < size:
-        raise LaunchError(f"a value of {len(data)} bytes for a parameter of {size} [driver-value]")
+        raise LaunchError(f"a value has {len(data)} bytes, its parameter {size}; pass a wider type [driver-value]")
     return data[:size]

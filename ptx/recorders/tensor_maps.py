@@ -1,6 +1,6 @@
-"""Tensor maps as they were encoded: the arguments of cuTensorMapEncodeTiled as a tensor map of a record.
+"""Converts the arguments of cuTensorMapEncodeTiled to a tensor map of a record.
 
-The 128 bytes of a CUtensorMap have no documented layout, so a recorder keeps what they were made from.
+The layout of the 128 bytes of a CUtensorMap is not documented, so a recorder keeps the arguments instead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SWIZZLES = (0, 32, 64, 128)  # bytes, by CUtensorMapSwizzle
 @dataclass(frozen=True)
 class Encoded:
     """A tensor map. `kind` and `swizzle` are the numbers of CUtensorMapDataType and CUtensorMapSwizzle. Dimensions are
-    outermost first; `strides` are in bytes, of all but the last."""
+    outermost first; `strides` are in bytes, for all dimensions but the last."""
 
     address: int
     kind: int
@@ -31,10 +31,10 @@ class Encoded:
     box: tuple[int, ...]
     swizzle: int = 0
     more: tuple[str, ...] = ()
-    """What else it has that the interpreter does not run, in words."""
+    """Descriptions of its other properties that the interpreter does not support."""
 
     def check(self, what: str) -> None:
-        """Raises LaunchError for a tensor map that the interpreter does not run."""
+        """Raises LaunchError if the interpreter does not support the tensor map. `what` names it in the message."""
         refused = list(self.more)
         if self.kind not in range(len(_ELEMENTS)) or self.kind in (_F32_FTZ, _TF32_FTZ):
             refused.append(f"elements of CUtensorMapDataType {self.kind}")
@@ -50,19 +50,22 @@ class Encoded:
 
     @property
     def width(self) -> int:
-        """The bytes of an element."""
+        """The size of an element in bytes."""
         return dtype_of(self.element).itemsize
 
     @property
     def span(self) -> int:
-        """The bytes that the swizzle permutes; 0 for none."""
+        """The span of the swizzle in bytes; 0 for none."""
         return _SWIZZLES[self.swizzle]
 
     def placed(self, memory: Memory, what: str) -> TensorMap:
-        """The tensor map in a record. Its elements have the type of the array if that is as wide."""
+        """The tensor map in a record. If the array's elements are as wide, it has their type. Raises LaunchError."""
         at = memory.find(self.address)
         if at is None:
-            raise LaunchError(f"{what}: the tensor map's address {self.address:#x} is in no array [recorded-map-array]")
+            raise LaunchError(
+                f"{what}: the tensor map's address {self.address:#x} is in no array; name its array in arrays=…"
+                " [recorded-map-array]"
+            )
         element = next(each.element for each in memory.regions if each.name == at.array)
         if self.kind == TF32 or dtype_of(element).itemsize != self.width:
             element = self.element

@@ -1,4 +1,4 @@
-"""Tensors of torch, numpy, CuPy and others as regions of memory, without importing any of these."""
+"""Converts tensors of torch, numpy, CuPy and other libraries to regions of memory, without importing the libraries."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from lowtide.ptx.recorders.memory import Reader, Region, dense_strides
 
 @dataclass(frozen=True)
 class DeviceArray:
-    """An array at an address of the GPU, without gaps: what a pointer points to. `dtype` is a name such as
-    "float32", "bf16" or "e4m3"."""
+    """A contiguous array in GPU memory, for the `arrays` of a recorder. `address`: of its first element; `dtype`: a
+    name such as "float32", "bf16" or "e4m3". Recording raises LaunchError for an unknown dtype."""
 
     address: int
     shape: tuple[int, ...]
@@ -32,7 +32,7 @@ class DeviceArray:
 
 
 def address_of(tensor: Any) -> int | None:
-    """The address of a tensor's first element; None for what is no tensor."""
+    """The address of a tensor's first element; None if the object is not a tensor."""
     if callable(getattr(tensor, "data_ptr", None)):
         return int(tensor.data_ptr())
     for name in ("__cuda_array_interface__", "__array_interface__"):
@@ -43,15 +43,16 @@ def address_of(tensor: Any) -> int | None:
 
 
 def region_of(name: str, tensor: Any, device: Reader, storage: bool = False) -> Region:
-    """The memory of a tensor: of its own elements, or all that lies in its storage.
+    """The memory of a tensor's elements; with `storage`, of the tensor's whole storage.
 
-    `device` reads memory of a GPU where the tensor's library is not asked to. Raises LaunchError for what is no tensor.
+    `device` reads GPU memory for tensors of libraries other than torch. Raises LaunchError for an object that is not a
+    tensor, and for strides that are negative or no multiples of the element size.
     """
     tensor = getattr(tensor, "base", tensor) if callable(getattr(tensor, "data_ptr", None)) else tensor
     address = address_of(tensor)
     if address is None:
         raise LaunchError(
-            f"{name}: {type(tensor).__name__} is no tensor; pass one of torch, numpy or CuPy [recorded-tensor]"
+            f"{name}: {type(tensor).__name__} is not a tensor; pass one of torch, numpy or CuPy [recorded-tensor]"
         )
     if callable(getattr(tensor, "untyped_storage", None)):
         return _of_torch(name, tensor, address, storage)
@@ -63,7 +64,7 @@ def region_of(name: str, tensor: Any, device: Reader, storage: bool = False) -> 
     element, width = _element(str(dtype)), np.dtype(described["typestr"]).itemsize
     strides = described.get("strides") or [stride * width for stride in dense_strides(shape)]
     if any(stride < 0 or stride % width for stride in strides):
-        raise LaunchError(f"{name}: strides of {list(strides)} bytes; copy it [tensor-strides]")
+        raise LaunchError(f"{name}: strides of {list(strides)} bytes are not supported; pass a copy [tensor-strides]")
     region = Region(name, address, element or "u8", shape, tuple(stride // width for stride in strides), read)
     return region if element else _as_bytes(region, width)
 
@@ -87,12 +88,12 @@ def _of_torch(name: str, tensor: Any, address: int, storage: bool) -> Region:
 
 
 def _as_bytes(region: Region, width: int) -> Region:
-    """An array of elements of `width` bytes whose type is not known, as bytes in a row."""
+    """The region of an array of unknown element type, of `width` bytes, as contiguous bytes."""
     return Region.of_bytes(region.name, region.address, width * region.size, region.read)
 
 
 def _element(dtype: str) -> str | None:
-    """The element type in a record of a type of torch or numpy; None if there is none, such as for complex numbers."""
+    """The record's element type for a dtype of torch or numpy; None if there is none, such as for complex numbers."""
     name = dtype.rpartition(".")[2]
     try:
         element = element_of(name, "")

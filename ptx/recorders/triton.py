@@ -1,4 +1,4 @@
-"""Records launches of Triton's kernels, or writes one as arguments of `lt.ptx`.
+"""Records launches of Triton kernels, or converts one to arguments of `lt.ptx`.
 
 with lt.ptx.record_triton("kernels"):
     add[grid](x, y, out, n, BLOCK=1024)
@@ -35,19 +35,19 @@ _BEFORE_ARGUMENTS = 9  # of CompiledKernel.run: grid (3), stream, function, meta
 
 @contextlib.contextmanager
 def record_triton(folder: str | Path, **options: Any) -> Iterator[list[Path]]:
-    """Record launches of Triton's kernels in a block of code; gives the list of folders that are written.
+    """Record launches of Triton kernels in a block of code. Yields the list of written folders.
 
-    Each launch has its folder, FOLDER/NAME, which `lowtide ptx check` takes. `options` are the
-    fields of `RecordOptions`. Not for several threads that launch at once.
+    The first launch of a kernel is written to FOLDER/NAME, the second to FOLDER/NAME-2, and so on. `lowtide ptx check`
+    takes such a folder. `options` are the fields of `RecordOptions`. Only one thread may launch kernels in the block.
 
-    Raises LaunchError if no launch was seen, or if its arguments cannot be recorded; that kernel is not launched.
+    Raises LaunchError if the block launches no kernel, or if a launch cannot be recorded; that kernel is not launched.
     """
     folders = Folders(folder, RecordOptions(**options))
     compiled_kernel = importlib.import_module("triton.compiler").CompiledKernel
     own, access = "__getattribute__" in vars(compiled_kernel), compiled_kernel.__getattribute__
 
     def recording(compiled: Any, name: str) -> Any:
-        """An attribute of a compiled kernel. `run` is Triton's launcher: a property, in Triton 3.4 an attribute."""
+        """An attribute of a compiled kernel. `run` is Triton's launcher (a property; an attribute in Triton 3.4)."""
         found = access(compiled, name)
         return partial(_run, compiled, found, folders) if name == "run" else found
 
@@ -63,11 +63,11 @@ def record_triton(folder: str | Path, **options: Any) -> Iterator[list[Path]]:
 
 
 def launch_of_triton(compiled: Any, grid: int | Sequence[int], args: Sequence[Any]) -> dict[str, Any]:
-    """The launch of a kernel that `triton.compile` gave, as keyword arguments of `lt.ptx.Kernel.check`, `run` and
+    """The launch of a kernel that `triton.compile` returned, as keyword arguments of `lt.ptx.Kernel.check`, `run` and
     `record`. Needs no GPU.
 
-    `args` are those of the Python function in order, with arrays of numpy for pointers; those of constexpr may be None.
-    Raises LaunchError for arguments that do not fit.
+    `grid`: one to three numbers of programs. `args`: the arguments of the Python function, in order; pointers are numpy
+    arrays, and arguments of type constexpr may be None. Raises LaunchError for arguments that do not fit.
     """
     entry = entry_of(_text(compiled), compiled.name)
     launch = _launch(compiled, entry, [grid] if isinstance(grid, int) else grid)
@@ -82,7 +82,7 @@ def launch_of_triton(compiled: Any, grid: int | Sequence[int], args: Sequence[An
 
 
 def _in_python(argument: Argument, variable: Variable, ctas: int) -> Any:
-    """An argument as `lt.ptx` takes it."""
+    """An argument in the form that `lt.ptx` takes."""
     if argument.type == MAP:
         descriptor, encoded = argument.value
         dims = encoded.shape, (*encoded.strides, encoded.width)
@@ -95,7 +95,7 @@ def _in_python(argument: Argument, variable: Variable, ctas: int) -> Any:
 
 
 def _run(compiled: Any, real: Callable[..., Any], folders: Folders, *arguments: Any) -> Any:
-    """Launch by Triton's launcher, and record it if that is asked for."""
+    """Launch with Triton's launcher, and record the launch if `folders` has a folder for it."""
     target = folders.next(compiled.name)
     if target is None:
         return real(*arguments)
@@ -133,14 +133,14 @@ def _text(compiled: Any) -> str:
     text = compiled.asm.get("ptx")
     if text is None:
         raise LaunchError(
-            f"{compiled.name} has no PTX, only {', '.join(compiled.asm)}; take a GPU of NVIDIA, without "
+            f"{compiled.name} has no PTX, only {', '.join(compiled.asm)}; compile for a GPU of NVIDIA, without "
             "TRITON_STORE_BINARY_ONLY [triton-ptx]"
         )
     return str(text)
 
 
 def _launch(compiled: Any, entry: Entry, grid: Sequence[int]) -> Launch:
-    """The launch of a kernel with a grid in programs: each is a cluster of `num_ctas` CTAs along x."""
+    """The launch of a kernel. `grid` counts programs; each program is a cluster of CTAs, `num_ctas` along x."""
     metadata = compiled.metadata
     declared = tuple(getattr(metadata, "cluster_dims", None) or (1, 1, 1))
     cluster = declared if math.prod(declared) > 1 else (getattr(metadata, "num_ctas", 1), 1, 1)
@@ -168,14 +168,14 @@ def _regions(arguments: Sequence[Argument], options: RecordOptions) -> Iterator[
 
 def _no_driver(address: int, size: int) -> NDArray[np.uint8]:
     raise LaunchError(
-        f"the {size} bytes at {address:#x} are not those of a tensor of torch; pass tensors of torch [triton-memory]"
+        f"the {size} bytes at {address:#x} are not those of a torch tensor; pass torch tensors [triton-memory]"
     )
 
 
 def _parameter(
     argument: Argument, variable: Variable, memory: Memory, ctas: int, scratch: dict[str, Array]
 ) -> Parameter:
-    """A parameter of a record. An array of scratch memory that it needs is added to `scratch`."""
+    """A parameter of a record. If it points to scratch memory, the array is added to `scratch`."""
     if argument.type == MAP:
         encoded: Encoded = argument.value[1]
         return encoded.placed(memory, argument.name)

@@ -1,8 +1,8 @@
-"""The arguments of a launch of a Triton kernel, as the parameters of its PTX (Triton 3.4 to 3.9).
+"""Converts the arguments of a Triton launch to the parameters of the kernel's PTX (Triton 3.4 to 3.9).
 
-Arguments that Triton compiled in (constexpr, and those that are 1 or None) are no parameters. A tuple becomes its
-members. A tensor descriptor becomes a tensor map, its shape and its strides; in a kernel that does not use TMA, its
-pointer, shape, strides and flags, then again its shape and strides. Scratch memory comes last.
+Arguments that Triton compiled in (constexpr, and those that are 1 or None) have no parameter. A tuple has the
+parameters of its members. If the kernel uses TMA, a tensor descriptor becomes a tensor map, its shape and its strides.
+Otherwise it becomes its pointer, shape, strides and flags, then again its shape and strides. Scratch memory comes last.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from lowtide.ptx.recorders.tensor_maps import TF32, Encoded
 from lowtide.ptx.recorders.tensors import address_of
 
 MAP, SCRATCH = "tensor map", "scratch"
-"""The types of arguments that have none in Triton: (descriptor, `Encoded`), and bytes of scratch memory per CTA."""
+"""Types of arguments that have no type in Triton. Their values are (descriptor, `Encoded`) for a tensor map, and the
+bytes per CTA for scratch memory."""
 _HOST_TYPES = {8: 10, 9: 8, 10: 9}  # CUtensorMapDataType of the PTX ISA's numbers of element types, where they differ
 _SCRATCH = ("global_scratch", "profile_scratch")
 _FLOATS = {"fp16": "<f2", "fp32": "<f4", "f32": "<f4", "fp64": "<f8"}
@@ -39,7 +40,7 @@ class Argument:
 
     @property
     def tensor(self) -> Any:
-        """The tensor that it points to, or None."""
+        """The tensor that the argument points to, or None."""
         if self.type == MAP:
             return self.value[0].base
         return self.value if self.is_pointer and address_of(self.value) is not None else None
@@ -59,7 +60,7 @@ class Argument:
 
 
 def arguments_of(compiled: Any, given: Sequence[Any], entry: Entry) -> list[Argument]:
-    """The arguments of a launch as the parameters of the PTX. Raises LaunchError if their number is another."""
+    """The parameters of the PTX for the arguments of a launch. Raises LaunchError if their numbers do not match."""
     source, metadata = compiled.src, compiled.metadata
     names = list(source.fn.arg_names) if hasattr(source, "fn") else list(source.signature)
     if len(given) != len(names):
@@ -75,14 +76,14 @@ def arguments_of(compiled: Any, given: Sequence[Any], entry: Entry) -> list[Argu
     rest = len(entry.parameters) - len(found)
     if not 0 <= rest <= len(_SCRATCH):
         raise LaunchError(
-            f"{compiled.name}: {len(found)} arguments are no constants, but its PTX has {len(entry.parameters)} "
-            "parameters; take Triton 3.4 to 3.9, without a sanitizer [triton-parameters]"
+            f"{compiled.name}: {len(found)} arguments are not constants, but its PTX has {len(entry.parameters)} "
+            "parameters; use Triton 3.4 to 3.9, without a sanitizer [triton-parameters]"
         )
     return found + [Argument(name, SCRATCH, getattr(metadata, f"{name}_size", 0)) for name in _SCRATCH[:rest]]
 
 
 def _flat(name: str, type: Any, value: Any, maps: Iterator[Any]) -> Iterator[Argument]:
-    """The parameters that an argument of a type becomes."""
+    """The parameters for an argument of a type."""
     if isinstance(type, tuple):
         for number, (inner, each) in enumerate(zip(type, value, strict=True)):
             yield from _flat(f"{name}.{number}", inner, each, maps)
@@ -93,7 +94,7 @@ def _flat(name: str, type: Any, value: Any, maps: Iterator[Any]) -> Iterator[Arg
 
 
 def _descriptor(name: str, type: str, value: Any, made: Any) -> Iterator[Argument]:
-    """The parameters of a tensor descriptor. `made`: how Triton makes its tensor map; None if the kernel has none."""
+    """The parameters of a tensor descriptor. `made`: Triton's metadata of its tensor map; None if there is none."""
     extents = [
         *(Argument(f"{name}.shape{axis}", "i32", side) for axis, side in enumerate(value.shape)),
         *(Argument(f"{name}.stride{axis}", "i64", stride) for axis, stride in enumerate(value.strides)),

@@ -1,7 +1,7 @@
-"""Kernels in a folder of Triton's cache (TRITON_CACHE_DIR), and what is not there for a launch of them.
+"""Kernels in a folder of Triton's cache (TRITON_CACHE_DIR), and the values that a launch of them must add.
 
-For each compiled kernel the cache has a folder with the PTX, the compiler's metadata and IR. The IR names the
-parameters; grid, numbers and arrays are known only where the kernel is launched.
+For each compiled kernel the cache has a folder with the PTX, the compiler's metadata and the IR. The IR has the names
+of the parameters. The cache does not have the grid, the numbers and the arrays of a launch.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _SCRATCH = ("global_scratch", "profile_scratch")
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a kernel: its name and type in Triton's IR, and its description in a launch.json. There, null is
-    what only the launch knows."""
+    """A parameter of a kernel: its name and type in Triton's IR, and its description in a launch.json, in which null
+    stands for each value that the user must add."""
 
     name: str
     type: str
@@ -43,13 +43,13 @@ class Parameter:
 
     @property
     def missing(self) -> str:
-        """What a launch must give for it; empty if nothing."""
+        """What the user must add for it; empty if nothing."""
         return _MISSING.get(self.described["kind"], "")
 
 
 @dataclass(frozen=True)
 class CachedKernel:
-    """A kernel of the cache: the file of its PTX, its name, the launch as far as it is known, and its parameters."""
+    """A kernel of the cache: the file of its PTX, its name and target, the known part of a launch, and parameters."""
 
     file: Path
     name: str
@@ -58,7 +58,7 @@ class CachedKernel:
     parameters: tuple[Parameter, ...]
 
     def write(self, folder: Path) -> None:
-        """Write the kernel and a launch.json in which null stands for what is to be filled in."""
+        """Write the kernel and a launch.json, in which null stands for each value that the user must add."""
         arrays = {
             each.name: {"dtype": each.described.get("element", each.type), "shape": None}
             for each in self.parameters
@@ -80,7 +80,7 @@ def kernels_in(cache: Path) -> list[CachedKernel]:
     found = [_kernel(file) for file in files if file.with_suffix(".json").exists()]
     if not found:
         raise LaunchError(
-            f"{cache} has no kernel of Triton, which is NAME.ptx beside NAME.json; name a folder of TRITON_CACHE_DIR, "
+            f"{cache} has no Triton kernel (NAME.ptx beside NAME.json); name a folder of TRITON_CACHE_DIR, "
             "by default ~/.triton/cache [triton-cache]"
         )
     return found
@@ -95,14 +95,14 @@ def _kernel(file: Path) -> CachedKernel:
         name, target = metadata["name"], metadata["target"]
         arch = f"sm_{target['arch']}"
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise LaunchError(f"{file.with_suffix('.json')}: {error!s}; take Triton 3.4 to 3.9 [triton-metadata]") from None
+        raise LaunchError(f"{file.with_suffix('.json')}: {error!s}; use Triton 3.4 to 3.9 [triton-metadata]") from None
     variables = entry_of(text, name).parameters
     known["cooperative"] = bool(metadata.get("launch_cooperative_grid"))
     return CachedKernel(file, name, arch, known, tuple(_parameters(file, metadata, variables)))
 
 
 def _parameters(file: Path, metadata: Mapping[str, Any], variables: Sequence[Variable]) -> list[Parameter]:
-    """The parameters, by the IR if it is there, else by the PTX."""
+    """The parameters. Their names and types are those of the IR if it exists, else those of the PTX."""
     ir = file.with_suffix(".ttir")
     head = re.search(rf"tt\.func public @{re.escape(metadata['name'])}\((.*?)\)\s*attributes", _read(ir), re.DOTALL)
     typed = _ARGUMENT.findall(head[1]) if head is not None else []
@@ -137,7 +137,7 @@ def _parameter(name: str, type: str, made: Mapping[str, Any], variable: Variable
 
 
 def _element(name: str) -> str:
-    """The element type in a record of a type of MLIR; bytes for others."""
+    """The record's element type for a type of MLIR; u8 if there is none."""
     try:
         return element_of(name.lower(), "")
     except LaunchError:

@@ -94,7 +94,7 @@ def test_outputs_are_given_by_name(folder: Path, monkeypatch: pytest.MonkeyPatch
     on_gpu(monkeypatch, 8, 0)
     for out in (matrix(64), {"d": matrix(64)}, {"d": None}, None):
         assert found.kernel_for(matrix(64), matrix(64), out=out).manifest["spec"]["m"] == 64
-    with pytest.raises(LaunchError, match=r"it gives d; .*\[no-kernel-fits\]"):
+    with pytest.raises(LaunchError, match=r"its results are d; .*\[no-kernel-fits\]"):
         found.kernel_for(matrix(64), matrix(64), out={"pre": matrix(64)})
     with pytest.raises(LaunchError, match=r"\[bundle-outputs\]"):
         bundle._check(found.entries[0], [matrix(64), matrix(64)], {}, {"pre": matrix(64)})

@@ -59,10 +59,10 @@ def test_a_dict_and_a_dataclass_name_results_in_order() -> None:
         (lambda acc: {3: acc}, {}, r"\[results-name\]"),
         (lambda acc: {"pre": acc, "post": None}, {}, r"as result 'post': None; return the value .*\[epilogue-none\]"),
         (lambda acc: {"pre": acc, "post": acc > 0}, {}, r"\[epilogue-comparison\]"),
-        (_both, {"result_types": {"post": "f32"}}, r"'post', which is no result; .* pre, act \[result-types-names\]"),
+        (_both, {"result_types": {"post": "f32"}}, r"'post', which is not .* pre, act \[result-types-names\]"),
         (_both, {"result_types": {"pre": "f64"}}, r"pre='f64' with f32 accumulators: .*\[d-of-sums\]"),
         (_both, {"result_types": {"pre": "f33"}}, r"\[unknown-word\]"),
-        (_both, {"result_types": 3}, r"must be a dict of names .*\[result-types-kind\]"),
+        (_both, {"result_types": 3}, r"must be a dict from names .*\[result-types-kind\]"),
         (lambda acc: {"d": acc, "amax": acc}, {"amax": True}, r"\[results-amax\]"),
     ],
 )
@@ -82,7 +82,7 @@ def test_an_operand_has_no_result_s_name() -> None:
 def test_calls_that_take_d_alone_refuse_several() -> None:
     with pytest.raises(lt.SpecError, match=r"\[text-results\]"):
         epilogue_text(_both, "f32", "bf16")
-    with pytest.raises(lt.SpecError, match=r"results pre, act cannot be tuned yet.*\[results-tuned\]"):
+    with pytest.raises(lt.SpecError, match=r"results pre, act cannot be tuned: .*\[results-tuned\]"):
         lt.tune(_spec(m=64, n=64, k=64))
 
 

@@ -71,9 +71,9 @@ def test_results_may_be_halves_of_one_matrix(fake: FakeDriver) -> None:
 
 def test_outputs_that_the_kernel_does_not_give_are_refused(fake: FakeDriver) -> None:
     kernel, d = _kernel("pre"), Tensor(aligned(M, N))
-    with pytest.raises(LaunchError, match=r"out is Tensor, but the kernel gives d, pre: pass a dict .*\[out-by-name\]"):
+    with pytest.raises(LaunchError, match=r"out is Tensor, but .* the results d, pre: pass a dict .*\[out-by-name\]"):
         kernel(*_inputs(), out=d)
-    with pytest.raises(LaunchError, match=r"out has 'post', but the kernel gives d, pre.*\[out-names\]"):
+    with pytest.raises(LaunchError, match=r"out has 'post', but the kernel has the results d, pre: .*\[out-names\]"):
         kernel(*_inputs(), out={"post": d})
     with pytest.raises(LaunchError, match=r"\[output-by-position\]"):
         kernel(*_inputs(), pre=d)
