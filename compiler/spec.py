@@ -206,12 +206,12 @@ class GemmSpec:
             raise SpecError(
                 f"the epilogue's operand {ENDS!r} has the name of the ends of groups: rename it [ends-operand-name]"
             )
+        self._check_block_scales()  # first: the scales are operands
         for result in self.results:
             if result.name in (operand.name for operand in self.operands):
                 raise SpecError(
                     f"the epilogue's operand {result.name!r} has the name of a result: rename it [result-name]"
                 )
-        self._check_block_scales()
 
     def _settle_result_types(self) -> None:
         """Convert `result_types` to pairs, which are hashable. Raises SpecError for anything but names and dtypes."""
