@@ -65,16 +65,16 @@ def interpret(
     offsets: Mapping[str, int] = MappingProxyType({}),
     explorer: Explorer | None = None,
 ) -> Any:
-    """Run a module on `inputs`, by the names or in the order of the host function's arguments; returns D as stored, or
-    a dict by name if there are several full results.
+    """Run a module on `inputs`, by the names or in the order of the host function's arguments. Returns D as stored, or
+    a dict of results by name if there are several full results.
 
     `module` may be text, or `Loaded` for several runs. `inputs` are arrays (rows may be padded: a view with a larger
     first stride) and run-time scalars. Arrays have the dtypes of the compiled kernel; in the domains "exact" and
     "field" they may be integers of any dtype. If the inputs have an argument "d", it gives D's shape and strides, not
     its dtype and contents; if it is also a full operand, D is written in its place (in the interpreter's memory: arrays
-    are not changed). Otherwise D is allocated, with rows at multiples of 16 bytes, and so are other full results.
-    Arrays of other results are written. If K is 0, D is the epilogue of 0; if M or N is 0, D is empty. If
-    rows are grouped, rows of full results after the last end keep what their arrays have there.
+    are not changed). Otherwise D is allocated, with rows at multiples of 16 bytes. The same holds for other full
+    results. Arrays of results other than D are written. If K is 0, D is the epilogue of 0; if M or N is 0, D is empty.
+    If rows are grouped, the rows of full results after the last end are not changed.
     `sms` is the result of tile.sm_count and the number of CTAs that run at a time, in whole clusters and at least one
     cluster. `seed` determines the order of agents. `domain` is "float" or "hopper" (D in its own dtype), "exact" or
     "field" (D in int64): see `domains`. `on_progress` gets the number of ended CTAs of a launch, and of all its CTAs.
@@ -159,14 +159,14 @@ def launch_record(
 
 
 def _zeros(result: Argument, numbers: domains.Domain) -> Array:
-    """A result without sums: of no elements, or 0."""
+    """A result that needs no sums: without elements, or 0."""
     assert isinstance(result.type, MemRef)
     return numbers.matrix_of(np.zeros(np.shape(result.value), numbers.payload), result.type.element.name)
 
 
 def _results(arguments: list[Argument], of_d: Array, others: Sequence[tuple[Argument, Array]]) -> Any:
-    """What a run returns: D, or all full results by name if there are several. Results beside D are also written to
-    their arrays."""
+    """The return value of a run: D, or all full results by name if there are several. Results other than D are also
+    written to their arrays."""
     found = {arguments[output_of(arguments)].name: of_d}
     for argument, values in others:
         _give(argument, values)
@@ -225,8 +225,8 @@ def _placed(host: Host, arguments: list[Argument], offsets: Mapping[str, int]) -
 
 
 def _written(host: Host, matrix: Any, given: Array, rows: int | None) -> Array:
-    """A result as stored. If rows are grouped, it has `rows` rows in groups, and then those of `given`. Raises
-    InterpreterError if an element is not written, or one that belongs to no group is."""
+    """A result as stored. If rows are grouped, its first `rows` rows are in groups, and the others are those of
+    `given`. Raises InterpreterError if an element of a group was not written, or if another element was."""
     payload, written = host.memory.contents(matrix.name)
     name = "D" if matrix.name == "d" else matrix.name
     if rows is not None and written[rows:].any():

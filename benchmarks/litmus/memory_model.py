@@ -1,7 +1,7 @@
 """Litmus tests of the memory model: what release, acquire, scopes and fences order (PTX ISA, "Memory Consistency
 Model").
 
-Each kernel is data: the programs of some threads, and its verdict. A racy one stands beside a right twin. The
+Each kernel is data: the programs of its threads, and its verdict. Each racy kernel has a correct twin. The
 interpreter judges them (test/interpreter/test_memory_model.py), and a GPU runs them (run_litmus.py).
 """
 

@@ -1,7 +1,7 @@
 """Litmus tests of the reliances (interpreter/machine/reliances.py): what kernels rely on, and the PTX ISA does not
 promise.
 
-Each is a kernel without the fence that the ISA asks for; `control` is one that hardware does not forgive. Words that
+Each is a kernel without a fence that the ISA requires; `control` breaks a rule that hardware also requires. Words that
 are not as they should be are counted at `seen`, and waits that do not end at `seen + 4`. Row v of `rows` has 512 words
 v + 1. The interpreter judges them, too (test/ptx/test_ptx_reliances.py).
 """

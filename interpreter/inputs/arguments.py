@@ -32,7 +32,7 @@ class Argument:
     """An argument of the host function, and whether its first dimension numbers matrices, or vectors, of a batch.
 
     `is_stand_in`: zeros with a small K that replace a matrix with K = 0; they are aligned, as in a launch. `result`:
-    its kind if it is a result. `is_ends`: whether it says where groups of rows end.
+    its kind if it is a result. `is_ends`: whether it has the ends of groups of rows.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Argument:
 
 
 def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Domain) -> list[Argument]:
-    """The arguments of the host function; full results, such as D, are made if they are not given.
+    """The arguments of the host function. Full results, such as D, are allocated if they are not given.
 
     If K is 0, A and B are zeros with a small K, so that D = epilogue(0), and no level needs a case for empty matrices.
     Raises InterpreterError for a value that is not an array or number, has another shape or dtype than the module's, or
@@ -105,7 +105,7 @@ def output_of(arguments: Sequence[Argument]) -> int:
 
 
 def rows_in_groups(arguments: Sequence[Argument]) -> int | None:
-    """The rows of D that a kernel writes if rows are grouped: those before the last end. None if they are not."""
+    """The number of rows of D before the last end, which a kernel writes; None if rows are not grouped."""
     ends = next((each.value for each in arguments if each.is_ends), None)
     if ends is None:
         return None
@@ -120,14 +120,14 @@ def _in_order(function: ir.Operation, inputs: Mapping[str, Any]) -> dict[str, An
 
 
 def _names(function: ir.Operation) -> list[str]:
-    """The names of the function's arguments that have one."""
+    """The names of the function's arguments, of those that have a name."""
     attributes = ir.ArrayAttr(function.attributes["arg_attrs"]) if "arg_attrs" in function.attributes else ()
     entries = [ir.DictAttr(entry) for entry in attributes]
     return [ir.StringAttr(entry["tile.name"]).value for entry in entries if "tile.name" in entry]
 
 
 def _missing(function: ir.Operation, given: Mapping[str, Any], full: Sequence[int]) -> dict[int, str]:
-    """The full results that are not given: places and names. Without names of arguments, only D may be missing."""
+    """The indices and names of full results that are not given. If arguments have no names, only D may be missing."""
     names = _names(function)
     if len(names) > full[-1] and {*names} >= {*given}:
         return {place: names[place] for place in full if names[place] not in given}
@@ -137,7 +137,7 @@ def _missing(function: ir.Operation, given: Mapping[str, Any], full: Sequence[in
 def _with_outputs(
     given: dict[str, Any], parameters: list[Parameter], missing: Mapping[int, str], domain: Domain
 ) -> dict[str, Any]:
-    """The inputs with arrays for full results at their places, their rows at multiples of 16 bytes."""
+    """The inputs, with allocated arrays for missing full results. Their rows begin at multiples of 16 bytes."""
     names = list(given)
     if len(names) < FACTORS:
         raise InterpreterError("the first two inputs are the matrices a and b [first-two-matrices]")

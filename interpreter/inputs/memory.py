@@ -15,7 +15,7 @@ from lowtide.interpreter.machine.matrices import Matrix
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.program.types import MemRef
 
-_MOST_WORK: Any = 10_000  # of finding out whether two arrays have a byte in common
+_MOST_WORK: Any = 10_000  # the limit of numpy's test whether two arrays have a byte in common
 
 
 def in_place_of(arguments: Sequence[Argument]) -> int | None:

@@ -146,7 +146,7 @@ def reduce(state: AgentState, op: Described, places: tuple[Any, Any, Any], dtype
     halves = there == "i32" and dtype == "i64"  # as which integers of 8 bytes are in memory
     if there is not None and ELEMENT_BYTES[there] != ELEMENT_BYTES[dtype] and not halves:
         rule = (
-            f"reduces elements of {dtype} in an array of {there}; declare it with elements as wide [reduced-elements]"
+            f"reduces elements of {dtype} in an array of {there}; declare elements of the same width [reduced-elements]"
         )
         raise state.violation(op, rule, NotInterpreted)
     values = elements(shared, access, span, dtype, state.machine.domain)

@@ -76,7 +76,7 @@ def count_steps(state: AgentState, count: int) -> None:
         )
     if time.monotonic() > state.machine.observers.deadline:
         raise OutOfSteps(
-            "the time for the launches is over, and they have not ended: give more, or launch fewer CTAs [out-of-time]"
+            "the launches did not end within the time limit: raise the limit, or launch fewer CTAs [out-of-time]"
         )
 
 

@@ -6,15 +6,15 @@ from typing import Any
 from numpy.typing import NDArray
 
 _NOTED = 1 << 20
-"""The number of reads of units that are noted before they are entered by unit."""
+"""The number of recorded reads after which reads are sorted by unit."""
 
 Part = NDArray[Any]
 
 
 @dataclass(eq=False)
 class FurtherReaders:
-    """For each unit its readers, by thread: epoch and op. Most are never asked for, so reads are only noted at first:
-    `noted` has arrays of units, threads, epochs and ops."""
+    """The epoch and the op of each reader of a unit, by thread. Most are never needed, so reads are first recorded in
+    `noted`, as arrays of units, threads, epochs and ops, and sorted by unit later."""
 
     noted: list[tuple[Part, Part, Part, Part]] = field(default_factory=list)
     count: int = 0
@@ -24,14 +24,14 @@ class FurtherReaders:
         return bool(self.noted or self.by_unit)
 
     def note(self, units: Part, threads: Part, epochs: Part, sites: Part) -> None:
-        """Reads of units."""
+        """Record reads of units."""
         self.noted.append((units, threads, epochs, sites))
         self.count += len(units)
         if self.count > _NOTED:
             self._enter()
 
     def of(self, unit: int, take: bool) -> list[tuple[int, int, int]]:
-        """The readers of a unit, which may be taken away: thread, epoch and op."""
+        """The thread, epoch and op of each reader of a unit. With `take`, they are removed."""
         self._enter()
         found = self.by_unit.pop(unit, {}) if take else self.by_unit.get(unit, {})
         return [(thread, *read) for thread, read in found.items()]

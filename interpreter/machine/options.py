@@ -22,8 +22,8 @@ class Options:
     """`sms`: the number of CTAs that run at a time. `seed` determines the order of agents. An agent runs at most
     `max_steps` ops. `aligned_base`: shared memory of a kernel of PTX begins at a multiple of 1024 bytes, as it does on
     hardware if no other variable precedes it; otherwise it is only as aligned as its variables declare. `zeroed`:
-    shared memory begins as zeros, not as bytes that nothing has written. `unwritten_values`: what a load reads there
-    from shared or local memory is an undefined register, and not an error before it is used."""
+    shared memory begins as zeros, not as bytes that nothing has written. `unwritten_values`: a load of unwritten
+    shared or local memory gives an undefined register, which is an error only where it is used."""
 
     sms: int = 2
     seed: int = 0
@@ -40,7 +40,7 @@ class Observers:
     `trace` records the work of CTAs, `paths` the branches that they take, `report` whether the verdict holds for every
     order of agents; `relied` notes what the kernel relies on that only hardware promises, which is otherwise refused.
     `explorer` (exploration.py) chooses the order in place of the seed, and is told of asks and
-    changes. `on_progress` is told of the ends of CTAs. The launches must end before `deadline`, a time of
+    changes. `on_progress` is called when a CTA ends. The launches must end before `deadline`, a time of
     `time.monotonic`.
     """
 

@@ -1,4 +1,4 @@
-"""Shared memory whose accesses by threads must be ordered: who may read or write each byte.
+"""The rules on the order in which threads may read and write each byte of shared memory.
 
 Each byte has its last writing thread with its epoch (clocks.py), and its last reader in each warp. An access to a byte
 that another thread wrote, or a write to one that another thread read, must be ordered after it. Otherwise it is a race,
@@ -140,13 +140,13 @@ class OrderedMemory(Cells):
         return found
 
     def claim(self, name: str, start: int, size: int) -> None:
-        """From now on these bytes belong to an object that ordinary accesses may not access."""
+        """Reserve these bytes for an object, such as an mbarrier. Ordinary accesses to them are errors from now on."""
         self._objects.append(Buffer(name, start, start + size))
         self.refine(min((start | size | LARGEST) & -(start | size | LARGEST), LARGEST))
         self._write_epoch[start // self.unit : (start + size) // self.unit] = IN_FLIGHT
 
     def disclaim(self, name: str, start: int, size: int) -> None:
-        """The bytes of an object are plain memory again, with nothing written there."""
+        """Release the bytes of an object. They are then ordinary, unwritten memory."""
         self._objects = [each for each in self._objects if (each.name, each.start) != (name, start)]
         self._write_epoch[start // self.unit : (start + size) // self.unit] = 0
 
@@ -165,7 +165,9 @@ class OrderedMemory(Cells):
             if inside.any():
                 row = int(np.flatnonzero(inside)[0])
                 byte = max(0, start - int(span.addresses[row]))
-                rule = f"out of bounds: {span.size} bytes, not all of them in a variable [smem-no-variable]"
+                rule = (
+                    f"out of bounds: not all {span.size} bytes are in a variable; access a variable [smem-no-variable]"
+                )
                 self.fail(access, span.addresses, row, byte, rule)
 
     def _check_open(self, access: Access, span: Span) -> None:
@@ -182,7 +184,7 @@ class OrderedMemory(Cells):
             if outside.any():
                 named = " or ".join(f"{each.name} of {each.end - each.start} bytes" for each in variables)
                 rule = (
-                    f"out of bounds: {span.size} bytes, not all of them in {named}, from whose address this one is "
+                    f"out of bounds: not all {span.size} bytes are in {named}, from whose address this address is "
                     "formed [smem-variable]"
                 )
                 self.fail(access, span.addresses, number * each + int(np.flatnonzero(outside)[0]), 0, rule)

@@ -100,7 +100,7 @@ def store(
         raise NotTogether
     (dtype,), size = types, width * len(values[0])
     if dtype != ZERO_TYPE and size < ELEMENT_BYTES[dtype]:
-        rule = f"stores {size} bytes into an array of {dtype}; declare its elements narrower, or as u8 [store-narrower]"
+        rule = f"stores {size} bytes into an array of {dtype}; declare narrower elements, or u8 [store-narrower]"
         raise state.violation(ops[0], rule, NotInterpreted)
     values, (width, *_) = zip(*(_whole(each, dtype, width, domain) for each in values), strict=True)
     if dtype == ZERO_TYPE:

@@ -1,7 +1,7 @@
 """Plain accesses to the shared memory of other CTAs of the cluster (PTX ISA, "ld", "st", ".shared::cluster").
 
-The agent has a clock among those of the other CTA, where it is a guest. Barriers of the cluster, and arrivals at
-mbarriers there, order its accesses. The other CTA must have begun, and must not end before the access.
+The agent is a guest of the other CTA, and has a clock there. Cluster barriers, and arrivals at mbarriers of that CTA,
+order its accesses. The other CTA must have begun before the access, and must not end before it.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ def reaches(state: AgentState, address: Any) -> bool:
 
 
 def by_owner(state: AgentState, op: Described, address: Any, access: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Run an access for the lanes of each CTA that they address; returns its registers."""
+    """Run an access once for each CTA that lanes address, with these lanes active. Returns the loaded registers."""
     outer, ranks = state.mask, by_lane(rank_of(address))
     lanes, found = active_lane_numbers(state), None
     try:
@@ -42,7 +42,7 @@ def by_owner(state: AgentState, op: Described, address: Any, access: Callable[[]
 
 @contextmanager
 def _guest(state: AgentState, op: Described, home: Cta) -> Iterator[None]:
-    """Accesses of the agent are in the shared memory of this CTA."""
+    """A context in which the accesses of the agent are to the shared memory of `home`. Checks that `home` runs."""
     if home is state.cta:
         yield
         return
@@ -50,8 +50,8 @@ def _guest(state: AgentState, op: Described, home: Cta) -> Iterator[None]:
     if not cluster.passed.get(key, 0):
         raise state.violation(
             op,
-            f"accesses shared memory of CTA {home.index}, which may not have begun; put a barrier of the cluster before"
-            " [cluster-not-begun]",
+            f"accesses shared memory of CTA {home.index}, which may not have begun; put a cluster barrier before the"
+            " access [cluster-not-begun]",
         )
     if len(home.ended) == len(home.machine.seats):
         raise state.violation(op, _ended(home))
@@ -69,13 +69,13 @@ def _guest(state: AgentState, op: Described, home: Cta) -> Iterator[None]:
 
 def _ended(cta: Cta) -> str:
     return (
-        f"accesses shared memory of CTA {cta.index}, which may have ended; put a barrier of the cluster between the "
+        f"accesses shared memory of CTA {cta.index}, which may have ended; put a cluster barrier between the "
         "access and the end of the CTA [cluster-access-at-end]"
     )
 
 
 def _check_end(ending: AgentState, op: Described, visitor: AgentState, guest: int, last: tuple[int, int]) -> None:
-    """At the end of a CTA: something of its own must order an access by another CTA before it."""
+    """At the end of a CTA, check that one of its own waits orders it after an access by another CTA."""
     own, (arrivals, epoch) = ending.cta, last
     clocks = own.shared.clocks
     passed = max(own.cluster.passed.get((own.rank, seat.index), 0) for seat in own.machine.seats)

@@ -89,7 +89,7 @@ class WithMaps(int):
 
 
 def map_at(parameter: Any, offset: int) -> Any:
-    """What the address of a part of a parameter stands for: the tensor map there, else the parameter itself."""
+    """The tensor map at an offset of a parameter; the parameter itself if there is none."""
     return parameter.maps.get(offset, parameter) if isinstance(parameter, WithMaps) else parameter
 
 

@@ -87,7 +87,7 @@ def _corner(state: AgentState, op: Described, map: Any, coordinates: Sequence[An
     """The coordinates, outermost first."""
     if not isinstance(map, TensorMap):
         raise state.violation(
-            op, "the descriptor is not a tensor map; pass one to the kernel at this place [map-descriptor]"
+            op, "the descriptor is not a tensor map; pass a tensor map as this parameter [map-descriptor]"
         )
     if len(coordinates) != len(map.box):
         raise state.violation(

@@ -1,8 +1,8 @@
-"""Registers that are undefined in some lanes: what a shuffle reads from a lane that is no member (PTX ISA,
-"shfl.sync"), and what a load reads where nothing was written (unwritten.py).
+"""Registers that are undefined in some lanes: after a shuffle from a lane outside its member mask (PTX ISA,
+"shfl.sync"), and after a load of unwritten memory (unwritten.py).
 
-Such a value may be computed with, moved and dropped. It is an error when it reaches an address, a store, a branch, a
-guard, or another instruction with an effect.
+A program may compute with such a value, move it and discard it. It is an error if an address, a store, a branch, a
+guard, or another instruction with an effect uses it.
 """
 
 from typing import Any
@@ -53,14 +53,14 @@ def check(state: AgentState, op: Described, slot: int, lanes: Lanes | None = Non
                 op, f"{used}{source.describe()} read from a lane outside of its member mask [undefined-used]"
             )
         stores = source.name.startswith("st.")
-        did = "stored from a register that was never written" if stores else "read where nothing was written"
+        did = "stored from a register that was never written" if stores else "read from unwritten memory"
         raise state.violation(op, f"{used}{source.describe()} {did} [unwritten-used]")
 
 
 def stored_slots(state: AgentState, op: Any) -> list[int | None]:
-    """Of a weak store to shared or local memory, the slot of each register that it stores; None for a constant.
+    """The slot of each register that a weak store to shared or local memory stores; None for a constant.
 
-    Undefined ones are no error there: the memory holds what nothing has written. Empty for other instructions.
+    It is no error if such a register is undefined: the memory then counts as unwritten. Empty for other instructions.
     """
     words = op.instruction.name.split(".")
     if not state.machine.options.unwritten_values or words[0] != "st" or not _OWN.intersection(words):
@@ -100,7 +100,7 @@ def _operands(op: Any) -> list[int | None]:
 
 
 def _matters(state: AgentState, op: Any, words: list[str], places: list[int | None], slot: int) -> Lanes:
-    """The lanes in which the result of a selection, or of an `and` or `or`, depends on an operand."""
+    """The lanes in which the result of `selp`, `and` or `or` depends on the operand in `slot`."""
     values = [read(state.values) for read in op.readers]
     if words[0] == "selp":
         condition = np.broadcast_to(np.asarray(values[2], np.bool_), state.lanes.shape)

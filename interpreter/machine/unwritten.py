@@ -1,8 +1,8 @@
-"""Loads of bytes that nothing has written, as values: their registers are undefined (undefined.py).
+"""Loads of unwritten bytes. Their registers are undefined (undefined.py).
 
-The PTX ISA does not say what such a load reads, but a program may drop it. So it is an error only where the value is
-used. A store of such a register to shared or local memory leaves bytes that count as never written. In global memory
-the read is an error at once: arrays that nothing has written are given as such.
+The PTX ISA does not define the value of such a load, but a program may discard it. So it is an error only where the
+value is used. If such a register is stored to shared or local memory, the bytes count as unwritten. In global memory,
+the load itself is an error, because the user says which arrays are unwritten.
 """
 
 from collections.abc import Sequence
@@ -23,10 +23,10 @@ _CODE = "uninitialised-read"
 def load_any(
     state: AgentState, ops: Sequence[Any], cells: Cells, access: Access, rows: Ints, widths: tuple[int, int, int]
 ) -> tuple[NDArray[Any], str]:
-    """As `Cells.load_any`; `widths` are the bytes of an element, the bytes of a register, and the number of registers.
+    """As `Cells.load_any`. `widths`: the bytes of an element, the bytes of a register, and the number of registers.
 
-    Unwritten bytes are read as zeros, and the registers that have one are undefined, if the options of the run ask for
-    that. Raises InterpreterError as `Cells.load_any`.
+    With the option `unwritten_values`, unwritten bytes are read as zeros, and each register with such a byte becomes
+    undefined. Raises the errors of `Cells.load_any`.
     """
     size, width, count = widths
     try:
@@ -48,7 +48,7 @@ def load_any(
 
 
 def _mark(state: AgentState, op: Any, unwritten: NDArray[np.bool_], source: Any) -> None:
-    """The registers of an op with unwritten bytes, an array (rows, bytes), are undefined, because of `source`."""
+    """Mark registers of an op that have `unwritten` bytes, an array (rows, bytes), as undefined because of `source`."""
     registers = len(op.results)
     undefined = np.zeros((len(state.lanes), registers), np.bool_)
     active = slice(None) if state.mask is None else state.mask
@@ -76,7 +76,7 @@ def lacking(state: AgentState, op: Any, values: Sequence[Any]) -> NDArray[np.boo
 
 
 def erase(state: AgentState, op: Any, cells: Cells, address: Any, width: int, lacks: NDArray[np.bool_]) -> None:
-    """After a store of registers of `width` bytes: where they were undefined, nothing is written."""
+    """After a store of registers of `width` bytes, mark the bytes of undefined registers as unwritten."""
     active = slice(None) if state.mask is None else state.mask
     rows = by_lane(address)[active] - cells.origin
     at = rows[:, None] + np.arange(width * lacks.shape[1])

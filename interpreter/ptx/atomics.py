@@ -146,9 +146,9 @@ def atom(state: AgentState, op: Op, address: Any, *operands: Any) -> Any:
 
 
 def _apply_in_turn(state: AgentState, op: Op, cells: Cells, rows: NDArray[Any], operands: tuple[Any, ...]) -> Any:
-    """As `_apply` for each active lane in turn, with one load and one store of all words; the old values.
+    """As `_apply` for each active lane in turn, with one load and one store of all words. Returns the old values.
 
-    None if `_apply` must do it: for other numbers than integers, or if a rule is broken on the way.
+    Returns None if `_apply` must be used: for operands that are not integers, or if a rule is broken.
     """
     atomic: _Atomic = op.data
     size, change, lanes = atomic.size, atomic.change, active_lane_numbers(state)

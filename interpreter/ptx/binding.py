@@ -425,7 +425,7 @@ def _named_reader(op: Op, name: str, offset: int, slots: Slots) -> Callable[[lis
             return itemgetter(slot)
         if offset and not op.name.startswith(("cvta.param", "prefetch.tensormap")):
             raise op.instruction.error(
-                f"the address of a part of parameter {name} is not interpreted; only that of a tensor map is, by "
+                f"the address of a part of parameter {name} is interpreted only for a tensor map, in "
                 "cvta.param [parameter-part]"
             )
         return lambda values: map_at(values[slot], offset)

@@ -1,4 +1,4 @@
-"""Instructions of single threads that several lanes of a warp execute with operands of their own: lane after lane."""
+"""Runs an instruction lane by lane if the lanes of a warp execute it with different operands."""
 
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -11,9 +11,9 @@ from lowtide.interpreter.machine.lanes import active_lane_numbers
 
 
 def lane_by_lane(handler: Callable[..., Any]) -> Callable[..., Any]:
-    """A handler that runs once for each active lane, if these give different operands; else once for all of them.
+    """A handler that runs once for each active lane if lanes have different operands, and otherwise once for all lanes.
 
-    Of handlers with a result, each lane gets its own.
+    If the handler has a result, each lane gets the result of its own run.
     """
 
     @wraps(handler)

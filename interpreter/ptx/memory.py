@@ -55,8 +55,8 @@ def cells_of(state: AgentState, op: Op, space: str, address: Any) -> tuple[Cells
         if space == "shared" and state.remote is None and remote_memory.reaches(state, address):
             raise state.violation(
                 op,
-                "strong operations on the shared memory of another CTA of the cluster are not interpreted; signal by "
-                "an mbarrier there [remote-access]",
+                "strong operations on the shared memory of another CTA of the cluster are not interpreted; signal with "
+                "an mbarrier of that CTA [remote-access]",
                 NotInterpreted,
             )
     if space == "local":

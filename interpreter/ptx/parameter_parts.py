@@ -1,4 +1,4 @@
-"""Addresses of parts of parameters, which a kernel keeps in registers (PTX ISA, "Kernel Function Parameters").
+"""Resolves registers that hold addresses of parts of parameters (PTX ISA, "Kernel Function Parameters").
 
 nvcc reads a struct that is passed by value through the address of its parameter, and passes on the addresses of tensor
 maps in it:
@@ -33,9 +33,9 @@ _READS = ("ld.param", "cvta.param", "prefetch.tensormap")
 
 
 def resolved(body: Sequence[Label | Instruction], parameters: Collection[str]) -> list[Label | Instruction]:
-    """The body with the parameters in place of registers that hold their addresses and nothing else.
+    """The body, in which parameters replace the registers that only ever hold their addresses.
 
-    What is left of such addresses, as in a branch of a program that chooses between two, is refused where it is read.
+    Another register with such addresses, such as one that holds either of two, is refused where it is read.
     """
     instructions = [each for each in body if isinstance(each, Instruction)]
     if not any(each.name in _MOVES and isinstance(each.operands[1], Name) for each in instructions):

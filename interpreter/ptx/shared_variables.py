@@ -1,8 +1,8 @@
-"""Variables in shared memory: their places, and those that the address of an access is formed from.
+"""Places variables in shared memory, and finds the variables from which the address of an access is formed.
 
 Variables may lie side by side in any order, so an address that is formed from one variable must stay inside it. The
-registers that hold an address are followed through the code, whatever path runs: a register that several instructions
-write may hold the address of any variable that one of them has. An address from memory is of no known variable.
+analysis follows addresses through registers, on all paths: if several instructions write a register, it may hold the
+address of each of their variables. For an address that is loaded from memory, the variable is unknown.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -56,8 +56,8 @@ def places(variables: Sequence[Variable]) -> SharedPlaces:
     found, at, alignment = {}, 0, 0
     if (total := sum(variable.size for variable in variables)) > _MOST_STATIC:
         raise InterpreterError(
-            f"{total} bytes of variables in shared memory; a kernel declares at most {_MOST_STATIC}, a launch may give "
-            "more: declare `.extern .shared name[]` [shared-declared]"
+            f"{total} bytes of variables in shared memory; a kernel may declare at most {_MOST_STATIC}: declare "
+            "`.extern .shared name[]`, whose size the launch sets [shared-declared]"
         )
     for variable in sorted(variables, key=lambda each: each.size == 0):
         align = max(_LEAST_ALIGNMENT, variable.align)
@@ -141,7 +141,7 @@ def _moves(stem: str, sources: Sequence[Operand], code: _Code) -> bool:
 
 
 def _reached(op: Op, code: _Code) -> Held:
-    """The variables that the addresses of an op are formed from; none if one of them is of no known variable."""
+    """The variables from which the addresses of an op are formed; none if one of them is unknown."""
     addresses = [each for each in op.instruction.operands if isinstance(each, Address)]
     if op.name.startswith(("cp.async.ca.", "cp.async.cg.")):  # the second is in global memory
         addresses = addresses[:1]

@@ -61,7 +61,7 @@ def _plan_of(form: Form) -> Plan:
         product = wgmma.Product.of(shape, (a, b, d), k_major)
         product = replace(product, sign=prod(further[:count]), saturates="satfinite" in form.words)
         if product.saturates and d != "s32":
-            raise InterpreterError(f"sums of {d} with .satfinite, which only sums of s32 have [wgmma-satfinite]")
+            raise InterpreterError(f".satfinite with sums of {d}; only sums of s32 have it [wgmma-satfinite]")
         held = form.instruction.operands[1]
         if isinstance(held, Group) and len(held.elements) != wgmma.HELD_REGISTERS:
             raise InterpreterError(

@@ -173,7 +173,7 @@ def _operands(
 
 
 def _within_group(operand: ir.Value, has_rows: bool, place: Place) -> ir.Value:
-    """A result or operand of the store; if it has D's rows, only those before the end of the item's group."""
+    """A result or operand of the store. If it has D's rows, it ends with the rows of the work item's group."""
     if place.rows_end is None or not has_rows:
         return operand
     type_ = ir.MemRefType(operand.type)

@@ -65,8 +65,8 @@ class Placement(NamedTuple):
 
     `padding` elements follow each row. `alignments`, `bases` and `batches`: bytes by name of a matrix. Its rows, base
     and batch stride are multiples of these, and of no larger power of two unless it is WIDEST or more. Bases are
-    aligned as rows by default. `batch` is needed if the spec's batch is known only at run time. `ends`: where groups of
-    rows end; drawn if it is not given.
+    aligned as rows by default. `batch` is needed if the spec's batch is known only at run time. `ends`: the ends
+    of groups of rows; drawn if it is None.
     """
 
     padding: int = ROW_PADDING
@@ -205,7 +205,8 @@ def run(
 
 
 def _aligned(of_d: int, d: str, dtype: str) -> int:
-    """The alignment in bytes of a full result of a type, from that of D: a store has equally many elements of each."""
+    """The alignment in bytes of a full result of a type, from that of D: stores of all results have the same
+    number of elements."""
     size, size_of_d = element_type(dtype).bytes, element_type(d).bytes
     return max(of_d, min(WIDEST, of_d * size // size_of_d))
 

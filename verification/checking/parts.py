@@ -43,7 +43,7 @@ def products_or_zeros(spec: GemmSpec, inputs: Mapping[str, Any]) -> tuple[list[t
 
 
 def ends_of_groups(ends: Any, rows: int) -> np.ndarray:
-    """The ends of groups as a kernel reads them: each clamped to [the end before, rows]."""
+    """The ends of groups as a kernel uses them: each is clamped to the range from the end before it to `rows`."""
     found: np.ndarray = np.minimum(np.maximum.accumulate(np.maximum(np.asarray(ends, np.int64), 0)), rows)
     return found
 

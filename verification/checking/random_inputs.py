@@ -22,7 +22,7 @@ _MOST_GROUPS = 5  # that are drawn
 
 
 def stale(spec: GemmSpec) -> dict[str, Any]:
-    """Arrays for the results that a call takes among its operands, by name, with what a call before may have left."""
+    """Arrays for the results that a call takes as operands, by name, with what an earlier call may have left."""
     return {each.name: np.full(1, STALE, np.float32) for each in spec.results if each.kind is ResultKind.AMAX}
 
 
@@ -49,9 +49,9 @@ def random_inputs(
     elements, rounded up in the same way, follow each row; for a full operand exactly `row_padding`. Padding is NaN, so
     that reading it shows. Scalars are Python floats. In a `batch` (`None`: the spec's) the inputs named in `shared`
     have no batch dimension (`None`: some are drawn, but not A), and `batch_padding` rows of NaN follow each matrix of
-    the others, in A and B also as many bytes as `batches` has below 16. The ends of `groups` (`None`: the spec's, or at
-    most 5 if they are known only at run time) are drawn, not decreasing. Raises `SpecError` for extents that contradict
-    the spec's or are unknown.
+    the others, in A and B also as many bytes as `batches` has below 16. The ends of `groups` groups (`None`: the spec's
+    number, or at most 5 if it is known only at run time) are drawn, and do not decrease. Raises `SpecError` for extents
+    that contradict the spec's or are unknown.
     """
     rows_of_d, columns_of_d = _settle(spec, "m", m), _settle(spec, "n", n)
     terms = _settle(spec, "k", k)

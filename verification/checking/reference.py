@@ -29,11 +29,12 @@ from lowtide.verification.checking.parts import grouped_products, products_or_ze
 
 
 def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> Any:
-    """D in float64, as stored, not rounded to D's type, but saturated for integers; in a batch (batch, M, N). A dict of
-    such arrays if the epilogue names its results. Rows that belong to no group are 0.
+    """D (M, N) in float64, as stored; in a batch (batch, M, N). It is not rounded to D's type, but saturated for
+    integers. If the epilogue returns results by name, a dict of such arrays. Rows that belong to no group are 0.
 
-    `a`, `b`: in the spec's layout, as values of the spec's dtypes; `operands`: the epilogue's, by name. In a batch,
-    operands without its dimension are shared. Raises `SpecError` for shapes or names that do not fit the spec.
+    `a`, `b`: in the spec's layout, with values of the spec's dtypes; `operands`: by name, those of the epilogue and the
+    other operands of a call. Operands without a batch dimension are shared by all products of a batch. Raises
+    `SpecError` for shapes or names that do not fit the spec.
     """
     return returned(
         {
@@ -44,12 +45,12 @@ def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> 
 
 
 def error_bound(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> Any:
-    """The largest error of each element of D, or of each result, against `reference`, float64. Same arguments, shape
-    and errors.
+    """The largest error of each element of D, or of each result by name, against `reference`, in float64. The
+    arguments, the shapes and the errors raised are those of `reference`.
 
-    Infinite if there is no bound: the row belongs to no group; the result, or a value that it is made from, may
-    overflow; the epilogue divides by a value that may be 0; or rounding decides whether it is NaN. 0 if the reference
-    is NaN, or infinite, and D must be the same.
+    The bound is infinite if the row belongs to no group; if the result, or a value from which it is computed, may
+    overflow; if the epilogue divides by a value that may be 0; or if rounding decides whether the result is NaN. The
+    bound is 0 if the reference is NaN or infinite: D must then be the same.
     """
     return reference_with_bound(spec, a, b, **operands)[1]
 

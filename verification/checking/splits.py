@@ -1,4 +1,4 @@
-"""Splits of rows into groups, by the paths of a kernel that they take: the ends that `check` and tests run it with."""
+"""Splits of rows into groups with which `check` and tests run a kernel. Each takes another path of the kernel."""
 
 from collections.abc import Callable, Mapping
 from itertools import accumulate
@@ -15,7 +15,7 @@ def _spread(rows: int, tile: int, groups: int) -> list[int]:
     return [min(end, rows) for end in accumulate(range(1, groups + 1))]
 
 
-# Each makes the ends of a number of groups, of at least 2, for a number of rows and the rows of a tile.
+# Each function returns the ends of `groups` groups, at least 2, for the number of rows and the rows of a tile.
 SPLITS: Mapping[str, Callable[[int, int, int], list[int]]] = MappingProxyType(
     {
         "one group has all rows": lambda rows, tile, groups: [rows] * groups,

@@ -23,7 +23,7 @@ _BYTES_PER_ELEMENT = 24  # of host memory, for a matrix, its float64 copy and th
 
 Array = np.ndarray[Any, Any]
 Results: TypeAlias = Array | Mapping[str, Array]
-"""What a run returns: D, or full results by name."""
+"""The return value of a run: D, or full results by name."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def by_name(spec: GemmSpec, d: Results) -> dict[str, Array]:
 
 
 def _of_all(verdicts: Mapping[str, Verdict]) -> Verdict:
-    """The verdict on the first full result that is not right; if all are, the sentences on all of them."""
+    """The verdict on the first wrong full result; if all are right, a verdict with the sentences on all of them."""
     right: list[str] = []
     for name, verdict in verdicts.items():
         message = verdict.message if list(verdicts) == [D] else f"{name}: {verdict.message}"

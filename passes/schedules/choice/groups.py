@@ -1,4 +1,4 @@
-"""What is chosen first if rows are grouped: the fields that go with groups for any tile, and the expected groups."""
+"""Choices for groups of rows: the fields that groups require for any tile, and the problem that is estimated."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,7 +15,7 @@ _WIDEST = 16  # bytes of a store of one thread
 
 def expected(problem: Problem) -> Problem:
     """The problem that is estimated: a product for each group, with an even share of the rows. The same problem if
-    rows are not grouped, or if their number or that of groups is known only at run time."""
+    rows are not grouped, or if the number of rows or of groups is known only at run time."""
     if problem.groups is None or problem.m is None:
         return problem
     extents = {"m": ceil(problem.m / problem.groups), "batch": problem.groups}
@@ -23,9 +23,9 @@ def expected(problem: Problem) -> Problem:
 
 
 def fields(given: Schedule, problem: Problem) -> Mapping[str, Any]:
-    """The open fields, by path; none if rows are not grouped.
+    """The values of open fields that groups require, by path; none if rows are not grouped.
 
-    D is not packed, since the rows after the last group must not be written. So stores are as wide as the rows of a
+    D is not packed, because rows after the last group must not be written. So stores are only as wide as the rows of a
     contiguous D allow.
     """
     if not problem.is_grouped:

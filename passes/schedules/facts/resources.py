@@ -71,7 +71,7 @@ def stage_bytes(operand: str, schedule: Schedule, problem: Problem) -> int:
 
 
 def scratch_element(schedule: Schedule, problem: Problem) -> str:
-    """The element type of the epilogue's scratch; of D's, where each type of results has its own."""
+    """The element type of the epilogue's scratch; of D's scratch, if each type of results has its own."""
     return problem.d if schedule.epilogue.math is EpilogueMath.registers else problem.acc
 
 

@@ -68,7 +68,7 @@ def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
 
 
 def _of_types(schedule: Schedule, problem: Problem) -> Iterator[str]:
-    """Results of several types leave one scratch as sums, in rows. TMA stores each type from its own."""
+    """Results of several types are stored from one scratch of sums, in rows; by TMA, from a scratch for each type."""
     path, math = schedule.epilogue.path, schedule.epilogue.math
     if len({*problem.stored}) > 1 and path is StorePath.smem and math is EpilogueMath.registers:
         yield (

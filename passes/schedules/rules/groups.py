@@ -24,7 +24,7 @@ from lowtide.passes.support.problem.matrix_layouts import a_is_mk
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 
-# The values of fields that go with groups, the first of them by default. None: a field that is left out.
+# The values of fields that groups support; the first is the default. None: the field is left out.
 WITH_GROUPS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
     {
         "grid.scheduler": (SchedulerKind.persistent, SchedulerKind.even_split),
@@ -45,7 +45,7 @@ WHY = "rows are grouped, and only the device knows where groups end"
 
 
 def groups(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """What goes with groups of rows, for the fields that are given."""
+    """The rules that groups of rows set for the given fields."""
     if not problem.is_grouped:
         return
     if not a_is_mk(problem.layout) or problem.d_is_column_major:

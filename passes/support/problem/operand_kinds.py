@@ -38,7 +38,7 @@ def acts_in_the_sum(kind: OperandKind) -> bool:
 
 
 def is_of_epilogue(kind: OperandKind) -> bool:
-    """Whether the region reads an operand of tile.gemm. The others act in the sum, or say where groups of rows end."""
+    """Whether the region reads an operand of tile.gemm. Other operands act in the sum, or are the ends of groups."""
     return not acts_in_the_sum(kind) and kind is not OperandKind.ends
 
 

@@ -122,7 +122,7 @@ class Problem:
         return min(self.stored, key=lambda name: element_type(name).bits)
 
     def of_result(self, dtype: str) -> "Problem":
-        """The problem as a full result of this type sees it: with the result as D."""
+        """The problem whose D has this element type."""
         return replace(self, d=dtype, beside=self.stored) if dtype != self.d else self
 
     @property
@@ -321,9 +321,7 @@ def _stored(attribute: tile.ProblemAttr) -> list[str]:
     pairs = zip(attribute.results, attribute.result_kinds, strict=True)
     found = [element_name(type_) for type_, kind in pairs if kind == str(ResultKind.full)]
     if not found:
-        raise ScheduleError(
-            "a kernel reads off a full result which elements there are; give the product one [no-full-result]"
-        )
+        raise ScheduleError("a kernel takes its elements from a full result; give the product one [no-full-result]")
     return found
 
 

@@ -145,7 +145,7 @@ func.func @rows(%a: !a, %b: !b, %d: !mat) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 module attributes {tile.target = "sm_80"} {
 func.func @no_d(%a: !mat, %b: !mat, %amax: memref<1xf32>) {
-  // expected-error @below {{a kernel reads off a full result which elements there are; give the product one [no-full-result]}}
+  // expected-error @below {{a kernel takes its elements from a full result; give the product one [no-full-result]}}
   tile.gemm tn %a, %b into amax %amax acc(f32) {
   ^bb0(%x: f32):
     tile.yield %x : f32
