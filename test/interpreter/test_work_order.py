@@ -15,7 +15,8 @@ from lowtide.dialects.tile import GemmLayout, OperandKind, RasterKind, Scheduler
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import InterpreterError
 from lowtide.inspection.explain.composition import composition_of
-from lowtide.interpreter import Trace, inputs, interpret
+from lowtide.interpreter import Trace, interpret
+from lowtide.interpreter.inputs import extents
 from lowtide.interpreter.machine.work_order import ORDERS, PARTS, SCHEDULERS, WorkOrder
 from lowtide.passes.base import walk
 from lowtide.passes.nvvm.work import work_tiles
@@ -46,8 +47,8 @@ def test_every_word_of_the_dialect_has_a_meaning() -> None:
     assert {RasterKind[raster.partition("(")[0]] for raster in RASTERS} == set(RasterKind)
     assert set(SCHEDULERS) == set(SchedulerKind)
     assert set(PARTS) == set(WorkPart)
-    assert {kind.name for kind in OperandKind} == {*inputs._KIND_DIMS, "full"}  # which lies as D does
-    assert {layout.name for layout in GemmLayout} == {a + b for a in inputs._A_DIMS for b in inputs._B_DIMS}
+    assert {kind.name for kind in OperandKind} == {*extents._KIND_DIMS, "full"}  # which lies as D does
+    assert {layout.name for layout in GemmLayout} == {a + b for a in extents._A_DIMS for b in extents._B_DIMS}
 
 
 class Unknown:

@@ -54,7 +54,7 @@ def add_atoms(monkeypatch, new: list[MmaAtom]) -> None:
 @pytest.fixture(autouse=True)
 def _tables_are_read_anew():
     """What was looked up in the tables before is looked up again."""
-    lookups = (elements._row_of_ir, atoms.accumulator_types)
+    lookups = (elements._row_of_ir, *(each for each in vars(atoms).values() if hasattr(each, "cache_clear")))
     for lookup in lookups:
         lookup.cache_clear()
     yield

@@ -358,7 +358,8 @@ def random_problem(rng: random.Random) -> Problem:
     kind = rng.choice((None, 1, 64, 1024, 16384))
     size = [None if rng.random() < 0.1 or kind is None else rng.randint(1, 4 * kind) for _ in range(3)]
     dtype = rng.choice(("bf16", "f16"))
-    kinds = tuple(rng.choice(list(OperandKind)) for _ in range(rng.choice((0, 0, 1, 2))))
+    of_results = [kind for kind in OperandKind if kind is not OperandKind.ends]
+    kinds = tuple(rng.choice(of_results) for _ in range(rng.choice((0, 0, 1, 2))))
     d, layout = rng.choice((dtype, "f32")), rng.choice(list(GemmLayout))
     return Problem(*size, dtype, dtype, "f32", d, layout, kinds, (dtype,) * len(kinds))
 
