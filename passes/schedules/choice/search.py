@@ -4,6 +4,7 @@ The cost is estimated for all candidates. The rules take longer, so they check o
 caller asks for more.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -183,10 +184,10 @@ class Search:
         of_whole = cost(best, problem, target)
         most = of_whole * worth_dividing(self.given, problem, target, with_producer=self.with_producer)
         weighed = self._weighed(group, None, [])
-        paying = sum(one.cycles < most for one in weighed)
+        paying = bisect_left(weighed, most, key=lambda one: one.cycles)
 
-        def legal_of(some: Sequence[_Weighed]) -> Iterator[Found]:
-            for one in some:
+        def legal_of(places: range) -> Iterator[Found]:
+            for one in map(weighed.__getitem__, places):  # each is made when it is needed
                 schedule, division = self.accepted(one.schedule, []), one.schedule.k_division
                 if schedule is not None and division is not None:
                     yield Found(
@@ -196,7 +197,7 @@ class Search:
                         f"{'×'.join(map(str, best.tile_mnk))})",
                     )
 
-        return legal_of(weighed[:paying]), legal_of(weighed[paying:])
+        return legal_of(range(paying)), legal_of(range(paying, len(weighed)))
 
     def _weighed(self, group: Group, tail: TailKind | None, refused: list[str]) -> Sequence[_Weighed]:
         """The distinct candidates of a group, the cheapest first unless their order is known. The estimate of a
