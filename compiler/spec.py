@@ -69,7 +69,7 @@ UNGROUPED: Final = Ungrouped.UNGROUPED
 _INSTEAD = {
     "sparsity": "sparse operands (2:4) are not supported: multiply the dense matrix",
     "sparse": "sparse operands (2:4) are not supported: multiply the dense matrix",
-    "experts": "groups= is the number of experts, each of which multiplies rows of its own",
+    "experts": "groups= is the number of experts; each multiplies its own rows",
     "dtype": "give the types of a, b and d",
     "alpha": "scale the sums in the epilogue",
     "beta": "add a full operand, scaled, in the epilogue",

@@ -224,7 +224,7 @@ def _batch(types: list[ir.Type]) -> int | Unbatched | None:
 
 
 def _groups(b: ir.Type) -> int | None:
-    """The number of groups of rows, each of which has a matrix of B."""
+    """The number of groups of rows. B has a matrix for each group."""
     return None if b.is_dynamic_dim(0) else int(b.get_dim_size(0))
 
 

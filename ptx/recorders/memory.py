@@ -92,9 +92,9 @@ class Memory:
         if total > most_bytes:
             largest = max(self.regions, key=lambda region: region.size)
             raise LaunchError(
-                f"the arrays of the launch have {total} bytes, of which {largest.name} has {largest.size}; the limit "
-                f"is {most_bytes}: record a smaller problem, pass the arrays behind the pointers as arrays=…, or raise "
-                "most_bytes [recorded-bytes]"
+                f"the arrays of the launch have {total} bytes; the largest, {largest.name}, has {largest.size}; the "
+                f"limit is {most_bytes}: record a smaller problem, pass the arrays behind the pointers as arrays=…, or "
+                "raise most_bytes [recorded-bytes]"
             )
 
     def find(self, address: int) -> Pointer | None:

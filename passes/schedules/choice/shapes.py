@@ -58,7 +58,8 @@ def _values(agents: Agents) -> dict[str, int]:
 @dataclass(frozen=True)
 class Shapes:
     """`each`: for any N. The others say which of them suit an N. `to_n`: tiles may be at most a step wider than N.
-    `covering`: a few tiles cover N about exactly. `as_whole`: if consumers take turns, wide tiles divide N."""
+    `covering`: a few tiles must cover N about exactly; this depends on the division of K, so `Forms.suits` checks it.
+    `as_whole`: if consumers take turns, wide tiles divide N."""
 
     each: tuple[Shape, ...]
     to_n: bool = False
