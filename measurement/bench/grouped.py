@@ -1,0 +1,257 @@
+"""Products of groups of rows beside torch's: one call of `lt.grouped_matmul`, torch._grouped_mm, a loop of torch.mm,
+and, if all groups have the same rows, Lowtide's product of all rows with one matrix.
+
+Operands rotate over sets that together exceed L2. The result of each contender is compared with float64 before it is
+timed. A copy of as many bytes as the product has to move is timed, too.
+"""
+
+import statistics
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+
+from lowtide.compiler.compile import compile_gemm
+from lowtide.compiler.matmul.grouped import Grouped, grouped_matmul, kernel_for, product_of
+from lowtide.compiler.native import native_target
+from lowtide.compiler.spec import GemmSpec
+from lowtide.elements import element_type
+from lowtide.errors import Error
+from lowtide.measurement.bench.contest import interval, rates
+from lowtide.measurement.bench.gpu_timing import (
+    L2_MULTIPLE_BYTES,
+    ChoosePace,
+    Contender,
+    race,
+    random_matrix,
+    settled,
+    spread,
+    tolerance,
+    torch_with_gpu,
+)
+from lowtide.runtime.operands import Operand
+
+OWN, GROUPED_MM, LOOP, PLAIN, COPY = "lowtide", "torch._grouped_mm", "loop of torch.mm", "one matrix", "copy"
+_CHECKED_ROWS = 64
+
+
+@dataclass(frozen=True)
+class Case:
+    """Rows of A, (rows, K), in groups, each multiplied by its matrix of B, (groups, N, K). `is_even`: the groups have
+    the same number of rows. Otherwise, their ends are drawn uniformly."""
+
+    groups: int
+    rows: int
+    n: int
+    k: int
+    is_even: bool
+    dtype: str = "bf16"
+
+    def __str__(self) -> str:
+        rows = f"{self.rows // self.groups} rows each" if self.is_even else f"{self.rows} rows in all"
+        return f"{self.groups} × ({rows}) × {self.n} × {self.k}"
+
+    def ends(self, seed: int) -> list[int]:
+        """The row after each group; the last group ends with the rows."""
+        if self.is_even:
+            return [self.rows // self.groups * (group + 1) for group in range(self.groups)]
+        drawn = np.random.default_rng(seed).integers(0, self.rows + 1, self.groups - 1)
+        return [*sorted(drawn.tolist()), self.rows]
+
+    @property
+    def flops(self) -> float:
+        """Of all rows."""
+        return 2.0 * self.rows * self.n * self.k
+
+    def bytes(self, ends: Sequence[int]) -> int:
+        """The bytes of A, D, and the matrices of groups that have rows."""
+        used = sum(end > first for first, end in zip([0, *ends], ends, strict=False))
+        elements = self.rows * (self.k + self.n) + used * self.n * self.k
+        return elements * element_type(self.dtype).bytes
+
+    @property
+    def set_bytes(self) -> int:
+        """The bytes of A, B and D."""
+        return self.bytes(range(1, self.groups + 1))
+
+    def product(self, target: str) -> Grouped:
+        """The product of `lt.grouped_matmul`, to compile its kernel."""
+        a = Operand(0, (self.rows, self.k), (self.k, 1), self.dtype, None)
+        b = Operand(0, (self.groups, self.k, self.n), (self.n * self.k, 1, self.k), self.dtype, None)
+        return product_of(a, b, None, target, None)
+
+    @property
+    def plain(self) -> GemmSpec:
+        """The product of all rows with one matrix."""
+        return GemmSpec(m=self.rows, n=self.n, k=self.k, a=self.dtype, b=self.dtype, d=self.dtype)
+
+
+# Products of mixtures of experts.
+CASES = (
+    Case(8, 8 * 4096, 7168, 2048, True),
+    Case(8, 4096, 7168, 2048, False),
+    Case(128, 128 * 128, 4096, 1408, True),
+    Case(64, 1024, 4096, 7168, False),
+    Case(256, 256 * 32, 4096, 6144, True),
+)
+
+
+HEADINGS = ("groups × rows × N × K", "TFLOP/s", *(f"to {name}" for name in (GROUPED_MM, LOOP, PLAIN, COPY)), "failed")
+
+
+@dataclass
+class Race:
+    """The times of a case. `seconds`: by contender, of a launch in each round. `failed`: why others have none.
+    `schedule`: of the own kernel."""
+
+    case: Case
+    ends: list[int]
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    schedule: str = ""
+
+    def row(self) -> tuple[str, ...]:
+        """The cells under HEADINGS: the speed, and its ratios to peers in the same rounds; above 1 Lowtide is faster.
+        Each is median (least … greatest)."""
+        own = self.seconds.get(OWN)
+        if own is None:
+            return (str(self.case), *[""] * (len(HEADINGS) - 2), self._reasons())
+        rate = rates(spread(own, self.case.flops))
+        return (
+            str(self.case),
+            rate,
+            *(self._ratio(own, peer) for peer in (GROUPED_MM, LOOP, PLAIN, COPY)),
+            self._reasons(),
+        )
+
+    def _ratio(self, own: Sequence[float], peer: str) -> str:
+        ratios = [y / x for x, y in zip(own, self.seconds.get(peer, ()), strict=False)]
+        return interval((statistics.median(ratios), min(ratios), max(ratios)), 3) if ratios else ""
+
+    def _reasons(self) -> str:
+        return "; ".join(f"{name}: {why}" for name, why in self.failed.items())
+
+
+def compile_cases(cases: Sequence[Case], processes: int) -> list[str]:
+    """Compile the kernels of the cases into the cache. Returns the refusals of `lt.grouped_matmul`'s kernels."""
+    target = native_target()[0].name
+    jobs = [case.product(target) for case in cases] + [case.plain for case in cases if case.is_even]
+    with ProcessPoolExecutor(min(processes, len(jobs)), get_context("spawn")) as pool:  # a fork inherits CUDA's state
+        return [found for found in pool.map(_compile, jobs, [target] * len(jobs)) if found]
+
+
+def _compile(job: Grouped | GemmSpec, target: str) -> str:
+    try:
+        if isinstance(job, Grouped):
+            kernel_for(job)
+        else:
+            compile_gemm(job, target)
+    except Error as error:
+        return f"{job}: {error}"
+    return ""
+
+
+def race_case(case: Case, rounds: int, seed: int, choose_pace: ChoosePace = settled) -> Race:
+    """Race the contenders of a case. Raises DeviceError without torch and a GPU."""
+    torch = torch_with_gpu()
+    torch.cuda.empty_cache()  # of the case before
+    found = Race(case, case.ends(seed))
+    target = native_target()[0].name
+    sets = _sets(torch, case, found.ends, seed)
+    right = []
+    for name, launch in _launches(torch, case, sets, found.ends, target).items():
+        contender = Contender(name, launch)
+        try:
+            complaint = "" if name in (PLAIN, COPY) else _complaint(torch, contender, sets[0], found.ends)
+        except (Error, RuntimeError) as error:  # torch raises RuntimeErrors
+            complaint = f"{type(error).__name__}: {error}"
+        if complaint:
+            found.failed[name] = complaint
+        else:
+            right.append(contender)
+    if OWN not in found.failed:
+        found.schedule = " ".join(kernel_for(case.product(target)).manifest["schedule"].split())
+    race(right, len(sets), rounds, seed, choose_pace)
+    found.seconds = {contender.name: contender.sustained for contender in right}
+    return found
+
+
+@dataclass(frozen=True)
+class _Set:
+    """Operands: A (rows, K), B (groups, N, K), D (rows, N), ends (groups,)."""
+
+    a: Any
+    b: Any
+    d: Any
+    ends: Any
+
+
+def _sets(torch: Any, case: Case, ends: Sequence[int], seed: int) -> list[_Set]:
+    """Sets of random operands, together larger than L2. One is enough if it is larger alone."""
+    generator = torch.Generator(device="cuda").manual_seed(seed)
+    given = torch.tensor(ends, dtype=torch.int32, device="cuda")
+    found = []
+    for _ in range(max(1, -(-L2_MULTIPLE_BYTES // case.set_bytes))):
+        a = random_matrix(torch, (case.rows, case.k), case.dtype, generator)
+        # Each matrix alone: random numbers in f32 of all matrices may not fit into memory.
+        b = torch.empty((case.groups, case.n, case.k), dtype=a.dtype, device="cuda")
+        for matrix in b:
+            matrix.copy_(random_matrix(torch, (case.n, case.k), case.dtype, generator))
+        d = torch.full((case.rows, case.n), float("nan"), dtype=a.dtype, device="cuda")
+        found.append(_Set(a, b, d, given))
+    torch.cuda.synchronize()
+    return found
+
+
+def _launches(
+    torch: Any, case: Case, sets: Sequence[_Set], ends: Sequence[int], target: str
+) -> dict[str, Callable[[int], Any]]:
+    """Launches of set i, by contender. Each returns D, except that of the copy."""
+    groups = [(first, end) for first, end in zip([0, *ends], ends, strict=False)]
+
+    def loop(i: int) -> Any:
+        one = sets[i]
+        for matrix, (first, end) in zip(one.b, groups, strict=True):
+            if first < end:
+                torch.mm(one.a[first:end], matrix.mT, out=one.d[first:end])
+        return one.d
+
+    half = case.bytes(ends) // 2
+    source, to = (torch.empty(half, dtype=torch.uint8, device="cuda") for _ in range(2))
+    found: dict[str, Callable[[int], Any]] = {
+        OWN: lambda i: grouped_matmul(sets[i].a, sets[i].b.mT, sets[i].ends, out=sets[i].d),
+        GROUPED_MM: lambda i: torch._grouped_mm(sets[i].a, sets[i].b.mT, offs=sets[i].ends),
+        LOOP: loop,
+        COPY: lambda i: to.copy_(source),
+    }
+    if case.is_even:
+        kernel = compile_gemm(case.plain, target)
+        found[PLAIN] = lambda i: kernel(sets[i].a, sets[i].b[0], out=sets[i].d)
+    return found
+
+
+def _complaint(torch: Any, contender: Contender, one: _Set, ends: Sequence[int]) -> str:
+    """The fault in the result on a set, or "": elements that are not written, or sampled rows that are wrong."""
+    one.d.fill_(float("nan"))
+    d: Any = contender.launch(0)
+    torch.cuda.synchronize()
+    if bool(d.isnan().any()):
+        return "elements of D were not written, or are NaN"
+    rows = torch.randperm(len(d))[:_CHECKED_ROWS].tolist()
+    rows += [0, len(d) - 1, *(end for end in ends[:2] if end < len(d))]
+    most = tolerance(_name_of(d), "f32", one.a.shape[1])
+    for row in rows:
+        group = int(np.searchsorted(ends, row, side="right"))
+        expected = one.b[group].double() @ one.a[row].double()
+        error = ((d[row].double() - expected).norm() / expected.norm()).item()
+        if error > most:
+            return f"row {row}, of group {group}: relative error {error:.1e}, more than {most:.1e}"
+    return ""
+
+
+def _name_of(d: Any) -> str:
+    """The name of an array's element type."""
+    return {"torch.bfloat16": "bf16", "torch.float16": "f16", "torch.float32": "f32"}[str(d.dtype)]

@@ -1,0 +1,42 @@
+"""The cases of benchmarks/grouped.py and their rows, without a GPU."""
+
+from dataclasses import replace
+
+import pytest
+
+from lowtide.measurement.bench.grouped import CASES, COPY, GROUPED_MM, HEADINGS, OWN, Case, Race
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_ends_of_a_case_are_in_order_and_cover_all_rows(case: Case) -> None:
+    ends = case.ends(seed=1)
+    assert len(ends) == case.groups and ends == sorted(ends) and ends[-1] == case.rows
+    rows = {end - first for first, end in zip([0, *ends], ends, strict=False)}
+    assert (len(rows) == 1) == case.is_even
+    assert ends == case.ends(seed=1)
+    assert case.is_even or ends != case.ends(seed=2)
+
+
+def test_matrices_of_empty_groups_are_not_read() -> None:
+    case = Case(3, 10, 4, 8, False)
+    assert case.bytes([5, 5, 10]) == 2 * (10 * 8 + 10 * 4 + 2 * 4 * 8)
+    assert case.set_bytes == 2 * (10 * 8 + 10 * 4 + 3 * 4 * 8)
+
+
+def test_the_kernel_is_that_of_calls_with_weights_by_rows_of_n() -> None:
+    product = CASES[0].product("sm_90a")
+    assert (product.layout, product.n, product.k, product.groups) == ("tn", 7168, 2048, 8)
+    assert replace(CASES[0], rows=64).product("sm_90a") != product
+
+
+def test_a_row_has_ratios_of_speed_and_reasons_of_failures() -> None:
+    case = Case(2, 1000, 1000, 1000, True)
+    found = Race(case, [500, 1000], {OWN: [1e-3, 2e-3], GROUPED_MM: [2e-3, 4e-3], COPY: [1e-3, 1e-3]}, {"loop": "slow"})
+    row = dict(zip(HEADINGS, found.row(), strict=True))
+    assert row["TFLOP/s"] == "1.5 (1.0 … 2.0)"
+    assert row[f"to {GROUPED_MM}"] == "2.000 (2.000 … 2.000)"
+    assert row[f"to {COPY}"] == "0.750 (0.500 … 1.000)"
+    assert row["to loop of torch.mm"] == ""
+    assert row["failed"] == "loop: slow"
+    alone = replace(found, seconds={}, failed={OWN: "refused"}).row()
+    assert alone == (str(case), *[""] * 5, "lowtide: refused")
