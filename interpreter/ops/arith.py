@@ -100,6 +100,8 @@ def _prepare_scalar(op: DecodedOp, program: Program) -> Any:
 def dividing(state: AgentState, op: DecodedOp, *operands: Any) -> Any:
     (function, is_unsigned), scalar = _DIVIDING[op.name], op.data
     x, y = (np.asarray(v, np.int64) if isinstance(v, np.ndarray) else v for v in operands)
+    if state.mask is not None and isinstance(y, np.ndarray):
+        y = np.where(state.mask, y, 1)  # other lanes do not divide
     if not (y.all() if isinstance(y, np.ndarray) else y):
         raise state.violation(op, "a division by zero has no value; guard the divisor [division-by-zero]")
     if is_unsigned:  # unsigned numbers as signed 64-bit ones; 64-bit operands are never that large here

@@ -165,7 +165,7 @@ def _compute(state: AgentState, op: Op) -> None:
         result = op.run(*[read(values) for read in op.readers])
     except InterpreterError as error:
         if not _is_left_unset(state, op):
-            raise violated_by(state, op, error) from error
+            op.give(values, op.results, _of_active_lanes(state, op, error))
     except OF_PYTHON:
         if not _is_left_unset(state, op):
             raise
@@ -180,10 +180,24 @@ def _compute_one(state: AgentState, op: Op) -> None:
         values[op.results[0]] = op.run(*[read(values) for read in op.readers])
     except InterpreterError as error:
         if not _is_left_unset(state, op):
-            raise violated_by(state, op, error) from error
+            values[op.results[0]] = _of_active_lanes(state, op, error)
     except OF_PYTHON:
         if not _is_left_unset(state, op):
             raise
+
+
+def _of_active_lanes(state: AgentState, op: Op, error: InterpreterError) -> Any:
+    """The result if only inactive lanes break a rule, such as by a division by zero: they compute with the operands of
+    an active lane. Raises InterpreterError for the others."""
+    if state.mask is None:
+        raise violated_by(state, op, error) from error
+    active = int(np.argmax(state.mask))
+    operands = [read(state.values) for read in op.readers]
+    operands = [np.where(state.mask, x, x[active]) if isinstance(x, np.ndarray) else x for x in operands]
+    try:
+        return op.run(*operands)
+    except InterpreterError:
+        raise violated_by(state, op, error) from error
 
 
 def _is_left_unset(state: AgentState, op: Op) -> bool:

@@ -372,6 +372,22 @@ def test_what_has_no_value_is_refused(body):
         lanes(body)
 
 
+def test_only_active_lanes_must_not_divide_by_zero():
+    body = """%c = arith.constant 4 : i32
+      %low = arith.constant 4 : i32
+      %active = arith.cmpi uge, %t, %low : i32
+      %d = arith.divui %t, %c : i32
+      %r = scf.if %active -> (i32) {
+        %q = arith.divui %t, %d : i32
+        scf.yield %q : i32
+      } else {
+        scf.yield %t : i32
+      }"""
+    np.testing.assert_array_equal(lanes(body), [t if t < 4 else t // (t // 4) for t in range(32)])
+    with pytest.raises(InterpreterError, match=r"\[division-by-zero\]"):
+        lanes(body.replace("%low = arith.constant 4", "%low = arith.constant 3"))
+
+
 def test_warps_that_wait_at_a_barrier_for_one_that_has_ended_are_a_deadlock():
     body = """%c96 = arith.constant 96 : i32
       %p = arith.cmpi slt, %t, %c96 : i32

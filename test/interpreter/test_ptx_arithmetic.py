@@ -255,3 +255,15 @@ def test_forms_without_a_meaning_are_refused():
     for instruction in ("dp4a.u32 %r5, %r2, %r3, %r4;", "shf.l.wrap.b32 %r5, %r2, %r3;", "sad.s32 %r5, %r2, %r3;"):
         with pytest.raises(NotInterpreted, match=r"\[form-known\]"):
             result(instruction)
+
+
+def test_only_active_lanes_must_not_divide_by_zero() -> None:
+    """The first four lanes branch past the division by their number, shifted right by two."""
+    lanes = np.arange(32, dtype=np.int32)
+    divide = "shr.u32 %r3, %r2, 2; div.u32 %r5, %r4, %r3; OUT:"
+    branch = "mov.b32 %r5, -1; setp.lt.u32 %p1, %r2, 4; @%p1 bra OUT;"
+    expected = [-1 if lane < 4 else 100 // (lane >> 2) for lane in lanes]
+    values = (lanes, lanes, np.full(32, 100, np.int32))
+    np.testing.assert_array_equal(result(f"{branch} {divide}", values), expected)
+    with pytest.raises(InterpreterError, match=r"\[quotient-by-zero\]"):
+        result(f"{branch.replace('4', '3')} {divide}", values)

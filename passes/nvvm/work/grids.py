@@ -5,7 +5,7 @@ Tiles are numbered from 0 through all grids. In clusters they are super-tiles.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from mlir import ir
 from mlir.dialects import llvm, scf
@@ -29,12 +29,24 @@ class Spot(NamedTuple):
     coordinates: Mapping[Coordinate, ir.Value] = {}
 
 
+Cursor: TypeAlias = list[ir.Value]  # what a loop over work tiles carries to find the next one
+
+
 @dataclass(frozen=True)
 class Grids:
-    """The number of tiles of all grids, counted at the insertion point; and the spot of each tile by its number."""
+    """The tiles of all grids. The functions make code at the insertion point.
+
+    `total`: counts all tiles. `most`: a number that is at least as large, and is known without a read of memory.
+    `seek`: moves a cursor on to the grid of a tile, whose number is not less than that of the tile before; gives the
+    cursor, and whether there is such a tile: None where `most` says it. `spot`: of a tile in the cursor's grid.
+    `start`: the first cursor.
+    """
 
     total: Callable[[], ir.Value]
-    find: Callable[[ir.Value], Spot]
+    most: Callable[[], ir.Value]
+    spot: Callable[[ir.Value, Cursor], Spot]
+    seek: Callable[[ir.Value, Cursor], tuple[Cursor, ir.Value | None]] = lambda number, cursor: (cursor, None)
+    start: Callable[[], Cursor] = list
 
 
 def grids_of(context: Context, op: tile.WorkTilesOp, sides: tuple[int, int]) -> Grids:
@@ -42,64 +54,118 @@ def grids_of(context: Context, op: tile.WorkTilesOp, sides: tuple[int, int]) -> 
     build = context.build
     rows, columns = context.scalar(op.rows), context.scalar(op.columns)
     if op.ends is not None:
-        return _groups(context, op, sides)
+        return _Groups.of(context, op, sides).grids
     tiles = _count(build, rows, sides[0]), _count(build, columns, sides[1])
     if op.batches is None:
-        return Grids(lambda: build.mul(*tiles), lambda number: Spot(number, tiles))
 
-    def find(number: ir.Value) -> Spot:
+        def count() -> ir.Value:
+            return build.mul(*tiles)
+
+        return Grids(count, count, lambda number, cursor: Spot(number, tiles))
+
+    def count_of_batch() -> ir.Value:
+        return build.mul(context.scalar(op.batches), build.mul(*tiles))
+
+    def spot(number: ir.Value, cursor: Cursor) -> Spot:
         each = build.mul(*tiles)
         matrix = build.udiv(number, each)
         return Spot(build.sub(number, build.mul(matrix, each)), tiles, 0, {Coordinate.batch: matrix})
 
-    return Grids(lambda: build.mul(context.scalar(op.batches), build.mul(*tiles)), find)
+    return Grids(count_of_batch, count_of_batch, spot)
 
 
 def _count(build: Builder, size: ir.Value, side: int) -> ir.Value:
     return build.udiv(build.add(size, side - 1), side)
 
 
-def _groups(context: Context, op: tile.WorkTilesOp, sides: tuple[int, int]) -> Grids:
-    """Each tile walks the groups from the first one: there are few groups, with a few instructions for each."""
-    build, ends = context.build, context.get(op.ends)
-    assert isinstance(ends, GlobalMatrix)
-    rows, across = context.scalar(op.rows), _count(build, context.scalar(op.columns), sides[1])
-
-    def walk(carried: list[ir.Value], visit: Callable[["_Group", list[ir.Value]], list[ir.Value]]) -> list[ir.Value]:
-        """Visits each group; returns the values carried after the last one."""
-        zero = build.constant(0)
-        (count,) = (build.constant(each) if isinstance(each, int) else each for each in ends.extents)
-        loop = scf.ForOp(zero, count, build.constant(1), [zero, zero, *carried])
-        with ir.InsertionPoint(loop.body):
-            number, (first, before, *inner) = loop.induction_variable, loop.inner_iter_args
-            place = element_pointer(ends.pointer, build.zext(number, build.i64), build.i32)
-            given = llvm.LoadOp(build.i32, place, alignment=4).result
-            end = build.smin(build.smax(given, first), rows)  # clamped to the rows that are left
-            high = _count(build, build.sub(end, first), sides[0])
-            group = _Group(number, first, end, before, (high, across))
-            scf.YieldOp([end, build.add(before, build.mul(high, across)), *visit(group, inner)])
-        return list(loop.results)[1:]
-
-    def find(number: ir.Value) -> Spot:
-        def visit(group: _Group, found: list[ir.Value]) -> list[ir.Value]:
-            index = build.sub(number, group.before)
-            is_here = build.ult(index, build.mul(*group.tiles))  # false where it wraps around
-            here = [index, group.tiles[0], group.first, group.end, group.number]
-            return [build.select(is_here, x, y) for x, y in zip(here, found, strict=True)]
-
-        zero, one = build.constant(0), build.constant(1)  # an order divides by the height of a grid
-        _, index, high, first, end, group = walk([zero, one, zero, zero, zero], visit)
-        return Spot(index, (high, across), first, {Coordinate.group: group, Coordinate.rows_end: end})
-
-    return Grids(lambda: walk([], lambda group, inner: [])[0], find)
-
-
-@dataclass(frozen=True)
-class _Group:
-    """A group of rows: its number, first row and end, the number of tiles before it, and its own tiles."""
+class _Group(NamedTuple):
+    """A group of rows, as a cursor: its number, first row and end, and the number of tiles before it."""
 
     number: ir.Value
     first: ir.Value
     end: ir.Value
     before: ir.Value
-    tiles: Pair
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """The groups of rows of work tiles. Each agent walks them from the first to the last, once."""
+
+    build: Builder
+    ends: GlobalMatrix
+    rows: ir.Value
+    height: int
+    across: ir.Value
+
+    @classmethod
+    def of(cls, context: Context, op: tile.WorkTilesOp, sides: tuple[int, int]) -> "_Groups":
+        build, ends = context.build, context.get(op.ends)
+        assert isinstance(ends, GlobalMatrix)
+        across = _count(build, context.scalar(op.columns), sides[1])
+        return cls(build, ends, context.scalar(op.rows), sides[0], across)
+
+    @property
+    def grids(self) -> Grids:
+        return Grids(self._total, self._most, self._spot, self._seek, self._start)
+
+    def _high(self, group: _Group) -> ir.Value:
+        return _count(self.build, self.build.sub(group.end, group.first), self.height)
+
+    def _tiles(self, group: _Group) -> ir.Value:
+        return self.build.mul(self._high(group), self.across)
+
+    def _extent(self) -> ir.Value:
+        (count,) = self.ends.extents
+        return self.build.constant(count) if isinstance(count, int) else count
+
+    def _start(self) -> Cursor:
+        """Before the first group."""
+        zero = self.build.constant(0)
+        return list(_Group(self.build.constant(-1), zero, zero, zero))
+
+    def _next(self, group: _Group) -> _Group:
+        """The group after a group; its end is clamped to the rows that are left."""
+        build = self.build
+        number = build.add(group.number, 1)
+        place = element_pointer(self.ends.pointer, build.zext(number, build.i64), build.i32)
+        given = llvm.LoadOp(build.i32, place, alignment=4).result
+        end = build.smin(build.smax(given, group.end), self.rows)
+        return _Group(number, group.end, end, build.add(group.before, self._tiles(group)))
+
+    def _walk(self, cursor: Cursor, goes_on: Callable[[_Group], ir.Value]) -> _Group:
+        """The first group from the cursor on that is not passed, or the last group."""
+        build, types = self.build, [self.build.i32] * len(cursor)
+        loop = scf.WhileOp(types, cursor)
+        before, after = (region.blocks.append(*types) for region in (loop.before, loop.after))
+        with ir.InsertionPoint(before):
+            group = _Group(*before.arguments)
+            has_next = build.slt(build.add(group.number, 1), self._extent())
+            scf.ConditionOp(build.and_(has_next, goes_on(group)), list(group))
+        with ir.InsertionPoint(after):
+            scf.YieldOp(list(self._next(_Group(*after.arguments))))
+        return _Group(*loop.results)
+
+    def _has(self, group: _Group, number: ir.Value) -> ir.Value:
+        """Whether a tile that is not before the group is one of the group."""
+        return self.build.ult(self.build.sub(number, group.before), self._tiles(group))
+
+    def _seek(self, number: ir.Value, cursor: Cursor) -> tuple[Cursor, ir.Value]:
+        build = self.build
+        group = self._walk(cursor, lambda group: build.xor(self._has(group, number), build.constant(1, build.i1)))
+        return list(group), self._has(group, number)
+
+    def _spot(self, number: ir.Value, cursor: Cursor) -> Spot:
+        group = _Group(*cursor)
+        high = self.build.umax(self._high(group), 1)  # an order divides by the height, also of a group without rows
+        coordinates = {Coordinate.group: group.number, Coordinate.rows_end: group.end}
+        return Spot(self.build.sub(number, group.before), (high, self.across), group.first, coordinates)
+
+    def _total(self) -> ir.Value:
+        last = self._walk(self._start(), lambda group: self.build.constant(1, self.build.i1))
+        return self.build.add(last.before, self._tiles(last))
+
+    def _most(self) -> ir.Value:
+        """As many tiles as if each group had a last tile that is not full."""
+        build = self.build
+        high = build.add(_count(build, self.rows, self.height), build.umin(self._extent(), self.rows))
+        return build.mul(high, self.across)

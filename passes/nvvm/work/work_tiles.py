@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import TypeVar
 
 from mlir import ir
-from mlir.dialects import nvvm, scf
+from mlir.dialects import nvvm
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import raster_kind, scheduler_kind, work_part
@@ -18,8 +18,9 @@ from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.control import LowerBlock, bind_all
 from lowtide.passes.nvvm.thread.values import GlobalMatrix, flatten
-from lowtide.passes.nvvm.work.grids import Grids, grids_of
+from lowtide.passes.nvvm.work.grids import Cursor, Grids, grids_of
 from lowtide.passes.nvvm.work.items import PARTS, Item, Items, items_of
+from lowtide.passes.nvvm.work.loops import item_loop
 from lowtide.passes.nvvm.work.orders import ORDERS
 from lowtide.passes.nvvm.work.schedulers import LOOPS, Bounds, Worker, in_turn
 from lowtide.passes.support.problem.kernels import cluster_shape
@@ -38,10 +39,12 @@ def lower_work_tiles(context: Context, op: tile.WorkTilesOp, lower_block: LowerB
     carried = list(carried_by(op))
     scheduler = scheduler_kind(op)
     _lowering_of(op, "part", work_part(op), PARTS)
-    items = items_of(context, op, worker, grids.total())
+    count = grids.total if scheduler is SchedulerKind.even_split else grids.most
+    items = items_of(context, op, worker, count())
     if scheduler is SchedulerKind.one_shot:
         context.values.update(zip(carried, inits, strict=True))
-        _bind_place(context, op, items.at(worker.index), grids)
+        item = items.at(worker.index)
+        _bind_place(context, op, item, grids, grids.seek(item.tile, grids.start())[0])
         lower_block(context, body)
         yielded = list(body.operations)[-1].operands
         context.values.update(zip(op.results_, map(context.get, yielded), strict=True))
@@ -49,17 +52,19 @@ def lower_work_tiles(context: Context, op: tile.WorkTilesOp, lower_block: LowerB
     bounds = items.bounds or _lowering_of(op, "scheduler", scheduler, LOOPS)(build, worker, items.total)
     if op.in_turn and context.instance is not None:
         bounds = in_turn(build, bounds, context.instance, context.instances)
-    loop = scf.ForOp(*bounds, [v for init in inits for v in flatten(init)])
-    bind_all(context, carried, inits, list(loop.inner_iter_args))
-    with ir.InsertionPoint(loop.body):
-        is_first = build.eq(loop.induction_variable, bounds[0])
+
+    def lower_item(index: ir.Value, cursor: Cursor, values: list[ir.Value]) -> list[ir.Value]:
+        bind_all(context, carried, inits, values)
+        is_first = build.eq(index, bounds[0])
         inner = replace(context, work_tiles=build.mul(items.total, context.cluster.size), is_first_tile=is_first)
-        _place_next(inner, op, loop.induction_variable, bounds, items, grids)
-        _bind_place(inner, op, items.at(loop.induction_variable), grids)
+        _place_next(inner, op, (index, cursor), bounds, items, grids)
+        _bind_place(inner, op, items.at(index), grids, cursor)
         lower_block(inner, body)
         yielded = list(body.operations)[-1].operands
-        scf.YieldOp([value for old in yielded for value in flatten(context.get(old))])
-    bind_all(context, list(op.results_), inits, list(loop.results))
+        return [value for old in yielded for value in flatten(context.get(old))]
+
+    results = item_loop(build, bounds, items, grids, [v for init in inits for v in flatten(init)], lower_item)
+    bind_all(context, list(op.results_), inits, results)
 
 
 def lower_await_wave(context: Context, op: tile.AwaitWaveOp) -> None:
@@ -95,17 +100,19 @@ def _lowering_of(op: tile.WorkTilesOp, what: str, word: Word, lowerings: dict[Wo
     return lowerings[word]
 
 
-def _bind_place(context: Context, op: tile.WorkTilesOp, item: Item, grids: Grids) -> None:
+def _bind_place(context: Context, op: tile.WorkTilesOp, item: Item, grids: Grids, cursor: Cursor) -> None:
     """Gives the body its coordinates of an item."""
-    found = {**_origin_of(context, op, item, grids), **item.range_of_k()}
+    found = {**_origin_of(context, op, item, grids, cursor), **item.range_of_k()}
     place = Place.of(op)
     context.values.update({getattr(place, each.name): value for each, value in found.items()})
 
 
-def _origin_of(context: Context, op: tile.WorkTilesOp, item: Item, grids: Grids) -> dict[Coordinate, ir.Value]:
+def _origin_of(
+    context: Context, op: tile.WorkTilesOp, item: Item, grids: Grids, cursor: Cursor
+) -> dict[Coordinate, ir.Value]:
     """The coordinates of an item's tile or half tile; in clusters, of the CTA's own tile of a super-tile."""
     build, cluster = context.build, context.cluster
-    spot = grids.find(item.tile)
+    spot = grids.spot(item.tile, cursor)
     order = _lowering_of(op, "order", raster_kind(op.order), ORDERS)
     row, column = order(build, op.order, spot.index, spot.tiles)
     row = row if item.half is None else build.add(build.mul(row, 2), item.half)
@@ -118,16 +125,21 @@ def _origin_of(context: Context, op: tile.WorkTilesOp, item: Item, grids: Grids)
 
 
 def _place_next(
-    context: Context, op: tile.WorkTilesOp, index: ir.Value, bounds: Bounds, items: Items, grids: Grids
+    context: Context,
+    op: tile.WorkTilesOp,
+    here: tuple[ir.Value, Cursor],
+    bounds: Bounds,
+    items: Items,
+    grids: Grids,
 ) -> None:
     """Gives each tile.next_work_tile of the body the coordinates of that tile; of this one if there is none."""
-    build = context.build
+    build, (index, cursor) = context.build, here
     for reader in op.body.blocks[0].operations:
         if isinstance(reader, tile.NextWorkTileOp):
             ahead = 1 if reader.ahead is None else reader.ahead.value
             after = build.add(index, build.mul(bounds[2], ahead) if ahead > 1 else bounds[2])
-            following = build.select(build.ult(after, bounds[1]), after, index)
-            found = _origin_of(context, op, items.at(following), grids)
+            item = items.at(build.select(build.ult(after, bounds[1]), after, index))
+            found = _origin_of(context, op, item, grids, cursor)
             context.values.update({getattr(reader, each.name): value for each, value in found.items()})
 
 
