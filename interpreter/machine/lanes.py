@@ -90,11 +90,11 @@ def active_lanes(state: AgentState) -> int:
 
 
 def spread(state: AgentState, rows: Any) -> Any:
-    """Rows of the active lanes as rows of all lanes; a single row of the whole warp stays uniform."""
+    """Rows (…, n, k) of the active lanes as rows of all lanes; a single row of the whole warp stays uniform."""
     if state.mask is None:
         return rows
-    result = np.zeros((32, *rows.shape[1:]), rows.dtype)
-    result[state.mask] = rows
+    result = np.zeros((*rows.shape[:-2], len(state.lanes), rows.shape[-1]), rows.dtype)
+    result[..., state.mask, :] = rows
     return result
 
 

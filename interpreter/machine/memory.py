@@ -233,11 +233,14 @@ class SharedMemory(OrderedMemory):
         for where in (hidden & ~forgiven, forgiven):
             if not where.any():
                 continue
+            relied = self.relied if where is forgiven else None
+            if relied is not None and CP_ASYNC_SEEN in relied.places:
+                continue  # only the first place is told
             row, byte = span.first(where)
             rule = self._why_hidden(span, where, verb)
-            if self.relied is None or where is not forgiven:
+            if relied is None:
                 self.fail(access, span.addresses, row, byte, rule)
-            self.relied.on(CP_ASYNC_SEEN, self.broken(access, span.addresses, row, byte, rule))
+            relied.on(CP_ASYNC_SEEN, self.broken(access, span.addresses, row, byte, rule))
 
     def _why_hidden(self, span: Span, hidden: Values, verb: str) -> str:
         is_fenced = self._shown_epoch[span.units][hidden][0] != IN_FLIGHT
@@ -252,8 +255,8 @@ class SharedMemory(OrderedMemory):
 
     def _by_cp_async(self, sites: Values) -> Values:
         """Which of these ops are cp.async."""
-        copies = [number for number, op in enumerate(self._sites) if getattr(op, "name", "").startswith("cp.async.c")]
-        return np.isin(sites, copies)
+        are_copies = [getattr(op, "name", "").startswith("cp.async.c") for op in self._sites]
+        return np.array([*are_copies, False])[np.minimum(sites, len(are_copies))]
 
     def _before_write(self, access: Access, span: Span) -> None:
         super()._before_write(access, span)

@@ -35,8 +35,6 @@ def load(
     Raises InterpreterError as Cells.load, and NotTogether if the elements of several ops differ in type.
     """
     if len(ops) > 1:
-        if state.mask is not None:
-            raise NotTogether
         access, rows = rows_together(state, ops, addresses)
     else:
         access, rows = active_rows(state, ops[0], addresses[0])
@@ -55,7 +53,7 @@ def load(
     each = width // size
     return [
         tuple(_register(part[:, at : at + each], dtype, width) for at in range(0, each * count, each))
-        for part in spread(state, payload).reshape(len(ops), -1, payload.shape[1])
+        for part in spread(state, payload.reshape(len(ops), -1, payload.shape[1]))
     ]
 
 

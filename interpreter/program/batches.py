@@ -25,7 +25,8 @@ class Bulk:
     """How ops of a kind run as one: `run(state, batch)`, for ops with equal `key`.
 
     `accesses`: they access memory, and keep their order among accesses of other kinds. `chained`: each may take the
-    result of the one before it. `prepare` computes what does not depend on values, for `batch.data`.
+    result of the one before it. `is_masked`: they may have guards, and run in a part of the lanes. `takes`: whether an
+    op of the kind may be one of them. `prepare` computes what does not depend on values, for `batch.data`.
     """
 
     run: Callable[..., None]
@@ -33,6 +34,8 @@ class Bulk:
     accesses: bool = True
     prepare: Callable[[Sequence[Any]], Any] = lambda ops: None
     chained: bool = False
+    is_masked: bool = False
+    takes: Callable[[Any], bool] = lambda op: True
 
 
 class Instruction(Protocol):
@@ -121,7 +124,8 @@ def _of_stretch(ops: Sequence[Any]) -> Sequence[Any]:
 
 def _together(ops: Sequence[Any], special: list[int], waiting: list[int], following: list[list[int]]) -> list[int]:
     """The first of the remaining ops, and those that may run with it."""
-    first = next(number for number in special if not waiting[number])
+    able = [number for number in special if not waiting[number]]
+    first = next((number for number in able if not ops[number].bulk.accesses), able[0])  # more accesses are able then
     bulk = ops[first].bulk
     key = bulk.key(ops[first])
     chosen: list[int] = []

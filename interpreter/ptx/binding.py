@@ -7,8 +7,10 @@ are the registers (ops/instructions.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from inspect import CO_VARARGS, signature, unwrap
+from itertools import groupby
 from operator import itemgetter
 from types import FunctionType
 from typing import Any
@@ -22,7 +24,7 @@ from lowtide.interpreter.machine.tensor_maps import map_at
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.numbers.cells import Described
 from lowtide.interpreter.numbers.registers import SIGNED, Number, RegisterError, canonical
-from lowtide.interpreter.program.batches import Bulk
+from lowtide.interpreter.program.batches import Batch, Bulk
 from lowtide.interpreter.program.program import Program
 from lowtide.interpreter.ptx.special_registers import SPECIAL
 from lowtide.interpreter.ptx.syntax import (
@@ -235,14 +237,7 @@ def _guarded(guard: Guard, slot: int, inner: Callable[..., Any], resumable: bool
     """Run an instruction in the lanes where its guard holds; other lanes keep their results."""
 
     def chosen(state: AgentState, op: Op) -> Any:
-        condition = state.values[slot]
-        if not isinstance(condition, np.ndarray):
-            if condition is None:
-                raise state.violation(op, UNSET)
-            return condition != guard.negated
-        holds = condition != guard.negated if guard.negated else condition
-        holds = holds if state.mask is None else holds & state.mask
-        return True if holds.all() else holds if holds.any() else False
+        return _where_it_holds(state, op, slot, guard.negated)
 
     def finish(state: AgentState, op: Op, old: list[Any], mask: Any) -> None:
         for result, before in zip(op.results, old, strict=True):
@@ -272,6 +267,58 @@ def _guarded(guard: Guard, slot: int, inner: Callable[..., Any], resumable: bool
     return run_resumable if resumable else run
 
 
+def _where_it_holds(state: AgentState, op: Op, slot: int, is_negated: bool) -> Any:
+    """The active lanes in which a guard holds; True or False for all or none of the lanes."""
+    condition = state.values[slot]
+    if not isinstance(condition, np.ndarray):
+        if condition is None:
+            raise state.violation(op, UNSET)
+        return condition != is_negated
+    holds = condition != is_negated if is_negated else condition
+    holds = holds if state.mask is None else holds & state.mask
+    return True if holds.all() else holds if holds.any() else False
+
+
+@cache
+def _guarded_bulk(bulk: Bulk) -> Bulk:
+    """How instructions with guards run as one: consecutive ones whose guards hold in the same lanes."""
+
+    def run(state: AgentState, batch: Batch) -> None:
+        masks = {(op.guard, op.instruction.guard.negated): op for op in batch.ops}
+        masks = {guard: _where_it_holds(state, op, *guard) for guard, op in masks.items()}
+        found = [(op, masks[op.guard, op.instruction.guard.negated]) for op in batch.ops]
+        groups = [list(group) for _, group in groupby(found, lambda pair: _key_of_mask(pair[1]))]
+        if len(groups) == 1:
+            _run_masked(bulk, state, batch, groups[0][0][1])
+            return
+        for group in groups:
+            if group[0][1] is not False:
+                part = Batch(tuple(op for op, _ in group), masked)
+                part.handler(state, part)
+
+    masked = replace(bulk, run=run)
+    return masked
+
+
+def _key_of_mask(mask: Any) -> Any:
+    return mask if isinstance(mask, bool) else mask.tobytes()
+
+
+def _run_masked(bulk: Bulk, state: AgentState, batch: Batch, mask: Any) -> None:
+    """Run instructions as one in these lanes; others keep their results."""
+    if mask is True:
+        bulk.run(state, batch)
+    elif mask is not False:
+        outer, old = state.mask, [state.values[result] for result in batch.results]
+        state.mask = mask
+        try:
+            bulk.run(state, batch)
+        finally:
+            state.mask = outer
+        for result, before in zip(batch.results, old, strict=True):
+            state.values[result] = blend(mask, state.values[result], before)
+
+
 # Binding --------------------------------------------------------------------------------------------------------------
 
 
@@ -295,9 +342,9 @@ def bind(instruction: Instruction, table: Table, slots: Slots) -> Op:
         op.guard = guard = slots.of(instruction.guard.register)
         op.handler = _guarded(instruction.guard, guard, op.handler, op.resumable)
         read += [guard, *results]
-    else:
-        op.bulk = row.bulk
-        op.is_free = row.is_value or row.bulk is not None
+    if row.bulk is not None and (instruction.guard is None or row.bulk.is_masked) and row.bulk.takes(op):
+        op.bulk = row.bulk if instruction.guard is None else _guarded_bulk(row.bulk)
+    op.is_free = row.is_value or op.bulk is not None
     op.operands, op.computes = tuple(read), row.is_value
     return op
 

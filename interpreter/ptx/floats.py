@@ -73,8 +73,6 @@ def of_floats(form: Form, function: Callable[..., Any]) -> Callable[..., Any]:
 def _together(state: AgentState, batch: Batch) -> None:
     """Functions of numbers, on the operands of all instructions at once."""
     values, run = state.values, batch.ops[0].run
-    if not isinstance(run, OfNumbers):
-        raise NotTogether
     columns = []
     for reads in zip(*(op.readers for op in batch.ops), strict=True):
         found = [read(values) for read in reads]
@@ -95,7 +93,9 @@ def _together(state: AgentState, batch: Batch) -> None:
         op.give(values, op.results, Number(row, run.target))
 
 
-NUMBERS_TOGETHER = Bulk(_together, key=lambda op: op.instruction.name, accesses=False)
+NUMBERS_TOGETHER = Bulk(
+    _together, key=lambda op: op.instruction.name, accesses=False, takes=lambda op: isinstance(op.run, OfNumbers)
+)
 
 _ROUNDED: Mapping[str, str] = MappingProxyType(
     {"add": "add", "sub": "subtract", "mul": "multiply", "fma": "fma", "mad": "fma", "div": "divide"}

@@ -164,7 +164,7 @@ def _start(
     results=1,
     acts=False,
     prepare=load_form,
-    bulk=Bulk(_loads, key=lambda op: (op.instruction.name, op.data[4])),
+    bulk=Bulk(_loads, key=lambda op: (op.instruction.name, op.data[4]), is_masked=True),
 )
 def ld(state: AgentState, op: Op, address: Any) -> Any:
     """A register wider than the loaded element is extended with zeros, or with the sign of a signed type."""
@@ -226,7 +226,7 @@ def ld_param(state: AgentState, op: Op, value: Any) -> Any:
     return tuple(found) if part.count > 1 else found[0]
 
 
-_STORES = Bulk(_stores, key=lambda op: op.instruction.name)
+_STORES = Bulk(_stores, key=lambda op: op.instruction.name, is_masked=True)
 
 
 @TABLE.effects(
@@ -288,7 +288,7 @@ def createpolicy(state: AgentState, op: Op, *operands: Any) -> int:
     words="ca cg shared shared::cta global L2::64B L2::128B L2::256B L2::cache_hint",
     section=f"{_SECTION}: cp.async",
     prepare=lambda form: form.instruction.operands[2:3],  # the size
-    bulk=Bulk(_copies, key=lambda op: (op.instruction.name, op.data, len(op.readers))),
+    bulk=Bulk(_copies, key=lambda op: (op.instruction.name, op.data, len(op.readers)), is_masked=True),
 )
 def cp_async_copy(state: AgentState, op: Op, destination: Any, source: Any, size: Any, used: Any = None) -> None:
     """`size` bytes by each active lane, zero-filled after the first `used`."""
