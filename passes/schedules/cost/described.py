@@ -90,6 +90,8 @@ def product_of(problem: Problem) -> Product:
         stores_early=_may_store_early(problem),
         a_is_k_major=a_is_k_major,
         b_is_k_major=b_is_k_major,
+        clips=not problem.is_grouped,  # behind the rows of a group lie those of the next one
+        ends_anywhere=problem.is_grouped,
     )
 
 
@@ -100,10 +102,10 @@ def _is_transposed_by_tma(problem: Problem) -> bool:
 
 
 def _may_store_early(problem: Problem) -> bool:
-    """Whether the first rows of a tile may be stored while its last K step multiplies: D depends on the sums alone, and
-    K is known and has several steps."""
+    """Whether the first rows of a tile may be stored while its last K step multiplies: D depends on the sums alone, K
+    is known and has several steps, and rows are not grouped."""
     k = problem.compiled.k
-    return k is not None and k >= _FEWEST_EARLY and problem.is_plain
+    return k is not None and k >= _FEWEST_EARLY and problem.is_plain and not problem.is_grouped
 
 
 def _row_bytes(operand: Operand, problem: Problem) -> int:

@@ -15,7 +15,6 @@ from lowtide.dialects.tile import (
     PackKind,
     RepeatKind,
     SchedulerKind,
-    StorePath,
     TailKind,
     WavesKind,
 )
@@ -37,7 +36,7 @@ WITH_GROUPS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
         "mainloop.k_order": (KOrderKind.forward, None),
         "mainloop.a.load": (RepeatKind.per_tile, None),
         "mainloop.b.load": (RepeatKind.per_tile, None),
-        "epilogue.path": (None, StorePath.smem, StorePath.direct),
+        "epilogue.start": (None,),
         "epilogue.pack": (None, PackKind.none),
     }
 )
