@@ -38,7 +38,8 @@ class KeepTilesAhead(Pass):
             for region in function.regions:
                 blocks = list(region)
                 loading = _loading(blocks)
-                kept = [_keep_before(block, blocks, loading) for block in blocks if loading and _waits(block)]
+                found = [_keep_before(block, blocks, loading) for block in blocks if loading and _waits(block)]
+                kept = [block for block in found if block is not None]
                 for block in blocks:
                     if block not in kept:
                         _keep_divided(block)
