@@ -82,11 +82,12 @@ def test_the_splits_of_check_take_these_forms() -> None:
 
 
 @cache
-def stored_by_tma() -> CompiledKernel:
+def stored_by_tma(start: str = "all_sums") -> CompiledKernel:
     """Tiles of two blocks of rows, each stored in three parts, through two buffers in turn."""
     fields = "grid.tile = [128, 24], k = 16, stages = 2, epilogue.tile = [64, 8], epilogue.buffers = 2"
-    spec = lt.GemmSpec(n=COLUMNS, groups=None, **TYPES)
-    return lt.compile_gemm(spec, "sm_90a", f"{fields}, roles = cooperative(1), epilogue.path = tma")
+    spec = lt.GemmSpec(n=COLUMNS, k=32, groups=None, **TYPES)
+    given = f"{fields}, roles = cooperative(1), epilogue.path = tma, epilogue.start = {start}"
+    return lt.compile_gemm(spec, "sm_90a", given)
 
 
 TMA_ENDS = {
@@ -103,13 +104,15 @@ def rows_by_tma(ends: list[int]) -> dict[str, NDArray[Any]]:
     return {"a": a, "b": b, "ends": np.array(ends, np.int32)}
 
 
+@pytest.mark.parametrize("start", ["all_sums", "first_rows"])
 @pytest.mark.parametrize("name", TMA_ENDS)
-def test_tma_stores_whole_blocks_and_threads_store_blocks_with_rows_of_the_next_group(name: str) -> None:
-    given = rows_by_tma(TMA_ENDS[name])
-    assert "sm.tma_store" in stored_by_tma().levels["epilogue"]
+def test_tma_stores_whole_blocks_and_threads_store_blocks_with_rows_of_the_next_group(name: str, start: str) -> None:
+    given, kernel = rows_by_tma(TMA_ENDS[name]), stored_by_tma(start)
+    assert "sm.tma_store" in kernel.levels["epilogue"]
+    assert ("sm.mma_wait_rows" in kernel.levels["epilogue"]) == (start == "first_rows")
     for level in ("epilogue", "nvvm", "ptx"):
         out = np.full((len(given["a"]), COLUMNS), -1, np.int64)
-        found = stored_by_tma().interpret(**given, out=out, level=level, domain="exact", seed=len(name), sms=1)
+        found = kernel.interpret(**given, out=out, level=level, domain="exact", seed=len(name), sms=1)
         np.testing.assert_array_equal(found, expected(given))
 
 

@@ -126,12 +126,12 @@ def parts(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
 def _gains_by_first_rows(schedule: Schedule, problem: Problem) -> bool:
     """Whether to store the first rows early: if D is a bare sum of many K steps.
 
-    If the epilogue computes anything else, ptxas might order all wgmmas one after the other; so it might if stores
-    stand in branches, as in groups of rows. CTAs in step would all wait for the slot, which is released later.
+    If the epilogue computes anything else, ptxas might order all wgmmas one after the other. CTAs in step would all
+    wait for the slot, which is released later.
     """
     has_steps = problem.k is not None and problem.k >= _STEPS_BEFORE_FIRST_ROWS * schedule.tile_mnk[2]
     is_bare = not problem.region_kinds and not problem.has_math and not problem.beside
-    return has_steps and is_bare and not problem.is_grouped and schedule.grid.waves is not WavesKind.synchronized
+    return has_steps and is_bare and schedule.grid.waves is not WavesKind.synchronized
 
 
 def _tile(schedule: Schedule, problem: Problem) -> Extents2:

@@ -102,10 +102,10 @@ def _is_transposed_by_tma(problem: Problem) -> bool:
 
 
 def _may_store_early(problem: Problem) -> bool:
-    """Whether the first rows of a tile may be stored while its last K step multiplies: D depends on the sums alone, K
-    is known and has several steps, and rows are not grouped."""
+    """Whether the first rows of a tile may be stored while its last K step multiplies: D depends on the sums alone, and
+    K is known and has several steps."""
     k = problem.compiled.k
-    return k is not None and k >= _FEWEST_EARLY and problem.is_plain and not problem.is_grouped
+    return k is not None and k >= _FEWEST_EARLY and problem.is_plain
 
 
 def _row_bytes(operand: Operand, problem: Problem) -> int:

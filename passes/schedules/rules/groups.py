@@ -36,7 +36,6 @@ WITH_GROUPS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
         "mainloop.k_order": (KOrderKind.forward, None),
         "mainloop.a.load": (RepeatKind.per_tile, None),
         "mainloop.b.load": (RepeatKind.per_tile, None),
-        "epilogue.start": (None,),
         "epilogue.pack": (None, PackKind.none),
     }
 )
