@@ -34,7 +34,10 @@ SCALES, ZEROS = "scales", "zeros"  # names of operands of packed weights
 ENDS, ENDS_TYPE = "ends", "s32"  # of the operand with the ends of groups of rows
 SCALE_TYPES = ("f16", "bf16", "f32")
 WEIGHT_LAYOUTS = ("tn", "nn")  # those with K of B contiguous
-GROUPED_LAYOUTS = ("tn", "tt")  # those with K of A contiguous
+GROUPED_LAYOUTS = ("tn", "tt")  # with rows grouped: those with K of A contiguous
+K_GROUPED_LAYOUT = "nt"  # with K grouped: that with M of A and N of B contiguous
+GROUP_AXES = ("m", "k")
+LARGEST_GROUPED_K = 2**30  # coordinates of tensor maps whose rows end with a group
 LARGEST_EXTENT = 2**31 - 1  # indices within tiles are 32-bit, and so are extents
 
 
@@ -65,6 +68,15 @@ class Ungrouped(Enum):
 UNGROUPED: Final = Ungrouped.UNGROUPED
 
 
+@dataclass(frozen=True)
+class Groups:
+    """The value of `GemmSpec.groups` for `count` groups (`None`: known at run time) of rows (`axis="m"`), as is an
+    integer alone, or of K (`axis="k"`)."""
+
+    count: int | None = None
+    axis: str = "m"
+
+
 # Advice for fields that other libraries have.
 _INSTEAD = {
     "sparsity": "sparse operands (2:4) are not supported: multiply the dense matrix",
@@ -93,7 +105,10 @@ class GemmSpec:
       also takes `ends`, s32 (groups,): group g consists of the rows `ends[g − 1]` (0 for the first group) to
       `ends[g] − 1`. Only the device reads `ends`. An end that is less than the end before it, or greater than M, is
       clamped. Rows of D after the last end are not written. The layout must be tn or tt, and D by rows; a batch, packed
-      weights, block scales and f32 by pieces are not supported.
+      weights, block scales and f32 by pieces are not supported. With `lt.Groups(groups, axis="k")`, K is grouped: D
+      (groups, M, N) has a matrix for each group, the product over the K from `ends[g − 1]` to `ends[g] − 1`; 0 if the
+      group is empty. The end before is clamped to 0 … K, and an end to the end before … K. The layout must be nt, and K
+      at most 2³⁰. Full operands have the shape of D; the others are shared by all groups.
     - `a`, `b`: the dtypes of the inputs: f16, bf16, f32 or f64, equal; e4m3 and e5m2 in any combination; or s8 and u8
       in any combination; or packed weights, below.
     - `d`: f16, bf16, f32, s8, u8, e4m3 or e5m2; values are clamped to the range of the latter four. f64 with f64
@@ -133,7 +148,7 @@ class GemmSpec:
     n: int | None = None
     k: int | None = None
     batch: int | Unbatched | None = UNBATCHED
-    groups: int | Ungrouped | None = UNGROUPED
+    groups: int | Groups | Ungrouped | None = UNGROUPED
     a: str
     b: str
     d: str
@@ -156,7 +171,7 @@ class GemmSpec:
         if self.batch is not UNBATCHED:
             object.__setattr__(self, "batch", _extent("batch", self.batch, least=1))
         if self.groups is not UNGROUPED:
-            object.__setattr__(self, "groups", _extent("groups", self.groups, least=1))
+            object.__setattr__(self, "groups", _groups(self.groups))
         _choose("dtype", "a", self.a, operand_types())
         _choose("dtype", "b", self.b, tuple(dict.fromkeys((*operand_types(), *weight_types()))))
         _choose("dtype", "d", self.d, types_of_d())
@@ -333,8 +348,19 @@ class GemmSpec:
 
     @property
     def is_grouped(self) -> bool:
-        """Whether the rows of A and D are in groups, each with its own matrix of B."""
+        """Whether the rows of A and D are in groups, each with its own matrix of B, or K is."""
         return self.groups is not UNGROUPED
+
+    @property
+    def k_is_grouped(self) -> bool:
+        """Whether K is in groups, each with its own matrix of D."""
+        return isinstance(self.groups, Groups)
+
+    @property
+    def group_count(self) -> int | None:
+        """The number of groups; None if it is known only at run time."""
+        assert not isinstance(self.groups, Ungrouped)
+        return self.groups.count if isinstance(self.groups, Groups) else self.groups
 
     @property
     def batch_shape(self) -> tuple[int | None, ...]:
@@ -352,14 +378,15 @@ class GemmSpec:
         weights of 4 bits are (N / 2, K)."""
         if self.is_mixed:
             return (None if self.n is None else self.n // self.rows_per_byte, self.k)
-        groups = () if isinstance(self.groups, Ungrouped) else (self.groups,)
+        groups = (self.group_count,) if self.is_grouped and not self.k_is_grouped else ()
         return (*self.batch_shape, *groups, *((self.n, self.k) if self.layout in ("tn", "nn") else (self.k, self.n)))
 
     @property
     def d_shape(self) -> tuple[int | None, ...]:
-        """The shape in memory of D and of full operands: (M, N), or (N, M) for `d_order="column"`, after the batch if
-        there is one."""
-        return (*self.batch_shape, *((self.m, self.n) if self.d_order == "row" else (self.n, self.m)))
+        """The shape in memory of D and of full operands: (M, N), or (N, M) for `d_order="column"`, after the batch or
+        the groups of K, if any."""
+        groups = (self.group_count,) if self.k_is_grouped else ()
+        return (*self.batch_shape, *groups, *((self.m, self.n) if self.d_order == "row" else (self.n, self.m)))
 
     def in_rows(self, matrix: Any) -> Any:
         """D or a full operand as an array of (…, M, N), from its array in memory; and back."""
@@ -392,8 +419,9 @@ class GemmSpec:
         zero_type = "s8" if element_type(self.b).lowest else "u8"
         zeros = (Operand(ZEROS, OperandKind.GROUP_ZERO, zero_type, self.group),) if self.zero_points else ()
         of_blocks = self.block_scales.operands if self.block_scales is not None else ()
-        groups = self.groups
-        ends = () if isinstance(groups, Ungrouped) else (Operand(ENDS, OperandKind.ENDS, ENDS_TYPE, count=groups),)
+        ends = (
+            (Operand(ENDS, OperandKind.ENDS, ENDS_TYPE, count=self.group_count),) if self.is_grouped else ()
+        )
         return (*self.epilogue_graph.operands, *scales, *zeros, *of_blocks, *ends)
 
 
@@ -444,7 +472,7 @@ def _check_weights(spec: GemmSpec) -> None:
 
 
 def _check_groups(spec: GemmSpec) -> None:
-    """Raises SpecError for fields that groups of rows do not support."""
+    """Raises SpecError for fields that groups do not support."""
     if not spec.is_grouped:
         return
     beside = {
@@ -457,11 +485,29 @@ def _check_groups(spec: GemmSpec) -> None:
     for what, is_there in beside.items():
         if is_there:
             raise SpecError(f"groups with {what} are not supported; launch the groups one by one [groups-beside]")
+    if spec.k_is_grouped:
+        if spec.layout != K_GROUPED_LAYOUT:
+            raise SpecError(
+                f"groups of K with layout={spec.layout!r}: a group may begin at any row of A (K, M) and B (K, N); use "
+                f"layout={K_GROUPED_LAYOUT!r} [k-groups-layout]"
+            )
+        if spec.k is not None and spec.k > LARGEST_GROUPED_K:
+            raise SpecError(f"k is {spec.k}; with groups of K it is at most 2**30: split the problem [k-groups-k]")
+        return
     if spec.layout not in GROUPED_LAYOUTS:
         raise SpecError(
             f"groups with layout={spec.layout!r}, whose A is (K, M): a group may begin at any row; use layout='tn' or "
             "'tt', whose A is (M, K) [groups-layout]"
         )
+
+
+def _groups(value: object) -> int | Groups | None:
+    """The number of groups of rows, or groups of K."""
+    if not isinstance(value, Groups):
+        return _extent("groups", value, least=1)
+    _choose("axis", "groups", value.axis, GROUP_AXES)
+    count = _extent("groups", value.count, least=1)
+    return replace(value, count=count) if value.axis == "k" else count
 
 
 def _extent(name: str, value: object, least: int = 0) -> int | None:

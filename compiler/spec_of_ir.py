@@ -18,7 +18,7 @@ from lowtide.compiler.block_scales import scales_of
 from lowtide.compiler.epilogue.operands import OperandKind, OperandType, name_error
 from lowtide.compiler.epilogue.results import D
 from lowtide.compiler.epilogue.trace import Node, Traced, Tracer
-from lowtide.compiler.spec import FAST, UNBATCHED, UNGROUPED, GemmSpec, Unbatched
+from lowtide.compiler.spec import FAST, UNBATCHED, UNGROUPED, GemmSpec, Groups, Unbatched, Ungrouped
 from lowtide.dialects import tile
 from lowtide.dialects.enums import result_kinds
 from lowtide.dialects.locations import where
@@ -109,8 +109,8 @@ def spec_of(module: ir.Module) -> FoundProblem:
     return FoundProblem(
         GemmSpec(
             **(_extents([types[0], types[1], d], (layout, d_order), problem) | dict.fromkeys(empty, 0)),
-            batch=_batch([types[0], types[1], d]),
-            groups=_groups(types[1]) if problem.is_grouped else UNGROUPED,
+            batch=UNBATCHED if problem.k_is_grouped else _batch([types[0], types[1], d]),
+            groups=_groups(problem, types[1], d),
             a=_dtype(types[0]),
             b=problem.weights or _dtype(types[1]),
             d=_dtype(d),
@@ -223,9 +223,13 @@ def _batch(types: list[ir.Type]) -> int | Unbatched | None:
     return next((type_.get_dim_size(0) for type_ in types if not type_.is_dynamic_dim(0)), None)
 
 
-def _groups(b: ir.Type) -> int | None:
-    """The number of groups of rows. B has a matrix for each group."""
-    return None if b.is_dynamic_dim(0) else int(b.get_dim_size(0))
+def _groups(problem: Problem, b: ir.Type, d: ir.Type) -> int | Groups | Ungrouped | None:
+    """The groups of rows, for each of which B has a matrix, or those of K, for each of which D has one."""
+    if not problem.is_grouped and not problem.k_is_grouped:
+        return UNGROUPED
+    of = d if problem.k_is_grouped else b
+    count = None if of.is_dynamic_dim(0) else int(of.get_dim_size(0))
+    return Groups(count, "k") if problem.k_is_grouped else count
 
 
 def _replay(

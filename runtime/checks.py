@@ -41,7 +41,7 @@ class MatrixView:
 
 
 def is_batched(argument: Mapping[str, Any]) -> bool:
-    """Whether the first dimension of a manifest's argument is the batch."""
+    """Whether the first dimension of a manifest's argument is the batch, or the groups of K."""
     return len(argument["shape"]) > KINDS[argument["kind"]] and "per_group" not in argument
 
 

@@ -42,12 +42,13 @@ from lowtide.runtime.tensor_maps import (
     Swizzle,
     TensorMap,
     boxed_matrix,
+    ragged_matrix,
     check_box,
 )
 from lowtide.runtime.workspaces import WorkspaceShape
 
 _LONGEST = 500  # characters of a message, which may quote edited text
-_TENSOR_MAP_ATTRIBUTES = {"box", "swizzle", "l2_promotion", "dtype", "element_strides", "rows", "name"}
+_TENSOR_MAP_ATTRIBUTES = {"box", "swizzle", "l2_promotion", "dtype", "element_strides", "rows", "name", "ragged"}
 _UNITS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # bytes; a signature may have the position of an address in such a unit
 
 
@@ -76,11 +77,19 @@ def _geometry(limits: tuple[int, int, int], name: str) -> Callable[..., tuple[in
 
 
 def _boxed_tensor(
-    name: str, dtype: str, box: tuple[int, ...], swizzle: Swizzle | None, l2_promotion: int, steps: tuple[int, ...]
+    name: str,
+    dtype: str,
+    box: tuple[int, ...],
+    swizzle: Swizzle | None,
+    l2_promotion: int,
+    steps: tuple[int, ...],
+    *,
+    ragged: bool = False,
 ) -> Callable[..., BoxedTensor]:
     def tensor(shape: Sequence[int], strides: tuple[int, ...], rows: int | None = None) -> BoxedTensor:
         own = box if rows is None else (*box[:-2], min(max(1, rows), box[-2]), box[-1])
-        return boxed_matrix(name, dtype, tuple(shape), strides, own, swizzle, l2_promotion, steps)
+        matrix = ragged_matrix if ragged else boxed_matrix
+        return matrix(name, dtype, tuple(shape), strides, own, swizzle, l2_promotion, steps)
 
     return tensor
 
@@ -329,7 +338,10 @@ class _Compiler:
         tensor = f"t{len(self.tensors)}"
         given = "" if rows is None else f", {rows}"
         self.early_lines.append(f"{tensor} = tensors[{len(self.tensors)}]({shape}, {strides}{given})")
-        self.tensors.append(_boxed_tensor(argument, dtype, tuple(box), kept, promotion, steps))
+        ragged = attributes.get("ragged", False)
+        if not isinstance(ragged, bool) or (ragged and (least != 2 or len(box) != 4)):
+            raise self.refuse(f"ragged is {ragged!r}, must be true or false; true for a matrix with a box of four sides")
+        self.tensors.append(_boxed_tensor(argument, dtype, tuple(box), kept, promotion, steps, ragged=ragged))
         self.wanted_late.append(tensor)
         self.map_values.add(self.define(op, [address], f"tensor_map(({address}, {tensor}))"))
 

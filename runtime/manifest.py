@@ -7,6 +7,7 @@
               "d_order": "row"|"column",                                                  "row" by default
               "batch": 64|null,                                               without "batch": one product
               "row_groups": 8|null,                       groups of rows with a B each; without: none
+              "groups_of_k": 8|null,                      groups of K with a D each; without: none
               "group": 128},                                  of packed weights (`weights`), "b"; default: no scales
      "schedule": text, "epilogue": text|null,                                             for the reader
      "summation": text|null,                               the order of sums; equal texts give equal bits
@@ -37,7 +38,8 @@ Scales of blocks are `row_scale` (K/128, M), `column_scale` (K/128, N), `row_blo
 An `amax` is an output of one f32, which the kernel sets to the largest absolute value of D's elements before they are
 rounded. Outputs other than D are passed by name, like inputs.
 
-With groups of rows, B has them as the first dimension, and `ends`, s32 (row_groups), says where they end.
+With groups of rows, B has them as the first dimension, and `ends`, s32 (row_groups), says where they end. With groups
+of K, `full` arguments have them as the first dimension, and `ends` is s32 (groups_of_k).
 
 With a batch, all but scalars and amax have it as the first dimension. Inputs may lack it, or have a stride of 0 there.
 
@@ -51,6 +53,7 @@ A kernel argument of type "tensor_map" is the 128-byte CUtensorMap by value, whi
                     "l2_promotion": 0|64|128|256,  bytes
                     "dtype": "bf16",               the operand's
                     "element_strides": [1, 1],     may be left out; 1 to 8, the last 1
+                    "ragged": true,                may be left out; box [1, 1, rows, columns]: loads say where rows end
                     "rows": "v8"}}                 may be left out; a value: the rows of a box, at most those of "box"
 
 The parameter is aligned to 64 bytes in the PTX. Elements outside of the operand read as zero (`tensor_maps`). The
@@ -104,7 +107,7 @@ OPERAND_DIMS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
 }
 # D and its full operands, in memory order.
 OUTPUT_DIMS: dict[str, tuple[str, str]] = {"row": ("m", "n"), "column": ("n", "m")}
-ROW_GROUPS = "row_groups"
+ROW_GROUPS, K_GROUPS = "row_groups", "groups_of_k"
 KIND_DIMS: dict[str, tuple[str, ...]] = {
     "per_row": ("m",),
     "per_column": ("n",),
@@ -271,7 +274,7 @@ def _check_example(example: Any, spec: Mapping[str, Any]) -> None:
     if not isinstance(example, dict):
         raise ValueError(f"example is {shown(example)}, must be an object or null")
     for key, value in example.items():
-        if key not in ("m", "n", "k", BATCH, ROW_GROUPS) or value is None or not _is_extent(value):
+        if key not in ("m", "n", "k", BATCH, ROW_GROUPS, K_GROUPS) or value is None or not _is_extent(value):
             raise ValueError(f"example.{key} is {shown(value)}; it gives m, n and k, integers from 0 to {MAX_EXTENT}")
         if key not in spec:
             raise ValueError(f"example.{key} is {value}, but the spec has no {key}")
@@ -291,15 +294,17 @@ def _check_arguments(arguments: Sequence[Any], spec: Mapping[str, Any]) -> None:
         if not _is_name(name) or name in seen:
             raise ValueError(f"{at}: name {shown(name)} is not a new identifier")
         seen.add(name)
-        _check_argument(argument, at, BATCH in spec)
+        _check_argument(argument, at, spec)
     inputs = [x for x in arguments if x["role"] == "input" and x["kind"] == "matrix"]
     outputs = [x for x in arguments if x["role"] == "output"]
     kinds = [x["kind"] for x in outputs]
     if len(inputs) != 2 or "full" not in kinds or not {*kinds} <= {*RESULTS}:
         raise ValueError("a GEMM has two input matrices, and a full output")
     per_group, ends = ([x.get("per_group") for x in inputs], sum(x["kind"] == "ends" for x in arguments))
-    if (per_group, ends) != (([None, True], 1) if ROW_GROUPS in spec else ([None, None], 0)):
-        raise ValueError("with spec.row_groups, and only then, B is per_group and one argument has the kind ends")
+    if (per_group, ends) != ([None, True if ROW_GROUPS in spec else None], int(has_groups(spec))):
+        raise ValueError(
+            "with spec.row_groups, and only then, B is per_group; with groups one argument has the kind ends"
+        )
 
 
 def output_of(arguments: Sequence[Mapping[str, Any]]) -> int:
@@ -312,7 +317,7 @@ def is_full_operand(argument: Mapping[str, Any]) -> bool:
     return (argument["role"], argument["kind"]) == ("input", "full")
 
 
-def _check_argument(argument: Mapping[str, Any], at: str, batched: bool) -> None:
+def _check_argument(argument: Mapping[str, Any], at: str, spec: Mapping[str, Any]) -> None:
     kind, shape = argument.get("kind"), argument.get("shape")
     if not _is_word(kind, KINDS):
         raise ValueError(f"{at}: kind {shown(kind)} must be one of {', '.join(KINDS)}")
@@ -322,7 +327,8 @@ def _check_argument(argument: Mapping[str, Any], at: str, batched: bool) -> None
         raise ValueError(f"{at}: dtype {shown(argument.get('dtype'))} must be one of {', '.join(ELEMENTS)}")
     if argument.get("per_group") not in (None, True):
         raise ValueError(f"{at}: per_group {shown(argument['per_group'])} must be true, or left out")
-    rank = KINDS[str(kind)] + (batched and kind not in UNBATCHED) + ("per_group" in argument)
+    rank = KINDS[str(kind)] + (BATCH in spec and kind not in UNBATCHED) + ("per_group" in argument)
+    rank += K_GROUPS in spec and kind == "full"
     if not isinstance(shape, list) or len(shape) != rank or not all(map(_is_extent, shape)):
         raise ValueError(f"{at}: shape {shown(shape)} must have {rank} extents, each null or an integer ≥ 0")
     for key in ("base_alignment", "row_stride_alignment", "allocated_alignment"):
@@ -396,7 +402,12 @@ def matrix_dims(spec: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ..
 
 def outer_extents(spec: Mapping[str, Any]) -> tuple[str, ...]:
     """The names of the extents of a problem other than m, n and k: the batch, or the number of groups of rows."""
-    return tuple(name for name in (BATCH, ROW_GROUPS) if name in spec)
+    return tuple(name for name in (BATCH, ROW_GROUPS, K_GROUPS) if name in spec)
+
+
+def has_groups(spec: Mapping[str, Any]) -> bool:
+    """Whether rows or K are grouped."""
+    return ROW_GROUPS in spec or K_GROUPS in spec
 
 
 def is_mixed(spec: Mapping[str, Any]) -> bool:
@@ -411,10 +422,13 @@ def problem_dims(manifest: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     output_dims = OUTPUT_DIMS[manifest["spec"].get("d_order", "row")]
     matrices = iter((a_dims, b_dims))
     outer = (BATCH,) if BATCH in manifest["spec"] else ()
+    of_groups = (K_GROUPS,) if K_GROUPS in manifest["spec"] else ()
     dims: dict[str, tuple[str, ...]] = {}
     for argument in manifest["arguments"]:
         if argument["kind"] == "full":
-            own: tuple[str, ...] = output_dims
+            own: tuple[str, ...] = (*of_groups, *output_dims)
+        elif argument["kind"] == "ends":
+            own = of_groups or KIND_DIMS["ends"]
         else:
             own = next(matrices) if argument["kind"] == "matrix" else KIND_DIMS[argument["kind"]]
         dims[argument["name"]] = own if argument["kind"] in UNBATCHED else (*outer, *own)

@@ -20,6 +20,7 @@ TENSOR_MAP = "tensor_map"  # the type of a kernel argument
 TENSOR_MAP_BYTES = 128
 L2_PROMOTIONS = (0, 64, 128, 256)  # the least bytes that a miss brings to the L2 cache
 MAX_BOX_SIDE = 256
+_RAGGED_ROWS = 2**30  # the extent of the rows of a ragged map
 _CHUNK = 16  # bytes: the unit of addresses, strides and box rows, and of a swizzle
 _MAX_ELEMENT_STRIDE = 8
 _SWIZZLE_SHIFT = 3
@@ -82,6 +83,29 @@ def boxed_matrix(
         inner_strides = (*(width,) * outer, width, row_stride, 1)
     strides = (*batch_stride, *inner_strides)
     return BoxedTensor(name, dtype, (*batch, *inner), strides, box, swizzle, l2_promotion, element_strides)
+
+
+def ragged_matrix(
+    name: str,
+    dtype: str,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    box: tuple[int, ...],
+    swizzle: Swizzle | None,
+    l2_promotion: int = 0,
+    element_strides: tuple[int, ...] = (),
+) -> BoxedTensor:
+    """A matrix (rows, columns) whose loads say where the rows end. Arguments as for `boxed_matrix`.
+
+    Its extents are 2³¹, 2³¹, 2³⁰ and the columns. A load of the box at (row, column) before the row `end` has the
+    coordinates (end, 2³⁰, 2³⁰ − end + row, column), so that rows from `end` on are outside. The strides are those of a
+    row, then 2³⁴ bytes less that, then again of a row: the first three terms have a sum of row · stride + 2⁶⁴ bytes,
+    and addresses have 64 bits.
+    """
+    (_, columns), (row_stride,) = shape, strides
+    rows, apart = _RAGGED_ROWS, 2**34 // element_type(dtype).bytes - row_stride
+    of_map = (2 * rows, 2 * rows, rows, columns), (row_stride, apart, row_stride, 1)
+    return BoxedTensor(name, dtype, *of_map, box, swizzle, l2_promotion, element_strides)
 
 
 def swizzle_span(swizzle: Swizzle | None, dtype: str) -> int | None:

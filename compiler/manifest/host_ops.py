@@ -17,6 +17,7 @@ from lowtide.passes.support.ir.rewriting import defining_op, memory_of, uses
 from lowtide.passes.support.problem.element_types import element_name
 from lowtide.passes.support.problem.kernels import cluster_shape
 from lowtide.passes.support.problem.matrix_layouts import is_column_major
+from lowtide.passes.support.streams.ragged import is_ragged
 
 # The least number of bytes that a miss of a TMA load brings to L2.
 L2_PROMOTION = 256
@@ -238,7 +239,7 @@ def _tensor_map_attributes(op: sm.TensorMapOp) -> dict[str, Any]:
         "swizzle": swizzle,
         "l2_promotion": L2_PROMOTION,
         "dtype": element_type(element_name(type_.element_type)).stored_as,
-    }
+    } | ({"ragged": True} if is_ragged(op) else {})
 
 
 def _kernel_argument_types(module: ir.Module, name: str) -> list[str]:

@@ -25,6 +25,7 @@ from lowtide.passes.support.problem.problem import Problem, problem_in
 from lowtide.runtime.manifest import (
     BATCH,
     FORMAT,
+    K_GROUPS,
     KIND_DIMS,
     OUTPUT_DIMS,
     PACKED_ROWS,
@@ -35,7 +36,7 @@ from lowtide.runtime.manifest import (
 
 # The longest input IR that is saved with a kernel, in characters; only dumps of the last levels are longer.
 _MOST_ORIGIN = 1 << 16
-_EXAMPLE = {"m": 300, "n": 520, "k": 264, BATCH: 3, ROW_GROUPS: 5}
+_EXAMPLE = {"m": 300, "n": 520, "k": 264, BATCH: 3, ROW_GROUPS: 5, K_GROUPS: 3}
 _EXAMPLE_OF_WEIGHTS = {"m": 100, "n": 528, "k": 384}
 
 
@@ -111,15 +112,23 @@ def _facts(function: ir.OpView) -> dict[str, Any] | None:
         "d_order": "column" if asked.d_is_column_major else "row",
         "results": [str(kind) for kind in asked.results],
         "kinds": [str(kind) for kind in asked.kinds],
+        "grouped": ROW_GROUPS if asked.is_grouped else K_GROUPS if asked.k_is_grouped else None,
     }
 
 
 def _dims(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """The extents of A, B and each result by dimension, after that of a batch. B of groups begins with the group."""
-    of_kind = KIND_DIMS | {"full": OUTPUT_DIMS[facts["d_order"]]}
-    grouped = {ROW_GROUPS: None} if "ends" in facts["kinds"] else {}
+    of_kind = _dims_of_kinds(facts)
+    grouped = {ROW_GROUPS: None} if facts["grouped"] == ROW_GROUPS else {}
     a, b = matrix_dims({**facts["types"], "layout": facts["layout"], **grouped})
     return [a, b, *(of_kind[kind] for kind in facts["results"])]
+
+
+def _dims_of_kinds(facts: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The extents of arguments by their kinds, after that of a batch. Full ones begin with the group of K."""
+    of_groups = (K_GROUPS,) if facts["grouped"] == K_GROUPS else ()
+    full = {"full": (*of_groups, *OUTPUT_DIMS[facts["d_order"]])}
+    return KIND_DIMS | full | ({"ends": of_groups} if of_groups else {})
 
 
 def _arguments(
@@ -128,7 +137,7 @@ def _arguments(
     entries = []
     roles = ["input"] * 2 + ["output"] * len(facts["results"]) + ["input"] * len(facts["kinds"])
     kinds = ["matrix"] * 2 + facts["results"] + facts["kinds"]
-    of_kind = KIND_DIMS | {"full": OUTPUT_DIMS[facts["d_order"]]}
+    of_kind = _dims_of_kinds(facts)
     letters = [*_dims(facts), *(of_kind[kind] for kind in facts["kinds"])]
     values = function.regions[0].blocks[0].arguments
     for name, role, kind, value, dims in zip(names, roles, kinds, values, letters, strict=True):

@@ -63,6 +63,11 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
     first. An end is clamped to [the end before, M]. Rows after the last end are not written. The operand has no argument
     in the region.
 
+    If D has three dimensions beside an A and a B of two, K is grouped instead: matrix g of D is the product over the
+    range of K from `ends[g - 1]`, or 0, up to `ends[g]`; of an empty range it is 0. The end before is clamped to
+    [0, K], and an end to [the end before, K]. The layout is `nt`, so that a group consists of rows of A and B. Operands
+    of the epilogue are those of a batch of as many products as there are groups.
+
     In a batch, A, B and D have three dimensions. The first is the batch, with one matrix for each product. An operand
     of the epilogue may have it too; an operand without it is shared.
 
@@ -93,6 +98,9 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
     tile.gemm tn %a, %b into %d acc(f32) operands(ends %ends : memref<64xi32>) {
       …
     } : memref<?x?xbf16, strided<[?, 1]>>, memref<64x?x?xbf16, strided<[?, ?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>
+    tile.gemm nt %a, %b into %d acc(f32) operands(ends %ends : memref<64xi32>) {
+      …
+    } : memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>, memref<64x?x?xf32, strided<[?, ?, 1]>>
     tile.gemm tn %a, %b into %d acc(f32) {
       …
     } : memref<64x?x?xbf16, strided<[?, ?, 1]>>, memref<64x?x?xbf16, strided<[?, ?, 1]>>,

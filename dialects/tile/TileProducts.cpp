@@ -99,13 +99,26 @@ static Value endsOf(GemmOp op) {
   return {};
 }
 
-// Groups of rows: one operand says their ends, and B has a matrix for each.
-static LogicalResult verifyGroups(GemmOp op, MemRefType a, MemRefType b) {
+// Groups of K: one operand says their ends, and D has a matrix for each.
+static LogicalResult verifyGroupsOfK(GemmOp op, MemRefType ends, MemRefType d) {
+  if (op.getLayout() != GemmLayout::nt || op.getWeights() || op.getSwapped() || isColumnMajor(d))
+    return op.emitOpError() << "has groups of K: the layout is nt, D lies by rows, and there are no packed weights and "
+                            << "no swapped operands [gemm-groups-of-k]";
+  if (!agree(ends.getDimSize(0), d.getDimSize(0)))
+    return op.emitOpError() << "has " << ends.getDimSize(0) << " ends but D has " << d.getDimSize(0)
+                            << " matrices [gemm-k-group-count]";
+  return success();
+}
+
+// Groups: one operand says their ends. With groups of rows B has a matrix for each, with groups of K D has one.
+static LogicalResult verifyGroups(GemmOp op, MemRefType a, MemRefType b, MemRefType d) {
   auto isEnds = [](Attribute kind) { return kindOf(kind) == OperandKind::ends; };
   auto ends = dyn_cast<MemRefType>(endsOf(op).getType());
   if (llvm::count_if(op.getKinds(), isEnds) != 1 || !ends || ends.getRank() != 1 ||
       !ends.getElementType().isSignlessInteger(32))
     return op.emitOpError() << "has one vector of i32 that says where groups of rows end [gemm-ends]";
+  if (d && isBatch(d) && a.getRank() == 2 && b.getRank() == 2)
+    return verifyGroupsOfK(op, ends, d);
   if (a.getRank() != 2 || b.getRank() != 3 || op.getWeights() || op.getSwapped())
     return op.emitOpError() << "has groups of rows: A has two dimensions and B three, the group first, without packed "
                             << "weights, and operands are not swapped [gemm-groups-of-rows]";
@@ -141,16 +154,19 @@ LogicalResult GemmOp::verify() {
   if (failed(verifyResults(*this, getOuts(), getOutKinds())))
     return failure();
   SmallVector<std::pair<StringRef, MemRefType>> matrices = {{"A", a}, {"B", b}};
-  if (SmallVector<MemRefType> full = fullResults(getOuts(), getOutKinds()); !full.empty())
-    matrices.push_back({"D", full.front()});
+  SmallVector<MemRefType> full = fullResults(getOuts(), getOutKinds());
+  MemRefType d = full.empty() ? MemRefType() : full.front();
+  if (d)
+    matrices.push_back({"D", d});
   for (auto [name, type] : matrices)
     if (type.getRank() != 2 && type.getRank() != 3)
       return emitOpError() << name << " must have two dimensions, or three in a batch, not " << type.getRank()
                            << " [gemm-dimensions]";
   bool isGrouped = static_cast<bool>(endsOf(*this));
-  if (isGrouped && failed(verifyGroups(*this, a, b)))
+  if (isGrouped && failed(verifyGroups(*this, a, b, d)))
     return failure();
-  for (auto [name, type] : ArrayRef(matrices).drop_front(isGrouped ? 2 : 1)) {
+  bool isOfK = isGrouped && !isBatch(b);
+  for (auto [name, type] : ArrayRef(matrices).drop_front(isOfK ? matrices.size() : isGrouped ? 2 : 1)) {
     if (type.getRank() != a.getRank())
       return emitOpError() << "A, B and D are one matrix each, or a batch of them: A is of rank " << a.getRank() << ", "
                            << name << " of rank " << type.getRank() << " [gemm-ranks]";
@@ -176,9 +192,9 @@ LogicalResult GemmOp::verify() {
                          << ": their elements must have as many bits [gemm-elements]";
   if (!isa<FloatType, IntegerType>(getAcc()))
     return emitOpError() << "the accumulator must be a float or an integer, not " << getAcc() << " [gemm-accumulator]";
-  int64_t batch = !outer || !a.isDynamicDim(0) ? a.getDimSize(0) : b.getDimSize(0);
+  int64_t batch = isOfK ? d.getDimSize(0) : !outer || !a.isDynamicDim(0) ? a.getDimSize(0) : b.getDimSize(0);
   if (failed(verifyEpilogue(*this, getEpilogue(), getAcc(), getEpilogueOperands(), getKinds(), getOuts(), getOutKinds(),
-                            outer ? std::optional(batch) : std::nullopt)))
+                            outer || isOfK ? std::optional(batch) : std::nullopt)))
     return failure();
   return verifyBlockScales(*this);
 }

@@ -59,9 +59,11 @@ def dims_of_arguments(function: ir.Operation, results: list[ResultKind]) -> list
     The host function has the problem of the spec if the product is another one; otherwise its tile.gemm gives it. They
     are unknown without both.
     """
+    of_k = _is_of_k(function, results)
     if "tile.problem" in function.attributes:
         problem = function.attributes["tile.problem"]
-        return _of_packed(_dims_of(problem.layout, results, problem.kinds, problem.by_columns), problem.b)
+        dims = _dims_of(problem.layout, results, problem.kinds, problem.by_columns, of_k=of_k)
+        return _of_packed(dims, problem.b)
     found = _gemm_in(function)
     if found is None:
         return []
@@ -71,8 +73,17 @@ def dims_of_arguments(function: ir.Operation, results: list[ResultKind]) -> list
     is_column_major = isinstance(d_type, MemRef) and d_type.is_column_major
     kinds = decode_attribute(found["kinds"]) if "kinds" in found else ()
     words = [tile.OperandKind(kind).name for kind in kinds]
-    dims = _dims_of(tile.GemmLayout(decode_attribute(found["layout"])).name, results, words, is_column_major)
+    layout = tile.GemmLayout(decode_attribute(found["layout"])).name
+    dims = _dims_of(layout, results, words, is_column_major, of_k=of_k)
     return _of_packed(dims, ir.TypeAttr(found["weights"]).value) if "weights" in found else dims
+
+
+def _is_of_k(function: ir.Operation, results: list[ResultKind]) -> bool:
+    """Whether groups, if there are any, are of K: D has three dimensions, and A two."""
+    types = [argument.type for argument in function.regions[0].blocks[0].arguments]
+    full = FACTORS + results.index(ResultKind.full)
+    ranks = [type.rank if isinstance(type, ir.MemRefType) else 0 for type in types]
+    return full < len(ranks) and (ranks[0], ranks[full]) == (2, 3)
 
 
 def _of_packed(dims: list[Sequence[str]], element: ir.Type) -> list[Sequence[str]]:
@@ -83,22 +94,28 @@ def _of_packed(dims: list[Sequence[str]], element: ir.Type) -> list[Sequence[str
     return dims
 
 
-def _dims_of(layout: str, results: list[ResultKind], kinds: list[str], by_columns: bool) -> list[Sequence[str]]:
+def _dims_of(
+    layout: str, results: list[ResultKind], kinds: list[str], by_columns: bool, *, of_k: bool
+) -> list[Sequence[str]]:
+    """`of_k`: whether groups, if there are any, are of K."""
     output = "nm" if by_columns else "mn"
     of_kind = {**_KIND_DIMS, "full": output}
     of_result: dict[ResultKind, Sequence[str]] = {ResultKind.full: output, ResultKind.amax: ("one",)}
     a, b = _A_DIMS[layout[0]], _B_DIMS[layout[1]]
-    factors: list[Sequence[str]] = [a, ("group", *b) if "ends" in kinds else b]
+    factors: list[Sequence[str]] = [a, ("group", *b) if "ends" in kinds and not of_k else b]
     return [*factors, *(of_result[kind] for kind in results), *(of_kind[kind] for kind in kinds)]
 
 
 def with_batch(function: ir.Operation, dims: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
     """As `dims`, with the batch before the dimensions of a memref that has one more of them."""
     types = (argument.type for argument in function.regions[0].blocks[0].arguments)
-    return [
+    found = [
         (BATCH, *letters) if isinstance(type, ir.MemRefType) and type.rank > len(letters) else tuple(letters)
         for letters, type in zip(dims, types, strict=False)
     ]
+    if ("group",) in found and found[1][0] != "group":  # K is grouped: D has a matrix for each group
+        return [tuple("group" if dim == BATCH else dim for dim in letters) for letters in found]
+    return found
 
 
 def types_of(function: ir.Operation, dims: Sequence[Sequence[str]]) -> list[Type]:

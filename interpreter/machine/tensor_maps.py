@@ -28,6 +28,8 @@ from lowtide.interpreter.program.types import Scalar
 Ints = NDArray[np.int64]
 
 UNIT = 16  # bytes that a swizzle keeps together
+RAGGED_ROWS = 2**30  # the extent of the rows of a ragged map
+WRAPPED = 2**64  # addresses are summed modulo it. Not in the PTX ISA: kernels with ragged maps rely on it
 ALIGNMENT = 128  # of a box in shared memory (PTX ISA, "cp.async.bulk.tensor")
 
 
@@ -94,13 +96,19 @@ def map_at(parameter: Any, offset: int) -> Any:
 
 
 def encode(
-    state: AgentState, op: Described, matrix: Matrix, box: tuple[int, ...], swizzle: tuple[int, int, int] | None
+    state: AgentState,
+    op: Described,
+    matrix: Matrix,
+    box: tuple[int, ...],
+    swizzle: tuple[int, int, int] | None,
+    *,
+    ragged: bool = False,
 ) -> TensorMap:
     """As cuTensorMapEncodeTiled, for a box that the type's verifier has accepted.
 
     Sides and extents are of the matrix as it lies: columns, rows if it is column-major. With more sides than dimensions
-    the matrix is viewed as panels that are as wide as the box. In a batch, the first side is the batch. Raises
-    InterpreterError for a matrix that TMA cannot read, or that panels do not divide.
+    the matrix is viewed as panels that are as wide as the box. In a batch, the first side is the batch. With `ragged`,
+    loads say where the rows end (`ragged_corner`). Raises InterpreterError for a matrix that TMA cannot read, or that panels do not divide.
     """
     *batch, rows, columns = matrix.shape_as_it_lies
     stride, width = matrix.row_stride * matrix.element.bytes, box[-1]
@@ -115,7 +123,10 @@ def encode(
     shape: tuple[int, ...] = matrix.shape_as_it_lies
     strides: tuple[int, ...] = (*matrix.strides, 1)
     outer = len(box) - 1 - len(shape)
-    if outer >= 0:
+    if ragged:
+        shape = (2 * RAGGED_ROWS, 2 * RAGGED_ROWS, RAGGED_ROWS, columns)
+        strides = (matrix.row_stride, WRAPPED // RAGGED_ROWS // matrix.element.bytes - matrix.row_stride, *strides)
+    elif outer >= 0:
         if columns % width:
             raise state.violation(
                 op, f"{matrix.name} has {columns} columns, not whole panels of {width}; pad them [map-panels]"
@@ -123,6 +134,14 @@ def encode(
         shape = (*batch, *(1,) * outer, columns // width, rows, width)
         strides = (*matrix.strides[:-1], *(width,) * outer, width, matrix.row_stride, 1)
     return TensorMap(matrix, box, shape, strides, UNIT << swizzle[0] if swizzle and swizzle[0] else 0)
+
+
+def ragged_corner(end: int, row: int, column: int) -> tuple[int, ...]:
+    """The coordinates of the box at (row, column) of a ragged map, of whose rows those before `end` exist.
+
+    The first two terms of the address, end · S + 2³⁰ · (2³⁴ − S) bytes, wrap around to (end − 2³⁰) · S.
+    """
+    return end, RAGGED_ROWS, RAGGED_ROWS - end + row, column
 
 
 @dataclass(frozen=True)

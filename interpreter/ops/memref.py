@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.matrices import Matrix
 from lowtide.interpreter.program.decoded import DecodedOp
@@ -36,6 +38,17 @@ def dim(state: AgentState, op: DecodedOp) -> None:
     if not 0 <= index < len(shape):
         raise state.violation(op, f"dimension {index} of a memref of {len(shape)} dimensions [memref-dimension]")
     state.values[op.results[0]] = shape[index]
+
+
+@OPS.implements("memref.load")
+def load(state: AgentState, op: DecodedOp) -> None:
+    """An integer of a vector, such as the end of a group."""
+    vector, number = _matrix(state, op), state.values[op.operands[1]]
+    if len(vector.shape) != 1 or not 0 <= number < vector.shape[0]:
+        raise state.violation(op, f"element {number} of {vector.name} {list(vector.shape)} [vector-element]")
+    place = vector.addresses(0, np.array([number]))
+    (found,) = state.machine.memory.load(state.access(op), place, vector.element.name, 1).reshape(-1).tolist()
+    state.values[op.results[0]] = int(found)
 
 
 @OPS.implements("memref.extract_aligned_pointer_as_index")

@@ -166,7 +166,8 @@ def tensor_map(state: AgentState, op: DecodedOp) -> None:
         if not 1 <= rows[0] <= box[-2]:
             raise state.violation(op, f"has boxes of {rows[0]} rows; take 1 to {box[-2]}, as in its type [map-rows]")
         box = (*box[:-2], rows[0], box[-1])
-    state.values[op.results[0]] = tensor_maps.encode(state, op, matrix, box, type.swizzle)
+    found = tensor_maps.encode(state, op, matrix, box, type.swizzle, ragged="ragged" in op.attributes)
+    state.values[op.results[0]] = found
 
 
 @OPS.implements("sm.tma_load", prepare=_operand_groups)
@@ -185,7 +186,9 @@ def tma_load(state: AgentState, op: DecodedOp) -> None:
         raise state.violation(
             op, f"loads {rows[0]} rows in boxes of {map.tile[0]}; take a map with boxes of {rows[0]} rows [load-rows]"
         )
-    origin = *batch, *row, *column
+    origin: tuple[int, ...] = (*batch, *row, *column)
+    if "ragged" in op.attributes:
+        origin = tensor_maps.ragged_corner(*batch, *row, *column)
     tensor_maps.load_tile(state, op, map, origin, buffer.type.shape, buffer.address, found, share)
 
 

@@ -42,12 +42,23 @@ def part_of(state: AgentState, op: DecodedOp, operand: Any, kind: OperandKind, n
     return matrix_at(state, op, operand, number)
 
 
+def _ends(state: AgentState, op: DecodedOp, ends: Matrix) -> list[int]:
+    loaded = state.machine.memory.load(state.access(op), ends.addresses(0, np.array([0])), "i32", ends.shape[0])
+    return [int(end) for end in loaded.reshape(-1).tolist()]
+
+
+def groups_of_k(state: AgentState, op: DecodedOp, ends: Matrix, k: int) -> list[tuple[int, int]]:
+    """Where the K of each group begins and ends. The end before is clamped to [0, K], an end to [the end before, K]."""
+    given = _ends(state, op, ends)
+    firsts = [0, *(min(max(end, 0), k) for end in given[:-1])]
+    return [(first, min(max(end, first), k)) for first, end in zip(firsts, given, strict=True)]
+
+
 def groups_of_rows(state: AgentState, op: DecodedOp, ends: Matrix, rows: int) -> list[tuple[int, int]]:
     """The first row and the end of the rows of each group. Ends are clamped to [the end before, rows]."""
-    loaded = state.machine.memory.load(state.access(op), ends.addresses(0, np.array([0])), "i32", ends.shape[0])
     spans, first = [], 0
-    for end in loaded.reshape(-1).tolist():
-        spans.append((first, min(max(int(end), first), rows)))
+    for end in _ends(state, op, ends):
+        spans.append((first, min(max(end, first), rows)))
         first = spans[-1][1]
     return spans
 

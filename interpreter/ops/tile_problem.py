@@ -24,6 +24,7 @@ from lowtide.interpreter.ops.tile_operands import (
     SCALES,
     as_mk,
     as_nk,
+    groups_of_k,
     groups_of_rows,
     part_of,
     scale_and_add,
@@ -46,6 +47,12 @@ def gemm(state: AgentState, op: DecodedOp) -> Steps:
         if kind is ResultKind.amax:
             maxima.clear(state, op, result.address)
     by_group = [operand for kind, operand in by_kind if kind is OperandKind.ends]
+    if by_group and len(full[0].shape) == 3:
+        for number, (first, end) in enumerate(groups_of_k(state, op, by_group[0], a.shape[0])):
+            parts = [result_of_part(state, op, *each, number) for each in zip(results, result_kinds(op), strict=True)]
+            own = [(kind, part_of(state, op, x, kind, number)) for kind, x in by_kind if kind is not OperandKind.ends]
+            yield from _product(state, op, (a.rows(first, end), b.rows(first, end)), parts, own)
+        return
     if by_group:
         for number, (first, end) in enumerate(groups_of_rows(state, op, by_group[0], a.shape[0])):
             own = [(kind, x.rows(first, end) if kind in _OF_ROWS else x) for kind, x in by_kind]

@@ -19,8 +19,10 @@ from lowtide.passes.support.ir.builder import Builder
 from lowtide.passes.support.ir.rewriting import after, before, erase, uses
 from lowtide.passes.support.problem.kernels import bytes_of, schedule_of
 from lowtide.passes.support.streams.cache_hints import written
+from lowtide.passes.support.streams.ragged import mark_ragged
 from lowtide.passes.support.streams.slots import threads_read_slots
 from lowtide.passes.support.streams.tensor_map_arguments import TensorMapArguments, launch_of
+from lowtide.passes.support.work.groups_of_k import whole_of
 from lowtide.targets.atoms import WARPGROUP_WARPS, Operand
 
 
@@ -152,7 +154,7 @@ class _Between:
             raise Refusal(
                 copy, f"{name}.copy = {operand.copy} is by threads; run bind-copy-atoms first [copy-by-threads]"
             )
-        rows = ir.MemRefType(buffer.type).shape[0]
+        rows, (matrix, end) = ir.MemRefType(buffer.type).shape[0], whole_of(view.source)
         if rows % parties:
             raise Refusal(
                 copy,
@@ -161,34 +163,37 @@ class _Between:
         share, rank = rows // parties if parties > 1 else None, TMA_RANKS.get(str(operand.copy), 2)
         boxes = self.boxes.of(copy, number) if rank == 2 else None
         if boxes is None:
-            tensor_map = self.boxes.maps.map_for(copy, view.source, buffer.type, rows=share, rank=rank)
-            boxes = Boxes(tensor_map)
-        return _Load(copy, boxes, line, written(operand.cache))
+            of = {"rows": share, "rank": rank, "is_ragged": end is not None}
+            boxes = Boxes(self.boxes.maps.map_for(copy, matrix, buffer.type, **of))
+        return _Load(copy, boxes, line, written(operand.cache), end)
 
 
 @dataclass(frozen=True)
 class _Load:
-    """A copy, and the TMA load that replaces it."""
+    """A copy, and the TMA load that replaces it. `end`: where the rows of the matrix end, if they end with a group."""
 
     copy: sm.CopyAsyncOp
     boxes: Boxes
     line: ClusterLine | None = None
     hint: CacheHint | None = None
+    end: ir.Value | None = None
 
     def start(self, full: ir.Value, index: ir.Value) -> None:
         *batch, row, column = self.copy.source.owner.opview.offsets
-        sm.TmaLoadOp(
+        load = sm.TmaLoadOp(
             self.boxes.tensor_map,
             row,
             column,
             self.copy.destination,
             full,
             index,
-            batch=batch[0] if batch else None,
+            batch=batch[0] if batch else self.end,
             rows=self.boxes.rows,
             multicast=self.line,
             cache=self.hint,
         )
+        if self.end is not None:
+            mark_ragged(load)
 
 
 def _commit_of(acquire: sm.ProducerAcquireOp) -> sm.ProducerCommitOp:

@@ -114,7 +114,7 @@ def _assert_shapes(gemm: tile.GemmOp, full: list[ir.Value], extents: tuple[ir.Va
         checks += [
             (other, dim, extent(d, dim), "results must have the extents of D") for dim in range(len(d.type.shape))
         ]
-    if is_batch(d):
+    if is_batch(d) and not Problem.of(gemm).k_is_grouped:
         batch = extent(d, 0)
         checks += [
             (gemm.a, 0, batch, "A and D must have the same batch"),
@@ -129,7 +129,9 @@ def _assert_shapes(gemm: tile.GemmOp, full: list[ir.Value], extents: tuple[ir.Va
         if kind in (OperandKind.full, OperandKind.per_column):
             checks.append((operand, -1, n, f"epilogue operand {position} must have {columns}"))
         if kind is OperandKind.ends:
-            checks.append((operand, 0, extent(gemm.b, 0), "B must have a matrix for each of the ends of groups"))
+            letter, matrices = ("D", d) if is_batch(d) else ("B", gemm.b)
+            message = f"{letter} must have a matrix for each of the ends of groups"
+            checks.append((operand, 0, extent(matrices, 0), message))
         if kind in SCALES:
             checks += _checks_of_scales(operand, kind, (m, n, k), (rows, columns))
         if operand_is_batched(operand, kind):

@@ -30,6 +30,13 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
              … tile.view %b[%group, %n, %k] …
              %rows = memref.subview %d[0, 0] [%rows_end, %N] [1, 1]
              tile.store %acc into %rows[%m, %n] … }
+         If K is grouped, D is a batch with a matrix for each group. The K loop goes over the range of the group, with
+         at least one step, and windows of A and B end with the group:
+           tile.work_tiles (%m, %n) of (%M, %N) by … batch(%group of %groups) … {
+             %end = smin(smax(memref.load %ends[%group], %begin), %K)
+             %as = memref.subview %a[0, 0] [%end, %M] [1, 1]; %bs = memref.subview %b[0, 0] [%end, %N] [1, 1]
+             scf.for %k = %begin to smax(%end, %begin + 1) … { tile.mma nt (tile.view %as[%k, %m]), … }
+             tile.store %acc into %d[%group, %m, %n] … }
          With scales of blocks, the promoted sum of a step is multiplied by those of its rows and columns:
            %rows = tile.view row_scale %sa[%m, %k]; %columns = tile.view column_scale %sb[%n, %k]
            tile.promote %partial into %c block_scaled(%rows, %columns)
@@ -64,6 +71,7 @@ from lowtide.passes.support.problem.kernels import cluster_clause, schedule_of
 from lowtide.passes.support.problem.matrix_layouts import a_is_mk, b_is_nk, dims_of_a
 from lowtide.passes.support.problem.operand_kinds import SCALES, acts_in_the_sum, is_of_epilogue
 from lowtide.passes.support.problem.problem import Problem, is_batch, keep_asked, problem_attribute
+from lowtide.passes.support.work.groups_of_k import group_of_k, up_to
 from lowtide.targets import Target
 
 # The schedule fields that it reads, and those that also determine the number of CTAs per SM.
@@ -144,12 +152,16 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str, problem: tile.
         rows, columns, k = extent(d, -2), extent(d, -1), extent(a, dims_of_a(layout)[1])
         _take_constants_along(gemm.epilogue.blocks[0])
         for shape, part in work_loops(schedule.grid):
-            work = _emit_work_tiles(schedule, (batch, ends), (rows, columns, k), shape, part)
+            work = _emit_work_tiles(schedule, (batch, ends if batch is None else None), (rows, columns, k), shape, part)
             with ir.InsertionPoint(add_body(work)):
                 if waits and part is not WorkPart.tail_halves:
                     tile.AwaitWaveOp(entry.arguments[-1])
-                place = Place.of(work)
-                acc = _emit_k_loop(gemm, (a, b, in_the_sum), k, place, shape)
+                place, factors, span = Place.of(work), (a, b), None
+                if ends is not None and place.batch is not None:
+                    group = group_of_k(ends, place.batch, k)
+                    factors, span = (up_to(a, group.end), up_to(b, group.end)), (group.begin, group.last)
+                span = span or (place.k0 or Builder.index().constant(0), place.k1 or k)
+                acc = _emit_k_loop(gemm, (*factors, in_the_sum), span, place, shape)
                 more = {name: getattr(place, name) for name in ("batch", "part", "parts", "slot")}
                 more |= {"row": place.m, "column": place.n}
                 operands = [_within_group(x, kind in _OF_ROWS, place) for x, kind in of_store.items()]
@@ -233,11 +245,11 @@ def _take_constants_along(epilogue: ir.Block) -> None:
 def _emit_k_loop(
     gemm: tile.GemmOp,
     operands: tuple[ir.Value, ir.Value, dict[OperandKind, ir.Value]],
-    k: ir.Value,
+    span: tuple[ir.Value, ir.Value],
     place: Place,
     shape: Extents2,
 ) -> ir.Value:
-    """The accumulator of a work item of a shape: a loop over K, or over the item's range of it, with one tile.mma.
+    """The accumulator of a work item of a shape: a loop over a range of K, with one tile.mma.
 
     `operands` are A, B and, by kind, the scales and zero points of groups, or of blocks.
     """
@@ -248,12 +260,11 @@ def _emit_k_loop(
     accumulator = tile.TileType.get((tile_m, tile_n), ir.TypeAttr(gemm.acc).value)
     zero = tile.SplatOp(accumulator, 0.0).result
     build = Builder.index()
-    m, n, matrix = place.m, place.n, [] if place.batch is None else [place.batch]
+    m, n, matrix = place.m, place.n, [place.batch] if place.batch is not None and is_batch(a) else []
     of_b_alone = matrix if place.group is None else [place.group]
     of_a, of_b = problem.stream("a").rows, problem.stream("b").rows
     row_of_a, row_of_b = (x if per_byte == 1 else build.udiv(x, per_byte) for x, per_byte in ((m, of_a), (n, of_b)))
-    begin, end = place.k0 or build.constant(0), place.k1 or k
-    loop = scf.ForOp(begin, end, build.constant(tile_k), [zero])
+    loop = scf.ForOp(*span, build.constant(tile_k), [zero])
     with ir.InsertionPoint(loop.body):
         a_view = _view(a, matrix, row_of_a, loop.induction_variable, (tile_m // of_a, tile_k), a_is_mk(layout))
         b_view = _view(b, of_b_alone, row_of_b, loop.induction_variable, (tile_n // of_b, tile_k), b_is_nk(layout))

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from lowtide.compiler.matmul.grouped import grouped_matmul
     from lowtide.compiler.matmul.matmul import matmul
     from lowtide.compiler.presets import PRESETS as presets
-    from lowtide.compiler.spec import UNBATCHED, UNGROUPED, GemmSpec
+    from lowtide.compiler.spec import UNBATCHED, UNGROUPED, GemmSpec, Groups
     from lowtide.dialects.tile.schedule import Schedule
     from lowtide.errors import (
         ArgumentError,
@@ -118,7 +118,7 @@ _HOMES: dict[str, tuple[str, str]] = {
     "precompile": ("lowtide.compiler.cache.precompile", "precompile"),
     "draw": ("lowtide.inspection.draw.draw", "draw"),
     "BlockScales": ("lowtide.compiler.block_scales", "BlockScales"),
-    **{name: ("lowtide.compiler.spec", name) for name in ("GemmSpec", "UNBATCHED", "UNGROUPED")},
+    **{name: ("lowtide.compiler.spec", name) for name in ("GemmSpec", "Groups", "UNBATCHED", "UNGROUPED")},
     "matmul": ("lowtide.compiler.matmul.matmul", "matmul"),
     "grouped_matmul": ("lowtide.compiler.matmul.grouped", "grouped_matmul"),
     "Schedule": ("lowtide.dialects.tile.schedule", "Schedule"),
@@ -147,6 +147,7 @@ __all__ = [
     "Error",
     "Full",
     "GemmSpec",
+    "Groups",
     "IRError",
     "InterpreterError",
     "InterpreterFault",

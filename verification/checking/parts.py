@@ -64,6 +64,29 @@ def grouped_products(spec: GemmSpec, inputs: Mapping[str, Any]) -> Iterator[tupl
             yield rows, one, own | {"b": arrays["b"][number]}
 
 
+def products_of_groups_of_k(spec: GemmSpec, inputs: Mapping[str, Any]) -> list[tuple[GemmSpec, dict[str, Any]]]:
+    """The product of each group of K as a separate problem, with its part of each input. Raises SpecError."""
+    one, arrays = replace(spec, groups=UNGROUPED, k=None), {name: np.asarray(value) for name, value in inputs.items()}
+    full = {x.name for x in spec.operands if x.kind is OperandKind.FULL}
+    ends = arrays.pop(ENDS, np.zeros(()))
+    counts = {name: array.shape[:1] for name, array in arrays.items() if name in full} | {ENDS: ends.shape}
+    if ends.ndim != 1 or {*counts.values()} != {ends.shape} or spec.group_count not in (None, len(ends)):
+        raise SpecError(f"{counts}: the ends and full operands have an element for each group [reference-k-groups]")
+    found = []
+    for number, (first, end) in enumerate(ranges_of_k(ends, arrays["a"].shape[0])):
+        own = {name: array[number] if name in full else inputs[name] for name, array in arrays.items()}
+        found.append((one, own | {name: arrays[name][first:end] for name in ("a", "b")}))
+    return found
+
+
+def ranges_of_k(ends: Any, k: int) -> list[tuple[int, int]]:
+    """Where the K of each group begins and ends as a kernel uses them: the end before is clamped to the range from 0
+    to `k`, and an end to that from the end before to `k`."""
+    given = np.asarray(ends, np.int64)
+    firsts = np.clip(np.concatenate([[0], given[:-1]]), 0, k) if len(given) else given
+    return list(zip(firsts.tolist(), np.minimum(np.maximum(given, firsts), k).tolist(), strict=True))
+
+
 def row_blocks(shape: tuple[int, ...]) -> Iterator[slice]:
     step = max(1, _BLOCK // max(1, shape[1]))
     return (slice(row, row + step) for row in range(0, shape[0], step))

@@ -69,7 +69,7 @@ def random_inputs(
     for name, dtype, (rows, columns) in (("a", spec.a, of_a), ("b", spec.stored_b, of_b)):
         stride = row_stride(columns + row_padding, alignments.get(name, _WIDEST), element_type(dtype).bytes)
         gap = elements_apart(batches.get(name, _WIDEST), element_type(dtype).bytes)
-        own = of_groups if of_groups and name == "b" else count(name)
+        own = of_groups if of_groups and name == "b" and not spec.k_is_grouped else count(name)
         values = random_numbers(rng, (*own, rows, columns), dtype)
         inputs[name] = padded_matrix(values, dtype, stride, batch_padding, gap)
     for operand in spec.operands:
@@ -77,12 +77,14 @@ def random_inputs(
             inputs[operand.name] = float(np.float32(rng.standard_normal()))
             continue
         if operand.kind is OperandKind.ENDS:
-            inputs[operand.name] = np.sort(rng.integers(0, rows_of_d + 1, of_groups)).astype(np.int32)
+            extent = terms if spec.k_is_grouped else rows_of_d
+            inputs[operand.name] = np.sort(rng.integers(0, extent + 1, of_groups)).astype(np.int32)
             continue
         extents = [extent for extent in operand.shape(rows_of_d, columns_of_d, terms) if extent is not None]
         if operand.kind is OperandKind.FULL and spec.d_order == "column":
             extents.reverse()
-        values = random_numbers(rng, (*count(operand.name), *extents), operand.dtype)
+        of_k = of_groups if spec.k_is_grouped and operand.kind is OperandKind.FULL else ()
+        values = random_numbers(rng, (*count(operand.name), *of_k, *extents), operand.dtype)
         if operand.kind is OperandKind.FULL or operand.kind.is_block_scale:
             stride = values.shape[-1] + row_padding
             if operand.kind.is_block_scale:
@@ -99,8 +101,8 @@ def _groups(spec: GemmSpec, groups: int | None, rng: np.random.Generator) -> tup
         return ()
     return (
         (int(rng.integers(1, _MOST_GROUPS + 1)),)
-        if groups is spec.groups is None
-        else (_settle(spec, "groups", groups),)
+        if groups is spec.group_count is None
+        else (_settle(spec, "group_count", groups),)
     )
 
 

@@ -25,7 +25,13 @@ from lowtide.runtime.results import returned
 from lowtide.runtime.wide_products import exact_product
 from lowtide.verification.checking.bound import Interval, propagate
 from lowtide.verification.checking.operand_values import magnitudes, matrices_of, operands_of, scaled
-from lowtide.verification.checking.parts import grouped_products, products_or_zeros, row_blocks, rows_of
+from lowtide.verification.checking.parts import (
+    grouped_products,
+    products_of_groups_of_k,
+    products_or_zeros,
+    row_blocks,
+    rows_of,
+)
 
 
 def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> Any:
@@ -69,8 +75,10 @@ def _computed(
     spec: GemmSpec, a: np.ndarray, b: np.ndarray, operands: Mapping[str, Any], *, with_bound: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """The reference, and the bound if it is wanted; otherwise the bound is undefined."""
-    if spec.is_batched:
-        parts, matrices = products_or_zeros(spec, {"a": a, "b": b, **operands})
+    if spec.is_batched or spec.k_is_grouped:
+        inputs = {"a": a, "b": b, **operands}
+        of_groups = products_of_groups_of_k(spec, inputs) if spec.k_is_grouped else []
+        parts, matrices = (of_groups, len(of_groups)) if spec.k_is_grouped else products_or_zeros(spec, inputs)
         found = [_computed(one, own.pop("a"), own.pop("b"), own, with_bound=with_bound) for one, own in parts]
         values, bounds = (np.stack(arrays)[:matrices] for arrays in zip(*found, strict=True))
         return values, bounds

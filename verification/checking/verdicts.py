@@ -14,7 +14,7 @@ from lowtide.errors import SpecError
 from lowtide.interpreter.machine.global_memory import physical_memory
 from lowtide.runtime.verify import amax_difference
 from lowtide.verification.checking.comparison import compare
-from lowtide.verification.checking.parts import ends_of_groups, products
+from lowtide.verification.checking.parts import ends_of_groups, products, products_of_groups_of_k
 from lowtide.verification.checking.reference import reference_with_bound
 
 # Multiply-adds in float64 that a check may cost; for a larger product only some rows are compared.
@@ -118,7 +118,7 @@ def _of_all(verdicts: Mapping[str, Verdict]) -> Verdict:
 
 def _of_d(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, seed: int) -> Verdict:
     k = inputs["a"].shape[-1 if spec.layout[0] == "t" else -2]
-    if spec.is_batched:
+    if spec.is_batched or spec.k_is_grouped:
         whole = d.size * k <= _MOST_PRODUCTS
         return _of_whole(spec, inputs, d) if whole else _of_some_matrices(spec, inputs, d, k, seed)
     m, n = spec.in_rows(d).shape
@@ -154,7 +154,8 @@ def _of_some_matrices(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, k: in
     chosen = {0, len(d) - 1, *others.tolist()[2:]}
     compared = f"{len(chosen)} of {len(d)} matrices compared"
     verdict = Verdict(True, compared)
-    for number, (one, own) in enumerate(products(spec, inputs)):
+    parts = products_of_groups_of_k(spec, inputs) if spec.k_is_grouped else products(spec, inputs)
+    for number, (one, own) in enumerate(parts):
         if verdict.ok and number in chosen:
             verdict = _of_d(one, own, d[number], seed)
             verdict = replace(verdict, message=f"{verdict.message} (matrix {number} of D; {compared})")

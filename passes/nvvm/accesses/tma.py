@@ -15,6 +15,7 @@ from lowtide.passes.nvvm.thread.clusters import CLUSTER_SPACE
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.memory import element_pointer
 from lowtide.passes.support.streams.panels import SWIZZLE_ROWS, Panels
+from lowtide.passes.support.streams.ragged import coordinates, is_ragged
 
 # L2 cache-policy operands by cache hint, as createpolicy.fractional returns them for fraction 1.0 (PTX ISA,
 # "createpolicy"). The ISA does not define the encoding; these are the constants that compilers pass.
@@ -41,14 +42,17 @@ def lower_tma_load(context: Context, op: sm.TmaLoadOp) -> None:
     rows = _share_of(op, panels.rows, parties)
     mask = None if line is None else context.cluster.mask(build, line)
     pointer = element_pointer(buffer.pointer, build.mul(place, rows * panels.row_bytes), build.i8)
-    origin = build.add(context.scalar(op.row), build.mul(place, rows)), context.scalar(op.column)
-    box = list(map_type.shape)[0 if op.batch is None else 1 :]
+    row, outer = context.scalar(op.row), matrix_of(context, op)
+    if is_ragged(op):
+        row, outer = coordinates(build, *outer, row)
+    origin = build.add(row, build.mul(place, rows)), context.scalar(op.column)
+    box = list(map_type.shape)[len(outer) :]
 
     def start_loads() -> None:
-        for offset, coordinates in _boxes(context, panels, rows, box, *origin):
+        for offset, corner in _boxes(context, panels, rows, box, *origin):
             start = element_pointer(pointer, offset, build.i8)
             cluster = llvm.AddrSpaceCastOp(llvm.PointerType.get(CLUSTER_SPACE), start).result
-            place = [*coordinates, *matrix_of(context, op)]
+            place = [*corner, *outer]
             nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp(
                 cluster, context.scalar(op.map), place, barrier, [], multicastMask=mask, l2CacheHint=policy
             )
@@ -61,9 +65,9 @@ def lower_tma_load(context: Context, op: sm.TmaLoadOp) -> None:
         scf.YieldOp([])
 
 
-def matrix_of(context: Context, op: sm.TmaLoadOp | sm.TmaStoreOp) -> list[ir.Value]:
-    """The outermost coordinate, that of a batch; nothing without one."""
-    return [] if op.batch is None else [context.scalar(op.batch)]
+def matrix_of(context: Context, op: sm.TmaLoadOp | sm.TmaStoreOp) -> tuple[ir.Value, ...]:
+    """The outermost coordinate: that of a batch, or the end of the rows; nothing without one."""
+    return () if op.batch is None else (context.scalar(op.batch),)
 
 
 def _share_of(op: sm.TmaLoadOp, rows: int, parties: int) -> int:

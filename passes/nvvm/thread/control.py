@@ -165,6 +165,9 @@ def lower_arith(context: Context, op: ir.OpView) -> None:
             context.values[op.result] = arith.constant(op.result.type, value)
         return
     operands = [context.scalar(operand) for operand in op.operands]
+    if isinstance(op, arith.IndexCastOp) and operands[0].type == build.i32 and _is_index(op.result):
+        context.values[op.result] = operands[0]
+        return
     if isinstance(op, (arith.CeilDivSIOp, arith.CeilDivUIOp)):
         divisor = constant_of(op.rhs)
         if divisor is None:
@@ -176,6 +179,10 @@ def lower_arith(context: Context, op: ir.OpView) -> None:
     attributes = {name: op.attributes[name] for name in op.attributes}
     clone = ir.Operation.create(op.operation.name, results=types, operands=operands, attributes=attributes)
     context.values.update(zip(op.results, clone.results, strict=True))
+
+
+def _is_index(value: ir.Value) -> bool:
+    return isinstance(value.type, ir.IndexType)
 
 
 def lower_dim(context: Context, op: ir.OpView) -> None:
@@ -202,6 +209,15 @@ def lower_subview(context: Context, op: memref.SubViewOp) -> None:
         )
     extents = [context.scalar(next(given)) if ir.ShapedType.is_dynamic_size(size) else size for size in sizes]
     context.values[op.result] = replace(matrix, extents=tuple(extents))
+
+
+def lower_load(context: Context, op: memref.LoadOp) -> None:
+    """An element of a vector, such as the end of a group, which all threads load."""
+    vector = context.get(op.memref)
+    assert isinstance(vector, GlobalMatrix)
+    (number,), build = op.indices, context.build
+    place = element_pointer(vector.pointer, build.zext(context.scalar(number), build.i64), op.result.type)
+    context.values[op.result] = llvm.LoadOp(op.result.type, place, alignment=op.result.type.width // 8).result
 
 
 def lower_ring(context: Context, op: sm.RingOp) -> None:

@@ -89,7 +89,7 @@ class Way(NamedTuple):
 
 def ways(problem: Problem, target: Target, given: Schedule) -> tuple[Way, ...]:
     """The product as given, the swapped one, or both. Of both, the one estimated to be faster is then chosen."""
-    if problem.is_grouped:
+    if problem.is_grouped or problem.k_is_grouped:
         return (Way(groups.expected(problem), given),)
     if problem.swapped or given.grid.operands is OperandsKind.as_given:
         return (Way(problem, given),)

@@ -7,15 +7,20 @@ from typing import Any
 
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
-from lowtide.passes.schedules.rules.groups import WITH_GROUPS
+from lowtide.passes.schedules.rules.groups import taken_with_groups
 from lowtide.passes.support.problem.problem import Problem
 
 _WIDEST = 16  # bytes of a store of one thread
 
 
 def expected(problem: Problem) -> Problem:
-    """The problem that is estimated: a product for each group, with an even share of the rows. The same problem if
-    rows are not grouped, or if the number of rows or of groups is known only at run time."""
+    """The problem that is estimated: a product for each group, with an even share of the rows, or of K. The same problem
+    if there are no groups, or if the number of rows, or K, or that of groups is known only at run time."""
+    if problem.k_is_grouped:
+        if problem.k is None or problem.batch is None:
+            return replace(problem, k=None)
+        share = max(1, ceil(problem.k / problem.batch))
+        return replace(problem, k=share, expected=problem.expected | {"k"})
     if problem.groups is None or problem.m is None:
         return problem
     extents = {"m": ceil(problem.m / problem.groups), "batch": problem.groups}
@@ -23,14 +28,15 @@ def expected(problem: Problem) -> Problem:
 
 
 def fields(given: Schedule, problem: Problem) -> Mapping[str, Any]:
-    """The values of open fields that groups require, by path; none if rows are not grouped.
+    """The values of open fields that groups require, by path; none without groups.
 
     D is not packed, because rows after the last group must not be written. So stores are only as wide as the rows of a
     contiguous D allow.
     """
+    table = taken_with_groups(problem)
+    found = {path: taken[0] for path, taken in table.items() if taken[0] is not None and given.get(path) is None}
     if not problem.is_grouped:
-        return {}
-    found = {path: taken[0] for path, taken in WITH_GROUPS.items() if taken[0] is not None and given.get(path) is None}
+        return found
     store = gcd(*((problem.n or 0) * element_type(each).bytes for each in problem.stored), _WIDEST)
     if store < _WIDEST and problem.n is not None and given.epilogue.store is None:
         found["epilogue.store"] = store

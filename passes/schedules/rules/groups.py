@@ -19,6 +19,7 @@ from lowtide.dialects.tile import (
     WavesKind,
 )
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.support.agents.atoms import TMA_RANKS
 from lowtide.passes.support.problem.matrix_layouts import a_is_mk
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
@@ -39,14 +40,34 @@ WITH_GROUPS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
         "epilogue.pack": (None, PackKind.none),
     }
 )
+# As above, of groups of K, whose items have as many K steps as their groups need.
+WITH_GROUPS_OF_K: Mapping[str, tuple[Any, ...]] = MappingProxyType(
+    {
+        "grid.tail": (TailKind.whole, None),
+        "grid.k_division": (None,),
+        "grid.operands": (None, OperandsKind.as_given),
+        "mainloop.prologue": (RepeatKind.per_tile, None),
+        "mainloop.k_order": (KOrderKind.forward, None),
+        "mainloop.a.load": (RepeatKind.per_tile, None),
+        "mainloop.b.load": (RepeatKind.per_tile, None),
+        "mainloop.a.pack": (None, PackKind.none, PackKind.rows),
+        "mainloop.b.pack": (None, PackKind.none, PackKind.rows),
+    }
+)
 WHY = "rows are grouped, and only the device knows where groups end"
+_WHY_OF_K = "K is grouped, and only the device knows where groups end"
+
+
+def taken_with_groups(problem: Problem) -> Mapping[str, tuple[Any, ...]]:
+    """The values of fields that the problem's groups support; empty without groups."""
+    return WITH_GROUPS if problem.is_grouped else WITH_GROUPS_OF_K if problem.k_is_grouped else MappingProxyType({})
 
 
 def groups(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """The rules that groups of rows set for the given fields."""
-    if not problem.is_grouped:
+    """The rules that groups set for the given fields."""
+    if not problem.is_grouped and not problem.k_is_grouped:
         return
-    if not a_is_mk(problem.layout) or problem.d_is_column_major:
+    if problem.is_grouped and (not a_is_mk(problem.layout) or problem.d_is_column_major):
         yield (
             f"groups with layout {problem.layout}: a group begins at any row, so A and D lie by rows; take layout tn or"
             " tt, and D by rows [groups-of-rows]"
@@ -54,9 +75,16 @@ def groups(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
     if problem.is_scaled or problem.precision is not None:
         beside = "scales of blocks" if problem.is_scaled else f"sums by {problem.precision}"
         yield f"groups with {beside} are not supported; launch the groups one by one [groups-and-sums]"
-    for path, taken in WITH_GROUPS.items():
+    copies = {f"mainloop.{name}.copy": schedule.mainloop.operand(name).copy for name in ("a", "b")}
+    for path, copy in copies.items() if problem.k_is_grouped else ():
+        if TMA_RANKS.get(str(copy), 2) > 2:
+            yield f"{path} = {copy}: {_WHY_OF_K}, as a further dimension of tensor maps; take tma [k-groups-copy]"
+    if problem.k_is_grouped and schedule.agents.consumer.turns > 1:
+        yield f"roles in turn: {_WHY_OF_K}, so that work items have different K steps; take cooperative [k-groups-turns]"
+    why = WHY if problem.is_grouped else _WHY_OF_K
+    for path, taken in taken_with_groups(problem).items():
         value = schedule.get(path)
         if value is not None and value not in taken:
             others = " or ".join(str(each) for each in taken if each is not None)
             way_out = f"take {others}" if others else "leave it out"
-            yield f"{path} = {value}: {WHY}; {way_out} [groups-field]"
+            yield f"{path} = {value}: {why}; {way_out} [groups-field]"

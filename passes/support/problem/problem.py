@@ -104,7 +104,7 @@ class Problem:
     beside: tuple[str, ...] = ()
     """The element types of the full results after D."""
     groups: int | None = None
-    """The number of groups of rows, if rows are grouped and it is known at compile time."""
+    """The number of groups of rows, if rows are grouped and it is known at compile time. Groups of K are a batch."""
 
     @property
     def stored(self) -> tuple[str, ...]:
@@ -159,7 +159,12 @@ class Problem:
     @property
     def is_grouped(self) -> bool:
         """Whether the rows of A and D are in groups, each with a matrix of B of its own."""
-        return OperandKind.ends in self.kinds
+        return OperandKind.ends in self.kinds and not self.is_batched
+
+    @property
+    def k_is_grouped(self) -> bool:
+        """Whether K is in groups: a batch of products, each over its own range of the K of one A and one B."""
+        return OperandKind.ends in self.kinds and self.is_batched
 
     @property
     def scales(self) -> tuple[Stream, ...]:
@@ -262,7 +267,8 @@ class Problem:
         matrices = [value.type for value in (gemm.a, gemm.b, *gemm.outs)]
         known = cls.of_attribute(problem_attribute(gemm), matrices).of_size(matrices)
         d, *_ = results_of(gemm, ResultKind.full)
-        batches = [static_extent(ir.MemRefType(value.type), 0) for value in (d, gemm.a, gemm.b)]
+        of_batch = (d,) if known.k_is_grouped else (d, gemm.a, gemm.b)
+        batches = [static_extent(ir.MemRefType(value.type), 0) for value in of_batch]
         return replace(
             known,
             has_math=any(

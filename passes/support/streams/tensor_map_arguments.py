@@ -16,6 +16,7 @@ from lowtide.passes.support.problem.matrix_layouts import is_column_major
 from lowtide.passes.support.problem.problem import is_batch
 from lowtide.passes.support.streams.buffers import is_transposed_buffer
 from lowtide.passes.support.streams.panels import Panels
+from lowtide.passes.support.streams.ragged import ROWS, mark_ragged
 
 
 def launch_of(module: ir.Module, kernel: tile.KernelOp) -> tile.LaunchOp:
@@ -28,11 +29,13 @@ def launch_of(module: ir.Module, kernel: tile.KernelOp) -> tile.LaunchOp:
     return launches[0]
 
 
-def box_type(op: ir.OpView, buffer: ir.Type, rows: int | None, rank: int, *, batched: bool = False) -> sm.TensorMapType:
+def box_type(
+    op: ir.OpView, buffer: ir.Type, rows: int | None, rank: int, *, batched: bool = False, ragged: bool = False
+) -> sm.TensorMapType:
     """The `!sm.tensor_map` of the boxes that fill or empty a buffer, or `rows` of its rows.
 
     With rank 3 and more, a box has all panels of the buffer; but if it has only some rows, it has one panel, since the
-    panels of a box lie one behind the other. A box of a batch has one more side, the first.
+    panels of a box lie one behind the other. A box of a batch has one more side, the first; of a ragged map it has two.
 
     Raises Refusal if the buffer does not lie in panels, or TMA does not take the box.
     """
@@ -45,7 +48,7 @@ def box_type(op: ir.OpView, buffer: ir.Type, rows: int | None, rank: int, *, bat
     sides = [rows or panels.rows, panels.width]
     if rank > 2:
         sides = [1] * (rank - 3) + [panels.count if rows in (None, panels.rows) else 1, *sides]
-    sides = [1, *sides] if batched else sides
+    sides = [1] * (2 * ragged + batched) + sides
     try:
         return sm.TensorMapType.get(sides, memref.element_type, swizzle_attr(swizzle))
     except ValueError as error:
@@ -81,6 +84,13 @@ def _assert_whole_rows(matrix: ir.Value, letter: str) -> None:
     )
 
 
+def _assert_ragged(matrix: ir.Value) -> None:
+    """The host's check that coordinates of a ragged map can say how many rows are left."""
+    fits = Builder.index().sle(extent(matrix, 0), ROWS)
+    if not constant_of(fits):
+        cf.assert_(fits, "with groups of K, K must be at most 2^30: split the problem")
+
+
 def _assert_multiple(length: ir.Value, unit: int, message: str) -> None:
     """A host check of an extent, unless it is known to be a multiple of `unit`."""
     build = Builder.index()
@@ -102,7 +112,7 @@ class TensorMapArguments:
         self.entry = kernel.body.blocks[0]
         self.matrices = list(self.entry.arguments)
         self.packs_output = schedule_if_any(kernel).epilogue.pack is PackKind.rows
-        self.found: dict[tuple[int, sm.TensorMapType, bool], ir.Value] = {}
+        self.found: dict[tuple[int, sm.TensorMapType, bool, bool], ir.Value] = {}
         self.passed: list[ir.Value] = []
 
     def map_for(
@@ -115,11 +125,13 @@ class TensorMapArguments:
         rank: int = 2,
         is_written: bool = False,
         is_last: bool = False,
+        is_ragged: bool = False,
     ) -> ir.Value:
         """The kernel argument that maps `matrix` in boxes of the shape of `buffer`, or of `rows` of its rows.
 
         A box of rank 2 is one panel; a box of rank 3 to 5 is all panels of the buffer. A batch adds one to the rank.
-        `is_last`: boxes have only as many rows as are left for the last box of the matrix.
+        `is_last`: boxes have only as many rows as are left for the last box of the matrix. `is_ragged`: each load says
+        where the rows end.
         The host checks the rows of a matrix that is written. A packed matrix needs no check: its rows lie in a
         workspace, where TMA may write whole units behind them. Raises Refusal if TMA has no such box.
         """
@@ -130,8 +142,9 @@ class TensorMapArguments:
                 " [tensor-map-argument]",
             )
         position = self.matrices.index(matrix)
-        type_ = box_type(op, buffer, rows, rank, batched=is_batch(matrix))
-        if (position, type_, is_last) not in self.found:
+        type_ = box_type(op, buffer, rows, rank, batched=is_batch(matrix), ragged=is_ragged)
+        key = position, type_, is_last, is_ragged
+        if key not in self.found:
             with before(self.launch):
                 if rank > 2:
                     _assert_whole_panels(self.launch.args[position], type_.shape[-1], rank)
@@ -140,9 +153,13 @@ class TensorMapArguments:
                     _assert_whole_rows(self.launch.args[position], "N" if is_row_of_n else "M")
                 source = self.launch.args[position]
                 last = rows_of_last_box(extent(source, -2), type_.shape[-2]) if is_last else None
-                self.passed.append(sm.TensorMapOp(type_, source, rows=last).result)
-            self.found[position, type_, is_last] = self.entry.add_argument(type_, ir.Location.unknown())
-        return self.found[position, type_, is_last]
+                made = sm.TensorMapOp(type_, source, rows=last)
+                if is_ragged:
+                    _assert_ragged(source)
+                    mark_ragged(made)
+                self.passed.append(made.result)
+            self.found[key] = self.entry.add_argument(type_, ir.Location.unknown())
+        return self.found[key]
 
     def finish(self) -> None:
         """Gives kernel and launch their new signature."""

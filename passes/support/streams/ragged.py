@@ -1,0 +1,30 @@
+"""Ragged tensor maps: each load says where the rows of the matrix end, and reads zeros from there on.
+
+The map of a matrix with rows S bytes apart has four dimensions: two outer ones, with strides of S and 2³⁴ − S, then
+rows and columns. The rows have an extent of R = 2³⁰. A load of the box at (row, column) of the rows before `end` has
+the coordinates (end, R, R − end + row, column): rows from `end` on are outside of the extent. Its address is that of
+the matrix plus end · S + R · (2³⁴ − S) + (R − end + row) · S = 2⁶⁴ + row · S, and addresses have 64 bits. The PTX ISA
+does not say that the sum wraps around; Triton and others rely on it too ("ragged TMA").
+"""
+
+from mlir import ir
+
+from lowtide.dialects import sm
+from lowtide.passes.support.ir.builder import Builder
+
+RAGGED = "ragged"  # the attribute of such a map and its loads
+ROWS = 2**30  # the extent of the rows
+
+
+def is_ragged(op: sm.TensorMapOp | sm.TmaLoadOp) -> bool:
+    """Whether an op makes a ragged map, or loads through one."""
+    return RAGGED in op.operation.attributes
+
+
+def mark_ragged(op: sm.TensorMapOp | sm.TmaLoadOp) -> None:
+    op.operation.attributes[RAGGED] = ir.UnitAttr.get()
+
+
+def coordinates(build: Builder, end: ir.Value, row: ir.Value) -> tuple[ir.Value, tuple[ir.Value, ir.Value]]:
+    """The coordinate of a row, and those of the outer dimensions, innermost first."""
+    return build.add(build.sub(ROWS, end), row), (build.constant(ROWS), end)
