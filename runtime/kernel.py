@@ -332,14 +332,14 @@ class Kernel:
         """The operands with shared inputs repeated over the batch, and the problem's extents. Raises LaunchError."""
         extents = check_dims(self._dims, views)
         whole = {
-            name: x if len(x.shape) == len(self._dims[name]) else x.shared_by(self._batch(extents))
+            name: x if len(x.shape) == len(self._dims[name]) else x.shared_by(self._outer(self._dims[name][0], extents))
             for name, x in views.items()
         }
         return whole, extents
 
-    def _batch(self, extents: Mapping[str, int]) -> int:
-        """The batch, if the kernel has one; the compiled one if no operand says it. Raises LaunchError."""
-        batch = extents.get(BATCH, self.manifest["spec"][BATCH])
+    def _outer(self, dim: str, extents: Mapping[str, int]) -> int:
+        """The batch, or the number of groups of K; the compiled one if no operand says it. Raises LaunchError."""
+        batch = extents.get(dim, self.manifest["spec"][dim])
         if batch is None:
             raise LaunchError(
                 f"kernel {self.name}: A and B are shared by all products of a batch, so its size"
@@ -350,7 +350,7 @@ class Kernel:
     def _output_shape(self, extents: Mapping[str, int]) -> tuple[int, ...]:
         """D's shape. Raises LaunchError if the batch is unknown."""
         dims = self._dims[self._names[self._output]]
-        return tuple(self._batch(extents) if dim == BATCH else extents[dim] for dim in dims)
+        return tuple(self._outer(dim, extents) if dim == BATCH else extents[dim] for dim in dims)
 
     def _device_of(self, operands: Mapping[str, Operand]) -> int:
         """The GPU that holds the operands; arrays without elements do not count."""

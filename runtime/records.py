@@ -50,7 +50,7 @@ def launch_record(manifest: Mapping[str, Any], operands: Mapping[str, Any], sm_c
     extents = check_dims(dims, {name: view for name, view in views.items() if name in arrays})
     for name, view in views.items():
         if name in arrays and len(view.shape) < len(dims[name]):
-            views[name] = view.shared_by(extents[BATCH])
+            views[name] = view.shared_by(extents[dims[name][0]])
     first = len(manifest["arguments"]) + 1
     spaces = _workspaces(program, views, sm_count)
     addresses = [number * _APART for number in range(first, first + len(spaces))]

@@ -28,6 +28,7 @@ from lowtide.runtime.epilogue import Interval, evaluate, results_of
 from lowtide.runtime.kernel import Kernel
 from lowtide.runtime.manifest import (
     BATCH,
+    K_GROUPS,
     IN_THE_SUM,
     NOT_OF_EPILOGUE,
     PACKED_ROWS,
@@ -142,11 +143,12 @@ def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tu
             continue
         dims = problem_dims(manifest)[name]
         is_shared = argument["role"] == "input" and dims[0] == BATCH and rng.random() < _SHARED
+        grouped = extents["k" if K_GROUPS in spec else "m"]
         shape = tuple(extent_of(dim, extents) for dim in dims[is_shared:])
         if argument["role"] == "output":
             values = np.full(shape, STALE)
         elif argument["kind"] == "ends":  # all rows of D belong to a group, and so are compared
-            values = np.sort(np.append(rng.integers(0, extents["m"] + 1, shape[0] - 1), extents["m"]))
+            values = np.sort(np.append(rng.integers(0, grouped + 1, shape[0] - 1), grouped))
         elif exact and argument["kind"] == "matrix" and element_type(dtype).is_float:
             values = np.sign(rng.standard_normal(shape)) * (rng.random(shape) < share)
         else:
@@ -319,9 +321,14 @@ def in_rows(manifest: Mapping[str, Any], values: np.ndarray) -> np.ndarray:
 
 
 def _part_of(manifest: Mapping[str, Any], operands: Mapping[str, HostArray], name: str, matrix: int) -> np.ndarray:
-    """The values of an operand; in a batch, its part for one product, or all of it if it is shared."""
+    """The values of an operand; in a batch, its part for one product, or all of it if it is shared. With groups of K,
+    the part for group number `matrix`."""
     dims, values = problem_dims(manifest)[name], operands[name].values()
-    return values[matrix] if dims[0] == BATCH and values.ndim == len(dims) else values
+    if K_GROUPS in manifest["spec"] and dims[0] == "k":
+        ends = next(operands[x["name"]].values() for x in manifest["arguments"] if x["kind"] == "ends")
+        first, end = np.append(0, ends).astype(int)[matrix : matrix + 2]
+        return values[first:end]
+    return values[matrix] if dims[0] in (BATCH, K_GROUPS) and values.ndim == len(dims) else values
 
 
 def compare(d: np.ndarray, interval: Interval, bound: Any, rows: np.ndarray) -> tuple[float, str]:

@@ -13,6 +13,7 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.inputs.extents import (
     BATCH,
     FACTORS,
+    GROUP,
     PACKED_ROWS,
     dims_of_arguments,
     extents_of,
@@ -81,8 +82,8 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
             "K of packed weights is 0, must be a positive multiple of their group; pad them with zeros"
             " [weights-of-no-k]"
         )
-    if BATCH in extents:
-        values = [_with_parts(*each, extents[BATCH]) for each in zip(values, dims, strict=True)]
+    for outer in {BATCH, GROUP} & {*extents}:
+        values = [_with_parts(*each, outer, extents[outer]) for each in zip(values, dims, strict=True)]
     if extents.get("k") == 0:
         values = [_without_k(*each) for each in zip(values, types, dims, strict=True)]
     return [
@@ -93,7 +94,7 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
             BATCH in letters or np.ndim(value) == 3,
             extents.get("k") == 0 and any(dim[0] == "k" for dim in letters),
             kind,
-            letters == ("group",),
+            letters == (GROUP,),
         )
         for name, value, (type, letters, kind) in zip(names, values, parameters, strict=True)
     ]
@@ -177,11 +178,11 @@ def _output(name: str, parameter: Parameter, found: Mapping[str, int]) -> Array:
     return padded(of_result, np.dtype(NUMPY_DTYPES[type.element.name]), type.element)
 
 
-def _with_parts(value: Any, dims: Sequence[str], batch: int) -> Any:
+def _with_parts(value: Any, dims: Sequence[str], outer: str, count: int) -> Any:
     """A shared operand as a batch with stride 0; any other operand unchanged."""
-    if BATCH not in dims or value.ndim == len(dims):
+    if outer not in dims or value.ndim == len(dims):
         return value
-    return np.broadcast_to(value, (batch, *value.shape))
+    return np.broadcast_to(value, (count, *value.shape))
 
 
 def _without_k(value: Any, type: Type, dims: Sequence[str]) -> Any:

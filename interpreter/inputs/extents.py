@@ -19,7 +19,7 @@ from lowtide.interpreter.program.types import MemRef, Type
 FACTORS = 2  # the number of matrices, A and B, before the results and the epilogue operands of a host function
 
 # The problem's extents of an operand's dimensions, in memory order; in a batch `BATCH` comes before them.
-BATCH = "batch"
+BATCH, GROUP = "batch", "group"
 _A_DIMS: Mapping[str, str] = MappingProxyType({"t": "mk", "n": "km"})
 _B_DIMS: Mapping[str, str] = MappingProxyType({"n": "nk", "t": "kn"})
 _KIND_DIMS: Mapping[str, Sequence[str]] = MappingProxyType(
@@ -27,7 +27,7 @@ _KIND_DIMS: Mapping[str, Sequence[str]] = MappingProxyType(
         "per_row": "m",
         "per_column": "n",
         "scalar": "",
-        "ends": ("group",),
+        "ends": (GROUP,),
         "group_scale": "gn",
         "group_zero": "gn",
         "row_scale": ("k/128", "m"),
@@ -102,7 +102,7 @@ def _dims_of(
     of_kind = {**_KIND_DIMS, "full": output}
     of_result: dict[ResultKind, Sequence[str]] = {ResultKind.full: output, ResultKind.amax: ("one",)}
     a, b = _A_DIMS[layout[0]], _B_DIMS[layout[1]]
-    factors: list[Sequence[str]] = [a, ("group", *b) if "ends" in kinds and not of_k else b]
+    factors: list[Sequence[str]] = [a, (GROUP, *b) if "ends" in kinds and not of_k else b]
     return [*factors, *(of_result[kind] for kind in results), *(of_kind[kind] for kind in kinds)]
 
 
@@ -113,8 +113,8 @@ def with_batch(function: ir.Operation, dims: Sequence[Sequence[str]]) -> list[tu
         (BATCH, *letters) if isinstance(type, ir.MemRefType) and type.rank > len(letters) else tuple(letters)
         for letters, type in zip(dims, types, strict=False)
     ]
-    if ("group",) in found and found[1][0] != "group":  # K is grouped: D has a matrix for each group
-        return [tuple("group" if dim == BATCH else dim for dim in letters) for letters in found]
+    if (GROUP,) in found and found[1][0] != GROUP:  # K is grouped: D has a matrix for each group
+        return [tuple(GROUP if dim == BATCH else dim for dim in letters) for letters in found]
     return found
 
 

@@ -67,7 +67,7 @@ def grouped_products(spec: GemmSpec, inputs: Mapping[str, Any]) -> Iterator[tupl
 def products_of_groups_of_k(spec: GemmSpec, inputs: Mapping[str, Any]) -> list[tuple[GemmSpec, dict[str, Any]]]:
     """The product of each group of K as a separate problem, with its part of each input. Raises SpecError."""
     one, arrays = replace(spec, groups=UNGROUPED, k=None), {name: np.asarray(value) for name, value in inputs.items()}
-    full = {x.name for x in spec.operands if x.kind is OperandKind.FULL}
+    full = {x.name for x in spec.operands if x.kind is OperandKind.FULL and arrays[x.name].ndim == 3}
     ends = arrays.pop(ENDS, np.zeros(()))
     counts = {name: array.shape[:1] for name, array in arrays.items() if name in full} | {ENDS: ends.shape}
     if ends.ndim != 1 or {*counts.values()} != {ends.shape} or spec.group_count not in (None, len(ends)):
