@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from lowtide.dialects.tile import ResultKind
 from lowtide.elements import ELEMENTS
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.inputs.extents import BATCH
+from lowtide.interpreter.inputs.extents import BATCH, GROUP
 from lowtide.interpreter.numbers.domains import FLOAT_DTYPES, NUMPY_DTYPES, Domain
 from lowtide.interpreter.program.types import MemRef, Scalar, Type
 
@@ -69,7 +69,7 @@ def checked_matrix(name: str, value: Any, type: MemRef, parameter: Parameter, do
     if domain is not None:
         _check_dtype(name, array, type.element, domain, result is ResultKind.full)
     shape = array.shape
-    may_be_shared = BATCH in dims and result is None
+    may_be_shared = (BATCH in dims or {GROUP, "m"} < {*dims}) and result is None  # by products, or groups of K
     if len(shape) != len(type.shape) and not (may_be_shared and len(shape) == len(type.shape) - 1):
         shared = f", or {len(type.shape) - 1} if the batch shares it" if may_be_shared else ""
         raise InterpreterError(

@@ -1,6 +1,7 @@
 """Reliances: what kernels rely on that the PTX ISA does not promise, but that hardware is seen to do.
 
-A run that is given a `Relied` goes on where a kernel relies on one of these, and notes it there. Other runs refuse it.
+A run that is given a `Relied` goes on where a kernel relies on one of these, and notes it there. Other runs refuse it,
+except for wrapped addresses, of which the PTX ISA says nothing.
 """
 
 from dataclasses import dataclass, field
@@ -37,6 +38,12 @@ EQUAL_STORES = Reliance(
     "equal-stores",
     "if several lanes of a warp store one value to the same bytes in one instruction, that value is there",
     "Memory Consistency Model: Morally strong operations, Data-races",
+)
+WRAPPED_ADDRESSES = Reliance(
+    "wrapped-addresses",
+    "the address of a box in a tensor is the sum of its terms modulo 2^64; ragged tensor maps have outer dimensions whose "
+    "terms have a sum of 2^64",
+    "Tensors: Tensor Dimension, size and format",
 )
 
 

@@ -20,6 +20,7 @@ from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.matrices import Matrix
 from lowtide.interpreter.machine.mbarriers import Mbarrier
 from lowtide.interpreter.machine.memory import InFlight
+from lowtide.interpreter.machine.reliances import WRAPPED_ADDRESSES
 from lowtide.interpreter.machine.scheduling import spawn
 from lowtide.interpreter.numbers.cells import Described
 from lowtide.interpreter.numbers.packed import Mixed
@@ -29,7 +30,7 @@ Ints = NDArray[np.int64]
 
 UNIT = 16  # bytes that a swizzle keeps together
 RAGGED_ROWS = 2**30  # the extent of the rows of a ragged map
-WRAPPED = 2**64  # addresses are summed modulo it. Not in the PTX ISA: kernels with ragged maps rely on it
+WRAPPED = 2**64  # addresses are summed modulo it
 ALIGNMENT = 128  # of a box in shared memory (PTX ISA, "cp.async.bulk.tensor")
 
 
@@ -195,9 +196,18 @@ def load_box(
             op, f"a box at shared memory address {address:#x}; TMA needs a multiple of {ALIGNMENT} [box-address]"
         )
     check_corner(state, op, map, corner)
+    _note_wrapping(state, op, map, corner)
     box, access = places(map, corner, address), state.access(op)
     codes, payload = state.machine.memory.read_raw(access, box.globals, box.size, box.used)
     arrive_in(state, op, box.shared, (codes, payload), barriers)
+
+
+def _note_wrapping(state: AgentState, op: Described, map: TensorMap, corner: tuple[int, ...]) -> None:
+    """Notes that the sum of the terms of an address is 2^64 or more."""
+    relied, terms = state.machine.observers.relied, zip(corner, map.strides, strict=True)
+    if relied is not None and sum(at * stride for at, stride in terms) * map.element.bytes >= WRAPPED:
+        where = f"the address of a box of {map.matrix.name} at {list(corner)} is summed modulo 2^64"
+        relied.on(WRAPPED_ADDRESSES, str(state.violation(op, where)))
 
 
 def arrive_in(

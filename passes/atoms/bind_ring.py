@@ -40,6 +40,10 @@ After, if one agent fills it and others read it (ring_mbarriers.py): mbarriers; 
          goes through another proxy (PTX ISA, "Async proxy"). Without it, sums of mma.sync were wrong on an H100:
                  sm.fence_proxy_async;  sm.mbarrier_arrive %empty[%slot] each_warp after %retired
          The loads for mma.sync are over when the warp arrives: there is no `after`.
+         The rows of a matrix up to the end of a group of K have a ragged map: each load says where they end, and reads
+         zeros from there on (passes/support/streams/ragged.py):
+         host    %map = sm.tensor_map %a {ragged} : … to !sm.tensor_map<1x1x64x64xbf16, swizzle<3,3,3>>
+         device  sm.tma_load %map[%end, %k, %m] to %a signals %full[%w] {ragged}
          With grid.cluster = [2, 1] the two CTAs share B: each loads half and sends it to both. A slot is free
          when the consumers of all CTAs that its loads write to have released it:
                  sm.tma_load %map2[%n, %k] to %b signals %full[%w] multicast(column)
@@ -52,7 +56,7 @@ Refuses  a second ring; a ring that two agents fill. Within one agent: loops wit
          the proof that a wgmma that reads the slot is done; a slot that is not committed exactly once; a kernel without
          exactly one launch.
 Test     test/lit/passes/atoms/bind-ring.mlir, bind-ring-invalid.mlir,
-         bind-ring-mbarriers{,-copiers,-tail,-cluster,-batch,-panels,-scales,-one-matrix,-invalid}.mlir
+         bind-ring-mbarriers{,-copiers,-tail,-cluster,-batch,-panels,-ragged,-scales,-one-matrix,-invalid}.mlir
 """
 
 from dataclasses import dataclass

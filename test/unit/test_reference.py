@@ -9,7 +9,7 @@ import pytest
 from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.epilogue import functions as lt
 from lowtide.compiler.epilogue.operands import Full, PerColumn, PerRow, Scalar
-from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec import GemmSpec, Groups
 from lowtide.errors import SpecError
 from lowtide.verification.checking.comparison import compare
 from lowtide.verification.checking.random_inputs import padded_matrix, random_inputs
@@ -380,4 +380,23 @@ def test_each_group_of_rows_has_a_matrix_of_its_own_in_the_reference():
     assert np.isinf(bound[30:]).all()
     assert np.isfinite(bound[:30]).any()
     with pytest.raises(SpecError, match=r"\[reference-groups\]"):
+        reference(spec, **inputs | {"ends": inputs["ends"][:2]})
+
+
+def test_each_group_of_k_has_a_matrix_of_d_of_its_own_in_the_reference():
+    spec = spec_of(groups=Groups(3, "k"), layout="nt")
+    inputs = inputs_of(spec)
+    inputs["ends"] = np.array([20, -5, 2**31 - 1], np.int32)  # the second group is empty, and the third has all of K
+    found, bound = reference_with_bound(spec, **inputs)
+    one, others = spec_of(layout="nt", k=None), {name: x for name, x in inputs.items() if name not in ("c", "ends")}
+    for group, rows in enumerate((slice(0, 20), slice(20, 20), slice(0, K))):
+        own = {name: inputs[name][rows] for name in ("a", "b")} | {"c": inputs["c"][group]}
+        expected, own_bound = reference_with_bound(one, **others | own)
+        np.testing.assert_array_equal(found[group], expected)
+        np.testing.assert_array_equal(bound[group], own_bound)
+    d = found.astype(np.float32).astype(numpy_dtype("bf16"))
+    assert against_float64(spec, inputs, d).ok
+    d[2, 1, 0] += 1 + abs(d[2, 1, 0])
+    assert "[2, 1, 0]" in against_float64(spec, inputs, d).message
+    with pytest.raises(SpecError, match=r"\[reference-k-groups\]"):
         reference(spec, **inputs | {"ends": inputs["ends"][:2]})

@@ -7,7 +7,7 @@ import pytest
 
 from lowtide.compiler.epilogue.functions import relu
 from lowtide.compiler.epilogue.operands import Full, OperandKind, PerColumn, Scalar
-from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec import GemmSpec, Groups
 from lowtide.errors import Error, SpecError
 
 GOOD = {"m": 300, "n": 520, "k": 264, "a": "bf16", "b": "bf16", "d": "bf16"}
@@ -115,6 +115,10 @@ def test_accumulators_are_those_of_the_inputs_where_none_are_given(a: str, b: st
         ({"groups": 2, "batch": 3}, r"groups with a batch are not supported.*\[groups-beside\]"),
         ({"groups": 2, "d_order": "column"}, r"groups with d_order='column'.*\[groups-beside\]"),
         ({"groups": 2, "layout": "nt"}, r"groups with layout='nt'.*use layout='tn' or 'tt'.*\[groups-layout\]"),
+        ({"groups": Groups(0, "k"), "layout": "nt"}, "groups is 0; it must be at least 1"),
+        ({"groups": Groups(2, "n"), "layout": "nt"}, r"unknown axis 'n' for groups.*\[unknown-word\]"),
+        ({"groups": Groups(2, "k")}, r"groups of K with layout='tn'.*use layout='nt' \[k-groups-layout\]"),
+        ({"groups": Groups(2, "k"), "layout": "nt", "k": 2**30 + 1}, r"k is 1073741825;.*\[k-groups-k\]"),
         ({"groups": 2, "epilogue": adds_ends}, r"operand 'ends' has the name of the ends.*\[ends-operand-name\]"),
         ({"amax": 3}, r"amax is 3 \(int\); it must be True or False.*\[amax-word\]"),
         ({"k": 2**31}, r"k is 2147483648; .* split the problem.*\[extent-most\]"),

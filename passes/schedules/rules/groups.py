@@ -1,8 +1,8 @@
-"""Rules of groups of rows, whose ends only the device knows.
+"""Rules of groups of rows, and of K, whose ends only the device knows.
 
 A tile of a group begins at any row, and the number of tiles is not known at the launch. So CTAs take whole tiles in
 turn, one group after the other, and threads store the rows that belong to the group. All tiles sum K forward, so that
-the bits of a row do not depend on where groups end.
+the bits of a row do not depend on where groups end. With groups of K the tiles are known, but not the K steps of each.
 """
 
 from collections.abc import Iterator, Mapping
@@ -75,12 +75,8 @@ def groups(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
     if problem.is_scaled or problem.precision is not None:
         beside = "scales of blocks" if problem.is_scaled else f"sums by {problem.precision}"
         yield f"groups with {beside} are not supported; launch the groups one by one [groups-and-sums]"
-    copies = {f"mainloop.{name}.copy": schedule.mainloop.operand(name).copy for name in ("a", "b")}
-    for path, copy in copies.items() if problem.k_is_grouped else ():
-        if TMA_RANKS.get(str(copy), 2) > 2:
-            yield f"{path} = {copy}: {_WHY_OF_K}, as a further dimension of tensor maps; take tma [k-groups-copy]"
-    if problem.k_is_grouped and schedule.agents.consumer.turns > 1:
-        yield f"roles in turn: {_WHY_OF_K}, so that work items have different K steps; take cooperative [k-groups-turns]"
+    if problem.k_is_grouped:
+        yield from _of_k(schedule)
     why = WHY if problem.is_grouped else _WHY_OF_K
     for path, taken in taken_with_groups(problem).items():
         value = schedule.get(path)
@@ -88,3 +84,19 @@ def groups(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
             others = " or ".join(str(each) for each in taken if each is not None)
             way_out = f"take {others}" if others else "leave it out"
             yield f"{path} = {value}: {why}; {way_out} [groups-field]"
+
+
+def _of_k(schedule: Schedule) -> Iterator[str]:
+    """The rules of groups of K beside those on single fields."""
+    for name in ("a", "b"):
+        copy = schedule.mainloop.operand(name).copy
+        if TMA_RANKS.get(str(copy), 2) > 2:
+            yield (
+                f"mainloop.{name}.copy = {copy}: {_WHY_OF_K}; take tma, whose maps have dimensions left for them"
+                " [k-groups-copy]"
+            )
+    if schedule.agents.consumer.turns > 1:
+        yield (
+            "agents in turn: K is grouped, so that work items have different K steps; take roles = cooperative(2)"
+            " [k-groups-turns]"
+        )

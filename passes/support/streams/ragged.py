@@ -4,7 +4,7 @@ The map of a matrix with rows S bytes apart has four dimensions: two outer ones,
 rows and columns. The rows have an extent of R = 2³⁰. A load of the box at (row, column) of the rows before `end` has
 the coordinates (end, R, R − end + row, column): rows from `end` on are outside of the extent. Its address is that of
 the matrix plus end · S + R · (2³⁴ − S) + (R − end + row) · S = 2⁶⁴ + row · S, and addresses have 64 bits. The PTX ISA
-does not say that the sum wraps around; Triton and others rely on it too ("ragged TMA").
+does not say that the sum wraps around (docs/ptx.md, Reliances); Triton's ragged tensor descriptors rely on it too.
 """
 
 from mlir import ir

@@ -14,7 +14,7 @@ from map_driver import CONTEXT, PLAIN, Install, K, M, MapDriver, N, arrays, map_
 from sample_kernel import kernel_from, op
 
 import lowtide as lt
-from lowtide.errors import LaunchError
+from lowtide.errors import LaunchError, LoadError
 from lowtide.runtime import Kernel
 from lowtide.runtime.host_compiler import compile_host
 from lowtide.runtime.tensor_map_encoder import TensorMapEncoder
@@ -233,6 +233,22 @@ def test_a_map_of_more_dimensions_sees_a_matrix_as_panels_that_must_divide_it() 
         match=r"operand a: a tensor map of rank 4 sees its 200 columns as panels of 64.*\[map-whole-panels\]",
     ):
         a_map(200)
+
+
+def test_a_ragged_map_has_a_coordinate_for_the_end_of_the_rows() -> None:
+    mapped = compile_host(map_manifest(map_op("ta", "a", box=[1, 1, 128, 64], ragged=True), map_op("tb", "b")))
+    extents = (("a", (300, 64), 72), ("b", (129, 64), 64), ("d", (4, 8), 8))
+    memrefs = {name: SimpleNamespace(address=256, shape=s, row_stride=stride) for name, s, stride in extents}
+    (value, _), *_ = mapped(memrefs)[0].arguments
+    check_tensor_map(value)
+    assert value.tensor.shape == (2**31, 2**31, 2**30, 64)
+    for end, row in ((300, 0), (300, 299), (10, 9), (0, 0)):
+        corner = (end, 2**30, 2**30 - end + row, 0)
+        terms = zip(corner, value.tensor.strides, strict=True)
+        assert sum(at * stride for at, stride in terms) * 2 % 2**64 == row * 72 * 2  # of f16
+        assert (corner[2] < 2**30) == (row < end)
+    with pytest.raises(LoadError, match="ragged is True, must be true or false; true for a matrix with a box of four"):
+        compile_host(map_manifest(map_op("ta", "a", ragged=True), map_op("tb", "b")))
 
 
 def test_maps_of_a_swizzle_of_no_bits_are_maps_without(map_driver: MapDriver) -> None:

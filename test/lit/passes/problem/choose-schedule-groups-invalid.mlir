@@ -1,5 +1,5 @@
 // choose-schedule refuses what does not go with groups of rows: the number of tiles is counted on the device, and a
-// group begins at any row.
+// group begins at any row. Groups of K have as many K steps as their ends say.
 // RUN: lowtide-opt %s -p choose-schedule --split-input-file --verify-diagnostics
 
 !mat = memref<?x?xbf16, strided<[?, 1]>>
@@ -60,6 +60,51 @@ func.func @scales(%a: !mat, %b: !mats, %d: !scales, %ends: memref<?xi32>, %s: !s
   ^bb0(%x: f32):
     tile.yield %x : f32
   } : !mat, !mats, !scales
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!mats = memref<?x?x?xf32, strided<[?, ?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @steps_of_groups(%a: !mat, %b: !mat, %d: !mats, %ends: memref<?xi32>) {
+  // expected-error @below {{choose-schedule: mainloop.prologue = once: K is grouped, and only the device knows where groups end; take per_tile [groups-field]}}
+  tile.gemm nt %a, %b into %d acc(f32) operands(ends %ends : memref<?xi32>) schedule(#tile.schedule<mainloop = <prologue = once>>) {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } : !mat, !mat, !mats
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!mats = memref<?x?x?xf32, strided<[?, ?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @panels_of_groups(%a: !mat, %b: !mat, %d: !mats, %ends: memref<?xi32>) {
+  // expected-error @below {{choose-schedule: mainloop.a.copy = tma.3d: K is grouped, and only the device knows where groups end; take tma, whose maps have dimensions left for them [k-groups-copy]}}
+  tile.gemm nt %a, %b into %d acc(f32) operands(ends %ends : memref<?xi32>) schedule(#tile.schedule<mainloop = <roles = cooperative(2), a = <copy = tma.3d>>>) {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } : !mat, !mat, !mats
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!mats = memref<?x?x?xf32, strided<[?, ?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @groups_in_turn(%a: !mat, %b: !mat, %d: !mats, %ends: memref<?xi32>) {
+  // expected-error @below {{choose-schedule: agents in turn: K is grouped, so that work items have different K steps; take roles = cooperative(2) [k-groups-turns]}}
+  tile.gemm nt %a, %b into %d acc(f32) operands(ends %ends : memref<?xi32>) schedule(#tile.schedule<mainloop = <roles = pingpong(2)>>) {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } : !mat, !mat, !mats
   return
 }
 }
