@@ -419,9 +419,7 @@ class GemmSpec:
         zero_type = "s8" if element_type(self.b).lowest else "u8"
         zeros = (Operand(ZEROS, OperandKind.GROUP_ZERO, zero_type, self.group),) if self.zero_points else ()
         of_blocks = self.block_scales.operands if self.block_scales is not None else ()
-        ends = (
-            (Operand(ENDS, OperandKind.ENDS, ENDS_TYPE, count=self.group_count),) if self.is_grouped else ()
-        )
+        ends = (Operand(ENDS, OperandKind.ENDS, ENDS_TYPE, count=self.group_count),) if self.is_grouped else ()
         return (*self.epilogue_graph.operands, *scales, *zeros, *of_blocks, *ends)
 
 

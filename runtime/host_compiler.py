@@ -42,8 +42,8 @@ from lowtide.runtime.tensor_maps import (
     Swizzle,
     TensorMap,
     boxed_matrix,
-    ragged_matrix,
     check_box,
+    ragged_matrix,
 )
 from lowtide.runtime.workspaces import WorkspaceShape
 
@@ -340,7 +340,9 @@ class _Compiler:
         self.early_lines.append(f"{tensor} = tensors[{len(self.tensors)}]({shape}, {strides}{given})")
         ragged = attributes.get("ragged", False)
         if not isinstance(ragged, bool) or (ragged and (least != 2 or len(box) != 4)):
-            raise self.refuse(f"ragged is {ragged!r}, must be true or false; true for a matrix with a box of four sides")
+            raise self.refuse(
+                f"ragged is {ragged!r}, must be true or false; true for a matrix with a box of four sides"
+            )
         self.tensors.append(_boxed_tensor(argument, dtype, tuple(box), kept, promotion, steps, ragged=ragged))
         self.wanted_late.append(tensor)
         self.map_values.add(self.define(op, [address], f"tensor_map(({address}, {tensor}))"))

@@ -15,7 +15,7 @@ from lowtide.runtime.checks import check_dims, check_layout
 from lowtide.runtime.dtypes import to_bits
 from lowtide.runtime.host_compiler import compile_host
 from lowtide.runtime.host_program import HostProgram
-from lowtide.runtime.manifest import BATCH, problem_dims
+from lowtide.runtime.manifest import problem_dims
 from lowtide.runtime.operands import Operand
 from lowtide.runtime.tensor_maps import TensorMap as PlacedMap
 from lowtide.runtime.tensor_maps import swizzle_span

@@ -28,8 +28,8 @@ from lowtide.runtime.epilogue import Interval, evaluate, results_of
 from lowtide.runtime.kernel import Kernel
 from lowtide.runtime.manifest import (
     BATCH,
-    K_GROUPS,
     IN_THE_SUM,
+    K_GROUPS,
     NOT_OF_EPILOGUE,
     PACKED_ROWS,
     ROW_GROUPS,

@@ -41,8 +41,8 @@ EQUAL_STORES = Reliance(
 )
 WRAPPED_ADDRESSES = Reliance(
     "wrapped-addresses",
-    "the address of a box in a tensor is the sum of its terms modulo 2^64; ragged tensor maps have outer dimensions whose "
-    "terms have a sum of 2^64",
+    "the address of a box in a tensor is the sum of its terms modulo 2^64; in ragged tensor maps the sum of the outer "
+    "terms is beyond it",
     "Tensors: Tensor Dimension, size and format",
 )
 

@@ -109,7 +109,8 @@ def encode(
 
     Sides and extents are of the matrix as it lies: columns, rows if it is column-major. With more sides than dimensions
     the matrix is viewed as panels that are as wide as the box. In a batch, the first side is the batch. With `ragged`,
-    loads say where the rows end (`ragged_corner`). Raises InterpreterError for a matrix that TMA cannot read, or that panels do not divide.
+    loads say where the rows end (`ragged_corner`). Raises InterpreterError for a matrix that TMA cannot read, or that
+    panels do not divide.
     """
     *batch, rows, columns = matrix.shape_as_it_lies
     stride, width = matrix.row_stride * matrix.element.bytes, box[-1]

@@ -163,8 +163,8 @@ class _Between:
         share, rank = rows // parties if parties > 1 else None, TMA_RANKS.get(str(operand.copy), 2)
         boxes = self.boxes.of(copy, number) if rank == 2 else None
         if boxes is None:
-            of = {"rows": share, "rank": rank, "is_ragged": end is not None}
-            boxes = Boxes(self.boxes.maps.map_for(copy, matrix, buffer.type, **of))
+            is_ragged, of = end is not None, self.boxes.maps.map_for
+            boxes = Boxes(of(copy, matrix, buffer.type, rows=share, rank=rank, is_ragged=is_ragged))
         return _Load(copy, boxes, line, written(operand.cache), end)
 
 

@@ -45,7 +45,7 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
 Needs    level problem, with a complete schedule.
 Refuses  more than one tile.gemm in a function; a schedule without a field that it reads; an epilogue that reads a host
          value other than its operands and constants.
-Test     test/lit/passes/cta/tile-to-ctas.mlir, tile-to-ctas-{tail,waves,empty,groups,groups-of-k}.mlir, tile-to-ctas-invalid.mlir
+Test     test/lit/passes/cta/tile-to-ctas.mlir, tile-to-ctas-{tail,waves,empty,groups,groups-of-k,invalid}.mlir
 """
 
 from collections.abc import Mapping

@@ -44,7 +44,7 @@ def lower_tma_load(context: Context, op: sm.TmaLoadOp) -> None:
     pointer = element_pointer(buffer.pointer, build.mul(place, rows * panels.row_bytes), build.i8)
     row, outer = context.scalar(op.row), matrix_of(context, op)
     if is_ragged(op):
-        row, outer = coordinates(build, *outer, row)
+        row, outer = coordinates(build, context.scalar(op.batch), row)
     origin = build.add(row, build.mul(place, rows)), context.scalar(op.column)
     box = list(map_type.shape)[len(outer) :]
 

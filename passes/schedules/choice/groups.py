@@ -14,8 +14,8 @@ _WIDEST = 16  # bytes of a store of one thread
 
 
 def expected(problem: Problem) -> Problem:
-    """The problem that is estimated: a product for each group, with an even share of the rows, or of K. The same problem
-    if there are no groups, or if the number of rows, or K, or that of groups is known only at run time."""
+    """The problem that is estimated: a product for each group, with an even share of the rows or K. The same problem
+    without groups, or if the number of groups, or that of rows (or K), is known only at run time."""
     if problem.k_is_grouped:
         if problem.k is None or problem.batch is None:
             return replace(problem, k=None)
