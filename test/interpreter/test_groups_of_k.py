@@ -195,12 +195,24 @@ def test_an_empty_group_without_its_step_of_zeros_is_found() -> None:
         interpret(lowered.levels["atoms"], given, domain="exact")
 
 
+def test_the_end_of_a_group_that_is_not_there_is_not_read() -> None:
+    text, given = compiled("sm_80").levels["cta"], inputs([10, 10, 50, 80])
+    own = re.search(r"memref.load (%\w+)\[%batch\]", text)
+    assert own is not None
+    faulty = text.replace(own[0], f"memref.load {own[1]}[%beyond]").replace(
+        "order(<grouped 8>) one_shot {", "order(<grouped 8>) one_shot {\n%beyond = arith.addi %batch, %c1 : index", 1
+    )
+    with pytest.raises(InterpreterError, match=r"\[vector-element\]"):
+        interpret(faulty, given, domain="exact")
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_kernels_with_ragged_maps_rely_on_addresses_that_wrap_around(target: str) -> None:
     kernel, relied, spec = compiled(target), Relied(), lt.GemmSpec(groups=lt.Groups(axis="k"), **TYPES)
     given = lt.random_inputs(spec, 40, 24, 100, np.random.default_rng(0), groups=2)
     run(kernel.ptx, launch_record(kernel.levels["llvm"], given), observers=Observers(relied=relied))
     assert [each.name for each in relied.places] == (["wrapped-addresses"] if target == "sm_90a" else [])
+    assert all(place.endswith("[box-wraps]") for place in relied.places.values())
 
 
 def test_k_is_at_most_what_coordinates_of_tensor_maps_can_say() -> None:
