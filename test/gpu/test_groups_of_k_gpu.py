@@ -1,0 +1,109 @@
+"""Groups of K on the GPU: against float64 at random splits, each named split, NaN beside groups, sums added to D, graphs.
+
+Kernels with TMA show that addresses of boxes wrap around (the reliance `wrapped-addresses`).
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lowtide as lt
+from lowtide.runtime.verify import verify_kernel
+from lowtide.verification.checking.splits import SPLITS, ends_of
+
+pytestmark = pytest.mark.gpu
+
+SIZES = ((300, 520, 264), (64, 1000, 5), (136, 264, 4097))
+CASES: dict[str, tuple[str, dict[str, Any], str | None]] = {
+    "mma.sync": ("sm_80", {"a": "bf16", "d": "f32"}, None),
+    "mma.sync, D in bf16": ("sm_80", {"a": "bf16", "d": "bf16"}, None),
+    "mma.sync of f16, even shares": ("sm_80", {"a": "f16", "d": "f32"}, "scheduler = even_split"),
+    "mma.sync of 8-bit integers": ("sm_80", {"a": "s8", "d": "s32"}, None),
+    "products in f32": ("sm_80", {"a": "f32", "d": "f32"}, None),
+    "wgmma": ("sm_90a", {"a": "bf16", "d": "f32"}, None),
+    "wgmma, D in bf16": ("sm_90a", {"a": "bf16", "d": "bf16"}, None),
+    "wgmma, low tiles": ("sm_90a", {"a": "bf16", "d": "bf16"}, "grid.tile = [64, 256]"),
+    "wgmma, two warpgroups": ("sm_90a", {"a": "f16", "d": "f32"}, "grid.tile = [128, 128], roles = cooperative(2)"),
+    "wgmma in clusters": ("sm_90a", {"a": "bf16", "d": "bf16"}, "grid.tile = [128, 128], grid.cluster = [2, 1]"),
+    "wgmma, copies by threads": ("sm_90a", {"a": "bf16", "d": "bf16"}, "roles = cooperative(2), a.copy = staged.2"),
+    "mma.sync of 8-bit floats": ("sm_90a", {"a": "e4m3", "d": "bf16"}, None),
+}
+
+
+@pytest.mark.parametrize("groups", [1, 7, 64])
+@pytest.mark.parametrize("name", CASES)
+def test_random_groups_agree_with_float64(name: str, groups: int) -> None:
+    target, fields, schedule = CASES[name]
+    spec = lt.GemmSpec(**({"b": fields["a"], "groups": lt.Groups(axis="k"), "layout": "nt"} | fields))
+    kernel = lt.compile_gemm(spec, target=target, schedule=schedule)
+    manifest = {**kernel.manifest, "example": {**kernel.manifest["example"], "groups_of_k": groups}}
+    for seed, size in enumerate(SIZES):
+        outcome = verify_kernel(lt.runtime.Kernel(manifest, kernel.ptx, kernel.cubin), size=size, seed=seed)
+        assert outcome.ok, outcome.message
+
+
+def adds(acc, c: lt.Full):
+    return acc + c
+
+
+def expected(torch: Any, a: Any, b: Any, ends: list[int]) -> Any:
+    """D of a loop over groups, in float64."""
+    d, k = [], len(a)
+    for before, end in zip([0, *ends[:-1]], ends, strict=True):
+        first = min(max(before, 0), k)
+        last = min(max(end, first), k)
+        d.append(a[first:last].double().T @ b[first:last].double())
+    return torch.stack(d)
+
+
+def compiled(epilogue: Any = None) -> Any:
+    spec = lt.GemmSpec(groups=lt.Groups(axis="k"), a="bf16", b="bf16", d="f32", layout="nt", epilogue=epilogue)
+    return lt.compile_gemm(spec)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_each_split_is_right_and_added_to_d(split: str) -> None:
+    torch = pytest.importorskip("torch")
+    k, m, n, groups = 1000, 200, 192, 9
+    a, b = (torch.randint(-3, 4, (k, x), device="cuda").bfloat16() for x in (m, n))
+    ends = list(ends_of(split, k, 64, groups))
+    on_device = torch.tensor(ends, dtype=torch.int32, device="cuda")
+    found = compiled()(a, b, ends=on_device)
+    assert torch.equal(found.double(), expected(torch, a, b, ends))
+    d = torch.randint(-9, 10, (groups, m, n), device="cuda").float()
+    before = d.double()
+    compiled(adds)(a, b, c=d, ends=on_device, out=d)
+    assert torch.equal(d.double(), before + expected(torch, a, b, ends))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nan_in_rows_of_no_group_is_not_multiplied(seed: int) -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(seed)
+    k, m, n = (int(x) for x in rng.integers(1, 600, 3))
+    m, n, groups = 8 * m, 8 * n, int(rng.integers(1, 33))
+    a, b = (torch.randint(-3, 4, (k, x), device="cuda").bfloat16() for x in (m, n))
+    ends = sorted(rng.integers(0, k + 1, groups).tolist())
+    a[ends[-1] :], b[ends[-1] :] = float("nan"), float("inf")
+    found = compiled()(a, b, ends=torch.tensor(ends, dtype=torch.int32, device="cuda"))
+    assert torch.equal(found.double(), expected(torch, a, b, ends))
+
+
+def test_a_graph_is_replayed_with_other_ends() -> None:
+    torch = pytest.importorskip("torch")
+    k, m, n, groups = 512, 256, 128, 5
+    a, b = (torch.randint(-3, 4, (k, x), device="cuda").bfloat16() for x in (m, n))
+    ends = torch.full((groups,), k, dtype=torch.int32, device="cuda")
+    d, kernel = torch.zeros(groups, m, n, device="cuda"), compiled()
+    kernel(a, b, ends=ends, out=d)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kernel(a, b, ends=ends, out=d)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        own = sorted(rng.integers(0, k + 1, groups).tolist())
+        ends.copy_(torch.tensor(own, dtype=torch.int32))
+        d.fill_(-5.0)
+        graph.replay()
+        assert torch.equal(d.double(), expected(torch, a, b, own))
