@@ -1,4 +1,4 @@
-"""Groups of K on the GPU: against float64 at random splits, each named split, NaN beside groups, graphs; sums added to D.
+"""Groups of K on the GPU: against float64, random and named splits, NaN beside groups, graphs, sums added to D.
 
 Kernels with TMA show that addresses of boxes wrap around (the reliance `wrapped-addresses`).
 """

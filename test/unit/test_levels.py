@@ -113,8 +113,8 @@ def test_host_ops_do_not_stand_in_device_code() -> None:
 
 
 def test_a_foreign_op_belongs_to_no_level() -> None:
-    text = "module { func.func @f(%a: memref<2xf32>, %i: index) { %x = memref.load %a[%i] : memref<2xf32> return } }"
-    with pytest.raises(IRError, match=r"memref\.load.*host.*cta.*no level.*\[not-at-any-level\]"):
+    text = "func.func @f(%a: memref<2xf32>, %i: index, %x: f32) { memref.store %x, %a[%i] : memref<2xf32> return }"
+    with pytest.raises(IRError, match=r"memref\.store.*host.*cta.*no level.*\[not-at-any-level\]"):
         check_level(parse(text), Level.CTA)
 
 
