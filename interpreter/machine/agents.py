@@ -137,6 +137,12 @@ class Machine:
         return self.shape or Shape((self.grid, 1, 1), (self.threads, 1, 1), (prod(self.cluster), 1, 1))
 
     @cached_property
+    def joins(self) -> bool:
+        """Whether warps of a CTA may run as one (convoys.py): in PTX, if nothing depends on which runs when."""
+        watched = self.observers.explorer is not None or self.observers.trace is not None
+        return self.level == "ptx" and self.threads > WARP and not watched
+
+    @cached_property
     def seats(self) -> tuple[Seat, ...]:
         """The agents of each CTA."""
         return seats_of(self.threads, self.collective, self.roles)
@@ -234,6 +240,11 @@ class AgentState:
         self.local: Any = None  # the memory of its threads, if they have any (variables.py)
 
     @property
+    def acting(self) -> AgentState:
+        """The agent that runs the present op: itself, or a member of it (convoys.py)."""
+        return self
+
+    @property
     def key(self) -> tuple[int, int]:
         """The agent's CTA, and its number there."""
         return self.cta.index, self.warp
@@ -310,6 +321,10 @@ class AgentState:
 
 @dataclass(eq=False)
 class Agent:
+    """`program` is what it runs. `members` are the agents that it runs as one, if it is a convoy."""
+
     state: AgentState
     steps: Steps
     waits: Wait | None = None
+    program: Any = None
+    members: tuple[Agent, ...] = ()

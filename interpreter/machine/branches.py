@@ -22,8 +22,9 @@ Decoders: `Block.acts` is False if a block only computes registers and polls. A 
 this runner keeps the old values of the other lanes if the mask is partial (`Graph.kept`).
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from numpy.typing import NDArray
 from lowtide.interpreter.machine import undefined
 from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
 from lowtide.interpreter.machine.awaited import tell_order
+from lowtide.interpreter.machine.convoys import Again, Convoy, Joinable, Start
 from lowtide.interpreter.machine.execution import UNSET, count_steps
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.program.graphs import EXIT, Branch, Edge, Graph, Loop
@@ -67,10 +69,15 @@ class _Spin:
         )
 
 
-def run_graph(state: AgentState, graph: Graph) -> Steps:
-    """Run the blocks from the entry until all active lanes have returned."""
-    outer = state.mask
-    paths = [_Path(0, EXIT, outer)]
+def run_graph(state: AgentState, graph: Graph, start: Start | None = None) -> Steps:
+    """Run the blocks from the entry, or from where a warp leaves a convoy, until all active lanes have returned."""
+    outer, start = state.mask, start or Start()
+    joins = state.machine.joins and outer is None
+    if start.steps is not None:
+        yield from _finished(state, start)
+    elif joins and start.block == start.index == 0:
+        yield _joinable(0, 0)
+    paths, index = [_Path(start.block, EXIT, outer, start.edge)], start.index
     spin: _Spin | None = None
     acted = 0
     while paths:
@@ -79,7 +86,7 @@ def run_graph(state: AgentState, graph: Graph) -> Steps:
             registers = [state.values[slot] for slot in path.edge.loop.slots]
             now = _Spin(path.edge, path.edge.loop, acted + state.changes, registers)
             state.op = state.polls[-1].op or state.op
-            yield _until_changed(state.polls) if now.is_same(spin) else Wait(lambda: True, lambda: "to poll again")
+            yield _until_changed(state.polls) if now.is_same(spin) else again()
             spin = now
             state.polls = []
         if path.block == path.until:
@@ -92,17 +99,38 @@ def run_graph(state: AgentState, graph: Graph) -> Steps:
         state.mask = path.mask
         block = graph.blocks[path.block]
         acted += block.acts
-        yield from _run_ops(state, block.ops, graph.kept)
+        place = (path.block, index) if joins and path.mask is None else None
+        yield from _run_ops(state, block.ops[index:] if index else block.ops, graph.kept, place)
+        index = 0
         if state.asked is not None:
             _count_arrivals(state, path, graph)
         _follow(state, path, block.branch, graph, paths)
     state.mask = outer
 
 
-def _run_ops(state: AgentState, ops: tuple[Any, ...], kept: frozenset[int]) -> Steps:
+def again() -> Wait:
+    """Others may run; the agent can continue at any time."""
+    return Again(lambda: True, lambda: "to poll again")
+
+
+def _joinable(block: int, index: int) -> Wait:
+    return Joinable(lambda: True, lambda: "to join other warps", place=(block, index))
+
+
+def _finished(state: AgentState, start: Start) -> Steps:
+    """Finish the op in which a warp has left a convoy."""
+    if start.wait is not None and start.steps is not None:
+        yield start.wait
+        yield from start.steps
+    if state.made_undefined:
+        undefined.after(state, state.op, undefined.executing(state, state.op))
+
+
+def _run_ops(state: AgentState, ops: tuple[Any, ...], kept: frozenset[int], place: tuple[int, int] | None) -> Steps:
+    """Run ops of a block. `place`: its number and that of the first op, if warps may join there."""
     count_steps(state, len(ops) + 1)
     values = state.values
-    for op in ops:
+    for number, op in enumerate(ops, 1):
         if state.undefined:
             yield from _run_undefined(state, op, kept)
             continue
@@ -117,6 +145,8 @@ def _run_ops(state: AgentState, ops: tuple[Any, ...], kept: frozenset[int]) -> S
                 values[slot] = blend(state.mask, values[slot], old)
         if state.made_undefined:
             undefined.after(state, op, undefined.executing(state, op))
+        if place is not None and op.resumable and not state.undefined:
+            yield _joinable(place[0], place[1] + number)
 
 
 def _run_undefined(state: AgentState, batch: Any, kept: frozenset[int]) -> Steps:
@@ -132,6 +162,86 @@ def _run_undefined(state: AgentState, batch: Any, kept: frozenset[int]) -> Steps
         for slot, old in saved:
             state.values[slot] = blend(state.mask, state.values[slot], old)
         undefined.after(state, op, *known)
+
+
+def run_convoy(convoy: Convoy, graph: Graph, block: int, index: int) -> Steps:
+    """Run the blocks from a place, until the warps of a convoy part or have returned."""
+    spin: _Spin | None = None
+    acted = 0
+    while True:
+        ops = graph.blocks[block].ops
+        count_steps(convoy, len(ops) - index + 1)
+        for number in range(index, len(ops)):
+            op, waiting = ops[number], {}
+            if op.signals and convoy.is_by_several(op):
+                _part(convoy, graph, Start(block, number))
+                return
+            if op.resumable:
+                waiting = convoy.wait(op)
+            elif convoy.run(op):
+                continue
+            if waiting or any(state.undefined for state in convoy.states):
+                _part(convoy, graph, Start(block, number + 1), waiting, op.results if waiting else ())
+                return
+        acted += graph.blocks[block].acts
+        edge = _common_edge(convoy, graph.blocks[block].branch)
+        if edge is None:
+            _part(convoy, graph, Start(block, len(ops)))
+            return
+        if edge.target == EXIT:
+            convoy.end()
+            return
+        if spin is not None and edge.target not in spin.loop.blocks:
+            spin = None
+        if edge.loop is not None and any(state.polls for state in convoy.states):
+            registers = [convoy.values[slot] for slot in edge.loop.slots]
+            changes = sum(state.changes for state in convoy.states)
+            now = _Spin(edge, edge.loop, acted + changes, registers)
+            if now.is_same(spin) or not convoy.apart.isdisjoint(edge.loop.slots):
+                _part(convoy, graph, Start(edge.target, 0, edge))
+                return
+            yield again()
+            spin = now
+            for state in convoy.states:
+                state.polls = []
+        block, index = edge.target, 0
+
+
+def _common_edge(convoy: Convoy, branch: Branch) -> Edge | None:
+    """The edge that all lanes of all warps take; None if there is none, or if a warp must take it by itself."""
+    if any(state.asked is not None for state in convoy.states):
+        return None
+    if branch.op is not None:
+        convoy.op = branch.op
+    edge = branch.edges[-1]
+    if branch.condition is not None:
+        if branch.condition in convoy.apart:
+            convoy.gather([branch.condition])
+        value = convoy.values[branch.condition]
+        if branch.condition in convoy.apart or value is None:
+            return None
+        if isinstance(value, np.ndarray):
+            if np.count_nonzero(value != value[0]):
+                return None
+            value = value[0].item()
+        edge = branch.edges[branch.cases.get(value, -1)]
+        if not edge.moves and convoy.machine.observers.paths is not None:
+            convoy.machine.observers.paths.edges(branch, [edge])
+    return None if edge.moves else edge
+
+
+def _part(
+    convoy: Convoy,
+    graph: Graph,
+    at: Start,
+    waiting: Mapping[int, Start] = MappingProxyType({}),
+    known: Collection[int] = (),
+) -> None:
+    """The warps go on from a place by themselves, after those of `waiting` have finished their ops, with the registers
+    that may be read then; they have those of `known` already."""
+    convoy.scatter(slot for slot in graph.live_at(at.block, at.index) if slot not in known)
+    starts = [waiting.get(number, Start()) for number in range(len(convoy.states))]
+    convoy.end([replace(at, steps=start.steps, wait=start.wait) for start in starts])
 
 
 def _count_arrivals(state: AgentState, path: _Path, graph: Graph) -> None:

@@ -67,6 +67,10 @@ class Clocks:
         """The current epoch of an agent."""
         return self.now[warp]
 
+    def epochs(self, warps: Any) -> Any:
+        """The current epoch of an agent, or of each in an array."""
+        return self.now[warps] if isinstance(warps, int) else np.array(self.now, np.int32)[warps]
+
     def together(self, warp: int) -> int:
         """The number of epochs that ended for all threads of an agent."""
         return int(self.known[warp, warp])

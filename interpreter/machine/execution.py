@@ -106,10 +106,12 @@ def advance(state: AgentState, steps: Steps) -> Wait | None:
     except StopIteration:
         return None
     except RegisterError as error:
+        state = state.acting
         if state.op is None:
             raise
         raise violated_by(state, state.op, error) from error
     except OF_PYTHON as error:
+        state = state.acting
         op, text = state.op, f"{type(error).__name__}: {error}"
         if op is not None and reads_unset(state, op):
             raise state.violation(op, UNSET) from error

@@ -38,6 +38,7 @@ from lowtide.interpreter.numbers.cells import (
     padded,
     thread_name,
 )
+from lowtide.interpreter.program.batches import NotTogether
 
 _ORIGIN = 1 << 20  # the start of global memory: null pointers and shared addresses are out of bounds
 _GAP = 256  # bytes: the smallest gap between two allocations, and their alignment
@@ -221,8 +222,7 @@ class GlobalMemory(Cells):
         payload = np.zeros((len(addresses), size), self.payload.dtype)
         for count in np.unique(used[used > 0]):
             chosen = used == count
-            lanes = None if access.lanes is None else np.asarray(access.lanes)[chosen]
-            part = replace(access, lanes=lanes, ops=())
+            part = access.of_rows(chosen)
             span = self.span(part, addresses[chosen], int(count), align=int(count & -count))
             self._before_read(part, span)
             codes[chosen, :count], payload[chosen, :count] = span.get(self.codes), span.get(self.payload)
@@ -294,6 +294,8 @@ class GlobalMemory(Cells):
     def _check_open(self, access: Access, span: Span) -> None:
         if self._earlier_kernels is None or not span.addresses.size:
             return
+        if access.warps is not None:
+            raise NotTogether
         clocks = self._clocks[access.cta]
         has_ended = bool(clocks.known[access.warp, self._earlier_kernels[access.cta]])
         epoch, lanes = self._waiting.get((access.cta, access.warp), (-1, None))
@@ -339,10 +341,17 @@ class GlobalMemory(Cells):
                 self._further.note(units[found], reader[found], epoch[found], self._read_site[units][found])
         thread = self._thread(access)
         self._reader[units] = thread
+        epochs = self._epoch_of(access) + 1
         if access.lanes is not None and not span.is_disjoint:  # several lanes: each differs from some other thread
             again = self._reader[units] != thread
-            self._reader[units[again]] = (access.cta * WARPS + access.warp) * LANES + WHOLE_AGENT + 1
-        self._read_epoch[units] = self._epoch_of(access) + 1
+            if access.warps is None:
+                self._reader[units[again]] = (access.cta * WARPS + access.warp) * LANES + WHOLE_AGENT + 1
+            elif again.any():
+                others = (
+                    np.broadcast_to(each, again.shape)[again] for each in (thread, epochs, self.site(access, span))
+                )
+                self._further.note(units[again], *others)
+        self._read_epoch[units] = epochs
         self._read_site[units] = self.site(access, span)
 
     def _before_write(self, access: Access, span: Span) -> None:
@@ -361,6 +370,8 @@ class GlobalMemory(Cells):
         if self._is_strong(access):
             self.words.note(access, span, self._clocks[access.cta], self.site(access, span), writes=True)
             return
+        if access.warps is not None and not span.is_disjoint:
+            raise NotTogether
         thread = self._thread(access)
         self._writer[units] = thread
         self._site[units] = self.site(access, span)
@@ -379,10 +390,10 @@ class GlobalMemory(Cells):
 
     def _thread(self, access: Access) -> Any:
         """The grid-wide number of each row's thread, + 1."""
-        return (access.cta * WARPS + access.warp) * LANES + lane_column(access) + 1
+        return (access.cta * WARPS + access.agents) * LANES + lane_column(access) + 1
 
-    def _epoch_of(self, access: Access) -> int:
-        return self._clocks[access.cta].epoch(access.warp) if access.cta in self._clocks else 0
+    def _epoch_of(self, access: Access) -> Any:
+        return self._clocks[access.cta].epochs(access.agents) if access.cta in self._clocks else 0
 
     def _check_writers(self, access: Access, span: Span, verb: str, kind: str) -> None:
         """Raise if another thread wrote in this launch and nothing orders its write before this access."""
@@ -406,6 +417,8 @@ class GlobalMemory(Cells):
             site = int(self._read_site[units][racing][0])
             self._fail_race(access, span, row, byte, rule, int(reader[racing][0]), site)
         is_weak = access.strong is None
+        if access.warps is not None and self._further:
+            raise NotTogether
         for row, column in np.argwhere(reader) if self._further else ():
             one = replace(access, lanes=None if access.lanes is None else access.lanes[row : row + 1], ops=())
             for thread, epoch, site in self._further.of(int(units[row, column]), is_weak):
@@ -427,6 +440,8 @@ class GlobalMemory(Cells):
         """Raise for a race with a strong access of another thread. A write that is not strong ends the words there."""
         if not self.words.reaches(span) or access.cta not in self._clocks:
             return
+        if access.warps is not None:
+            raise NotTogether
         found = self.words.race(access, span, self._clocks[access.cta], verb != "reads")
         if found is not None:
             what = f"(strong access): {verb} what {{}} {'wrote' if found.wrote else 'read'} by a strong operation"
@@ -443,12 +458,12 @@ class GlobalMemory(Cells):
         others = (number >= 0) & (warp // WARPS != access.cta)
         racing: NDArray[np.bool_] = others & ~self._is_acquired(access, warp, stored) if others.any() else others
         if access.cta in self._clocks:
-            known = self._clocks[access.cta].known[access.warp]
+            agents = access.agents
             mine = (number >= 0) & ~others
-            late = stored > known[np.where(mine, warp % WARPS, 0)]
-            same = (warp % WARPS == access.warp) & (number % LANES == lane) & (number % LANES != WHOLE_AGENT)
+            late = stored > self._clocks[access.cta].known[agents, np.where(mine, warp % WARPS, 0)]
+            same = (warp % WARPS == agents) & (number % LANES == lane) & (number % LANES != WHOLE_AGENT)
             racing |= mine & late & ~same
-            if racing.any():
+            if access.warps is None and racing.any():
                 number, stored = (np.broadcast_to(each, racing.shape) for each in (number, stored))
                 self._clocks[access.cta].refine(access.warp, lane, racing, number, stored)
         return racing
@@ -457,6 +472,8 @@ class GlobalMemory(Cells):
         self, access: Access, span: Span, row: int, byte: int, rule: str, thread: int, site: int
     ) -> NoReturn:
         """Raise the error of a race with a thread of the grid, whose name replaces {} in `rule`."""
+        if access.warps is not None:
+            raise NotTogether
         other = thread - 1
         cta = other // LANES // WARPS
         names = self._clocks[cta].names if cta in self._clocks else ()
@@ -473,6 +490,8 @@ class GlobalMemory(Cells):
         """Which writes of other CTAs the accessing agent has acquired: by warp of the grid, and epoch + 1."""
         heard = self._clocks[access.cta].heard[access.warp].ctas if access.cta in self._clocks else {}
         result = np.zeros(warp.shape, np.bool_)
+        if access.warps is not None:  # each may have heard of others
+            return result
         for cta, knowledge in heard.items():
             theirs = (warp // WARPS == cta) & (warp % WARPS < len(knowledge))
             result |= theirs & (stored <= knowledge[np.where(theirs, warp % WARPS, 0)])

@@ -37,7 +37,7 @@ def active_rows(state: AgentState, op: Described, address: Any) -> tuple[Access,
     if not isinstance(address, np.ndarray):
         if state.mask is None:
             return state.access(op), np.array([address], np.int64)
-        address = np.full(32, address, np.int64)
+        address = np.full(len(state.lanes), address, np.int64)
     lanes = state.lanes
     if state.mask is not None:
         lanes, address = lanes[state.mask], address[state.mask]
@@ -49,7 +49,7 @@ def rows_together(state: AgentState, ops: Sequence[Any], addresses: Sequence[Any
     if any(not isinstance(address, np.ndarray) for address in addresses):
         if state.mask is None and not ops[0].acts:  # a row of the whole warp
             raise NotTogether
-        addresses = [by_lane(address) for address in addresses]
+        addresses = [by_lane(address, len(state.lanes)) for address in addresses]
     lanes = state.lanes
     if state.mask is not None:
         lanes, addresses = lanes[state.mask], [address[state.mask] for address in addresses]
@@ -57,8 +57,8 @@ def rows_together(state: AgentState, ops: Sequence[Any], addresses: Sequence[Any
 
 
 def disjoint(cells: Cells, access: Access, rows: Ints, size: int, align: int | None = None) -> None:
-    """Raises NotTogether if several ops access these rows of `size` bytes, and the rows overlap."""
-    if access.ops and not cells.span(access, rows, size, align).is_disjoint:
+    """Raises NotTogether if several ops or warps access these rows of `size` bytes, and the rows overlap."""
+    if (access.ops or access.warps is not None) and not cells.span(access, rows, size, align).is_disjoint:
         raise NotTogether
 
 
@@ -119,6 +119,6 @@ def active_lane_numbers(state: AgentState) -> list[int]:
     return [int(lane) for lane in lanes]
 
 
-def by_lane(value: Any) -> Any:
-    """A uniform integer as an array (32,); other values unchanged."""
-    return value if isinstance(value, np.ndarray) else np.full(32, value, np.int64)
+def by_lane(value: Any, lanes: int = 32) -> Any:
+    """A uniform integer as an array (lanes,); other values unchanged."""
+    return value if isinstance(value, np.ndarray) else np.full(lanes, value, np.int64)

@@ -262,11 +262,12 @@ class SharedMemory(OrderedMemory):
         super()._before_write(access, span)
         if access.strong is not None:
             return
-        hidden = self._hidden.setdefault(access.warp, {})
-        if hidden is not None:
-            hidden[id(span)] = span
-            if len(hidden) > _LISTED:
-                self._hidden[access.warp] = None
+        for warp in [access.warp] if access.warps is None else np.unique(access.warps).tolist():
+            hidden = self._hidden.setdefault(warp, {})
+            if hidden is not None:
+                hidden[id(span)] = span
+                if len(hidden) > _LISTED:
+                    self._hidden[warp] = None
         self._shown_epoch[span.units] = IN_FLIGHT
 
     def _check_fenced_reads(self, access: Access, span: Span) -> None:

@@ -41,6 +41,7 @@ from lowtide.interpreter.numbers.cells import (
     padded,
     thread_name,
 )
+from lowtide.interpreter.program.batches import NotTogether
 
 
 @dataclass(eq=False, slots=True)
@@ -191,20 +192,32 @@ class OrderedMemory(Cells):
         span.passed.add(ops)
 
     def _before_read(self, access: Access, span: Span) -> None:
-        warp, lane, units = access.warp, lane_column(access), span.units
+        lane = lane_column(access)
         self._check_writers(access, span, lane, "reads", "read after write")
         if access.strong is None or not access.strong.is_atomic:  # an atomic operation is checked when it writes
             self._check_words(access, span, "reads")
         if access.strong is not None:
             self.words.note(access, span, self.clocks, self.site(access, span), writes=False)
             return
+        site = self.site(access, span)
+        if access.warps is None:
+            self._note_reads(access.warp, span.units, lane, site, span.is_disjoint)
+            return
+        for warp in np.unique(access.warps).tolist():
+            mine = (access.warps == warp)[:, 0]
+            where = site[mine] if isinstance(site, np.ndarray) else site
+            self._note_reads(warp, span.units[mine], lane[mine], where, span.is_disjoint)
+
+    def _note_reads(self, warp: int, units: Ints, lane: Any, site: Any, is_disjoint: bool) -> None:
+        """An agent reads units: array (rows, units). `lane` and `site` are those of each row, arrays (rows, 1), or of
+        all. `is_disjoint`: no unit is in two rows."""
         epoch = self.clocks.epoch(warp) + 1
         reader = self._reader_of(warp)
         reads, together = self._reads_of(reader), self.clocks.together(warp)
         again = None if lane is WHOLE_AGENT else (reads.epoch[units] > together) & (reads.lane[units] != lane)
-        reads.note(units, epoch, lane, self.site(access, span), self._fences.count(warp))
+        reads.note(units, epoch, lane, site, self._fences.count(warp))
         if again is not None:  # several lanes in one epoch: each differs from some other thread
-            if not span.is_disjoint:
+            if not is_disjoint:
                 again |= reads.lane[units] != lane
             if np.count_nonzero(again):
                 reads.lane[units[again]] = WHOLE_AGENT
@@ -213,17 +226,19 @@ class OrderedMemory(Cells):
             reads.epoch[read.span.units] = IN_FLIGHT
 
     def _before_write(self, access: Access, span: Span) -> None:
-        warp, lane, units = access.warp, lane_column(access), span.units
+        agents, lane, units = access.agents, lane_column(access), span.units
         self._check_writers(access, span, lane, "writes", "write after write")
         self._check_readers(access, span, lane)
         self._check_words(access, span, "writes")
         if access.strong is not None:
             self.words.note(access, span, self.clocks, self.site(access, span), writes=True)
             return
-        thread = warp * LANES + lane
+        if access.warps is not None and not span.is_disjoint:
+            raise NotTogether
+        thread = agents * LANES + lane
         self._writer[units] = thread
         self._write_site[units] = self.site(access, span)
-        self._write_epoch[units] = self.clocks.epoch(warp) + 1
+        self._write_epoch[units] = self.clocks.epochs(agents) + 1
         if lane is not WHOLE_AGENT and not span.is_disjoint:
             overwritten = self._writer[units] != thread
             if overwritten.any():
@@ -237,16 +252,18 @@ class OrderedMemory(Cells):
                 )
 
     def _check_writers(self, access: Access, span: Span, lane: Any, verb: str, kind: str) -> None:
-        known = self.clocks.known[access.warp]
+        agents = access.agents
         stored, writer = self._write_epoch[span.units], self._writer[span.units]
-        racing = stored > known[writer >> LANE_BITS]
-        if not np.count_nonzero(racing):  # all of these are ordered for the warp
+        racing = stored > self.clocks.known[agents, writer >> LANE_BITS]
+        if not np.count_nonzero(racing):  # all of these are ordered for the agents
             return
-        same = (writer == access.warp * LANES + lane) & (writer % LANES != WHOLE_AGENT)
+        same = (writer == agents * LANES + lane) & (writer % LANES != WHOLE_AGENT)
         racing &= ~same | (stored == IN_FLIGHT)
         self._refine(access, lane, racing, writer, stored)
         if racing.any():
             row, byte = span.first(racing)
+            if access.warps is not None:
+                raise NotTogether
             thread, at = int(writer[racing][0]), int(span.addresses[row]) + byte
             held = next((each.name for each in self._objects if each.start <= at < each.end), None)
             who, is_agent = self._thread_name(thread), thread // LANES < self.clocks.warps
@@ -271,24 +288,27 @@ class OrderedMemory(Cells):
             self.fail(access, span.addresses, row, byte, rule)
 
     def _check_readers(self, access: Access, span: Span, lane: Any) -> None:
-        known = self.clocks.known[access.warp]
+        agents = access.agents
         for reader in sorted(self._reads):
             reads, clock = self._reads[reader], self._reader_clocks[reader]
-            if (IN_FLIGHT if self.open_reads[reader] else reads.latest) <= known[clock]:
-                continue  # all of its reads are ordered for the warp
+            known = self.clocks.known[agents, clock]
+            if (IN_FLIGHT if self.open_reads[reader] else reads.latest) <= np.min(known):
+                continue  # all of its reads are ordered for the agents
             stored = reads.epoch[span.units]
-            racing = stored > known[clock]
-            if clock == access.warp:
+            racing = stored > known
+            if access.warps is not None or clock == access.warp:
                 by = reads.lane[span.units]
-                racing &= (by != lane) | (by == WHOLE_AGENT)
+                racing &= (agents != clock) | (by != lane) | (by == WHOLE_AGENT)
             if clock < self.clocks.warps:
                 self._refine(access, lane, racing, clock * LANES + reads.lane[span.units].astype(np.int64), stored)
             if np.count_nonzero(racing):
+                if access.warps is not None:
+                    raise NotTogether
                 self._fail_read(access, span, racing, reader, bool(stored[racing][0] == IN_FLIGHT))
 
     def _refine(self, access: Access, lane: Any, racing: Values, thread: Ints, stored: Ints) -> None:
         """Clear entries of `racing` that are ordered by what single threads released or acquired."""
-        if access.warp < self.clocks.warps and np.count_nonzero(racing):
+        if access.warps is None and access.warp < self.clocks.warps and np.count_nonzero(racing):
             number = self.clocks.cta * WARPS * LANES + thread.astype(np.int64)
             self.clocks.refine(access.warp, lane, racing, number, stored)
 
@@ -296,6 +316,8 @@ class OrderedMemory(Cells):
         """Raise for a race with a strong access of another thread. A write that is not strong ends the words there."""
         if not self.words.reaches(span):
             return
+        if access.warps is not None:
+            raise NotTogether
         found = self.words.race(access, span, self.clocks, verb != "reads")
         if found is not None:
             thread, did = found.thread % (WARPS * LANES), "wrote" if found.wrote else "read"

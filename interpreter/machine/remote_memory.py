@@ -19,7 +19,8 @@ from lowtide.interpreter.numbers.cells import Described
 
 def reaches(state: AgentState, address: Any) -> bool:
     """Whether an active lane's address is in the shared memory of another CTA."""
-    ranks = by_lane(rank_of(address))[active_lane_numbers(state)]
+    ranks = by_lane(rank_of(address), len(state.lanes))
+    ranks = ranks if state.mask is None else ranks[state.mask]
     return bool((ranks != state.cta.rank).any())
 
 

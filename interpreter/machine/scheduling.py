@@ -9,8 +9,9 @@ from random import Random
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import Agent, AgentState, Cta, LaunchRequest, Machine, Steps
-from lowtide.interpreter.machine.branches import run_graph
+from lowtide.interpreter.machine.branches import run_convoy, run_graph
 from lowtide.interpreter.machine.clusters import Cluster, window
+from lowtide.interpreter.machine.convoys import Again, Convoy, Joinable, Start
 from lowtide.interpreter.machine.execution import OutOfSteps, advance, run_block
 from lowtide.interpreter.machine.variables import LocalMemory, addresses
 from lowtide.interpreter.numbers.cells import ZERO, Described
@@ -63,12 +64,17 @@ def start_cta(machine: Machine, program: Program, index: int, request: LaunchReq
             state.values[slot] = variables[name] + offset
         if program.local_bytes:
             state.local = LocalMemory(program.local_bytes, seat.lanes, machine.domain.payload)
-        agents.append(Agent(state, _whole(state, program)))
+        agents.append(Agent(state, _whole(state, program), program=program))
     return agents
 
 
-def _whole(state: AgentState, program: Program) -> Steps:
-    yield from run_block(state, program.block) if program.graph is None else run_graph(state, program.graph)
+def _whole(state: AgentState, program: Program, start: Start | None = None) -> Steps:
+    yield from run_block(state, program.block) if program.graph is None else run_graph(state, program.graph, start)
+    _end(state)
+
+
+def _end(state: AgentState) -> None:
+    """The agent has ended."""
     cta = state.cta
     if state.mmas and state.op is not None:
         raise state.violation(
@@ -98,7 +104,7 @@ def run_all(
 
     `on_end` is told of the end of each CTA. Raises InterpreterError if no agent can continue.
     """
-    choose = choose or Random(seed).choice
+    choose = choose or _chooser(seed)
     running: list[Agent] = []
     held: dict[int, int] = {}  # CTA -> agents not yet ended
     begun: dict[int, int] = {}  # cluster, by its first CTA -> CTAs not yet ended
@@ -117,10 +123,14 @@ def run_all(
             rule = f"deadlock, level {running[0].state.machine.level}: no agent can continue [agents-deadlock]"
             raise InterpreterError("\n".join([rule, *_standing(running)]))
         agent = choose(able)
+        if isinstance(agent.waits, Joinable):
+            agent = _together(agent, agent.waits.place, running)
         try:
             agent.waits = advance(agent.state, agent.steps)
         except OutOfSteps as error:
             agent.waits = None
+            if isinstance(agent.state, Convoy):
+                agent.state.end()
             raise InterpreterError("\n".join([str(error), *_standing(running)])) from None
         cta, index = agent.state.cta, agent.state.cta.index
         if cta.spawned:
@@ -129,7 +139,9 @@ def run_all(
             cta.spawned = []
         if agent.waits is None:
             running.remove(agent)
-            held[index] -= 1
+            staying = _staying(agent)
+            running.extend(staying)
+            held[index] -= 0 if staying else max(1, len(agent.members))
             if held[index] == 0:
                 del held[index]
                 begun[_cluster_of(agent)] -= 1
@@ -139,6 +151,41 @@ def run_all(
                 refill()
 
 
+def _chooser(seed: int) -> Callable[[list[Agent]], Agent]:
+    """Draws the next agent: one that may join others, or only polls, if no other can continue."""
+    draw = Random(seed).choice
+    return lambda able: draw([each for each in able if not isinstance(each.waits, Joinable | Again)] or able)
+
+
+def _together(agent: Agent, place: tuple[int, int], running: list[Agent]) -> Agent:
+    """The agent, or the convoy of those of its CTA that are at its place, instead of them."""
+    cta = agent.state.cta
+    here = [each for each in running if isinstance(each.waits, Joinable) and each.waits.place == place]
+    here = sorted((each for each in here if each.state.cta is cta), key=lambda each: each.state.warp)
+    if len(here) < 2:
+        return agent
+    graph = agent.program.graph
+    convoy = Convoy([each.state for each in here], graph.live_at(*place), graph.all_written)
+    made = Agent(convoy, run_convoy(convoy, graph, *place), members=tuple(here))
+    running[:] = [each for each in running if each not in here]
+    running.append(made)
+    return made
+
+
+def _staying(agent: Agent) -> list[Agent]:
+    """The agents that go on after the end of a convoy."""
+    if not isinstance(agent.state, Convoy):
+        return []
+    starts = agent.state.starts
+    for number, member in enumerate(agent.members):
+        member.waits = None
+        if starts is None:
+            _end(member.state)
+        else:
+            member.steps = _whole(member.state, member.program, starts[number])
+    return [] if starts is None else list(agent.members)
+
+
 def _cluster_of(agent: Agent) -> int:
     return int(agent.state.cta.cluster.ctas[0].index)
 
@@ -146,6 +193,7 @@ def _cluster_of(agent: Agent) -> int:
 def _standing(running: list[Agent]) -> list[str]:
     """The position of each agent, and what it waits for."""
     lines = []
+    running = [member for agent in running for member in agent.members or (agent,)]
     for agent in running[:16]:
         if (op := agent.state.op) is None:
             lines.append(f"  {agent.state.who()} has not begun")

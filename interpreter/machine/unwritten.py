@@ -33,7 +33,7 @@ def load_any(
         return cells.load_any(access, rows, size, width * count // size)
     except InterpreterError as error:
         is_value = state.machine.options.unwritten_values and cells is not state.machine.memory
-        if error.code != _CODE or not is_value or len(ops) > 1 or access.strong is not None:
+        if error.code != _CODE or not is_value or len(ops) > 1 or not access.is_plain:
             raise
     at = (rows - cells.origin)[:, None] + np.arange(width * count)
     unwritten = cells.codes[at] == UNWRITTEN

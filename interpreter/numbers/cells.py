@@ -9,7 +9,7 @@ any type. All functions take arrays of addresses, one per lane (a *row*).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NoReturn, Protocol
 
@@ -107,6 +107,24 @@ class Access:
     """Ops that access memory as one, each with the same number of rows; `op` is the first of them."""
     strong: Any = None
     """Of a strong operation, its scope and the bytes of an element (machine/views.py); None if it is weak."""
+    warps: Ints | None = None
+    """The agent of each row, array (n, 1), if several access memory as one (machine/convoys.py); `warp` is then one of
+    them. What breaks a rule raises NotTogether."""
+
+    @property
+    def agents(self) -> Any:
+        """The agent of each row, array (n, 1), or of all."""
+        return self.warp if self.warps is None else self.warps
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is weak, and by one agent."""
+        return self.strong is None and self.warps is None
+
+    def of_rows(self, chosen: Values) -> Access:
+        """The accesses of some rows, by one op."""
+        lanes, warps = (None if each is None else np.asarray(each)[chosen] for each in (self.lanes, self.warps))
+        return replace(self, lanes=lanes, warps=warps, ops=())
 
 
 class Span:

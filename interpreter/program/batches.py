@@ -53,7 +53,10 @@ class Instruction(Protocol):
 class Batch:
     """Ops that run as one; a block runs it as an op."""
 
-    __slots__ = ("acts", "bulk", "data", "name", "operands", "ops", "regions", "results", "resumable")
+    __slots__ = (
+        *("acts", "bulk", "data", "has_places", "is_wide", "name", "operands", "ops", "regions", "results"),
+        *("resumable", "signals"),
+    )
 
     def __init__(self, ops: tuple[Any, ...], bulk: Bulk) -> None:
         self.name = f"{len(ops)} × {ops[0].name}"
@@ -62,7 +65,8 @@ class Batch:
         self.operands = tuple(dict.fromkeys(slot for op in ops for slot in op.operands))
         self.results = tuple(slot for op in ops for slot in op.results)
         self.acts = any(op.acts for op in ops)
-        self.resumable = False
+        self.resumable = self.has_places = self.signals = False
+        self.is_wide = all(getattr(op, "is_wide", False) for op in ops)
         self.regions: tuple[Any, ...] = ()
         self.data = bulk.prepare(ops)
 

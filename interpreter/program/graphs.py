@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 from lowtide.interpreter.program.dominators import immediate_post_dominators, natural_loop, retreating
@@ -89,6 +90,7 @@ class Graph:
     blocks: tuple[Block, ...]
     meets: tuple[int, ...]
     kept: frozenset[int]
+    _live: dict[tuple[int, int], frozenset[int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, blocks: Sequence[Block], registers: bool = False) -> Graph:
@@ -102,6 +104,21 @@ class Graph:
         kept = _crossing(blocks, range(len(blocks)) if registers else looping)
         return cls(tuple(blocks), immediate_post_dominators(successors), frozenset(kept))
 
+    @cached_property
+    def all_written(self) -> frozenset[int]:
+        """The slots that any block writes."""
+        return frozenset(slot for block in self.blocks for slot in _written(block))
+
+    def live_at(self, block: int, index: int) -> frozenset[int]:
+        """The slots whose values may still be read before op `index` of a block."""
+        if not self._live:
+            self._live.update({(at, 0): live for at, live in enumerate(_live_at_entries(self.blocks))})
+        if (block, index) not in self._live:
+            after = (edge.target for edge in self.blocks[block].branch.edges if edge.target != EXIT)
+            live = frozenset().union(*(self._live[target, 0] for target in after))
+            self._live[block, index] = _live_before(self.blocks[block], index, live)
+        return self._live[block, index]
+
     def written(self, number: int) -> tuple[int, ...]:
         """The slots that a block and its edges write."""
         return tuple(_written(self.blocks[number]))
@@ -114,6 +131,35 @@ class Graph:
 def _written(block: Block) -> Iterable[int]:
     yield from (slot for op in block.ops for slot in op.results)
     yield from (move.target for edge in block.branch.edges for move in edge.moves)
+
+
+def _live_at_entries(blocks: Sequence[Block]) -> list[frozenset[int]]:
+    live: list[frozenset[int]] = [frozenset()] * len(blocks)
+    changed = True
+    while changed:
+        changed = False
+        for number in reversed(range(len(blocks))):
+            after = (edge.target for edge in blocks[number].branch.edges if edge.target != EXIT)
+            found = _live_before(blocks[number], 0, frozenset().union(*(live[target] for target in after)))
+            changed |= found != live[number]
+            live[number] = found
+    return live
+
+
+def _live_before(block: Block, index: int, after: frozenset[int]) -> frozenset[int]:
+    """The slots that may be read before op `index` of a block, if those of `after` may be read after its edges."""
+    live = set(after)
+    for edge in block.branch.edges:
+        live.difference_update(move.target for move in edge.moves)
+        live.update(move.source for move in edge.moves)
+    if block.branch.condition is not None:
+        live.add(block.branch.condition)
+    for op in reversed(block.ops[index:]):
+        live.difference_update(op.results)
+        live.update(op.operands)
+        if op.has_places:  # its results are read before
+            live.update(op.results)
+    return frozenset(live)
 
 
 def _crossing(blocks: Sequence[Block], among: Iterable[int]) -> set[int]:

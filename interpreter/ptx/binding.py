@@ -6,6 +6,7 @@ are the registers (ops/instructions.py).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -43,6 +44,10 @@ from lowtide.interpreter.ptx.table import Form, Row, Table, bits_of
 _OTHER_FORM = (AttributeError, LookupError, StopIteration, TypeError, ValueError)
 """Errors of rows for unknown modifiers or operands."""
 _SINGLE = 32  # bits of an f32
+# Instructions that change what others poll.
+_SIGNALS = re.compile(
+    r"(atom|red|mbarrier\.arrive\w*|mbarrier\.(expect|complete)_tx)\b.*|st\.(release|relaxed|volatile).*"
+)
 _SINK = "_"  # in place of a register: the result is dropped
 
 
@@ -64,7 +69,8 @@ class Op:
     reads them; without it the results are places that hold them. `is_typed`: floats are in the slots as payloads of
     their types (values of MLIR), and `readers` and `give` make registers of them. `guard` is the slot of its guard,
     `sources` those of the registers that it reads otherwise.
-    `computes`: its only effect is that on its results.
+    `computes`: its only effect is that on its results. `is_wide`: several warps may run it as one
+    (machine/convoys.py). `signals`: it changes what other warps poll. `has_places`: it reads its results, too.
     """
 
     instruction: Instruction
@@ -87,6 +93,9 @@ class Op:
     guard: int | None = None
     sources: tuple[int, ...] = ()
     computes: bool = False
+    is_wide: bool = False
+    signals: bool = False
+    has_places: bool = False
 
     @property
     def name(self) -> str:
@@ -346,6 +355,8 @@ def bind(instruction: Instruction, table: Table, slots: Slots) -> Op:
         op.bulk = row.bulk if instruction.guard is None else _guarded_bulk(row.bulk)
     op.is_free = row.is_value or op.bulk is not None
     op.operands, op.computes = tuple(read), row.is_value
+    op.signals = bool(_SIGNALS.fullmatch(instruction.name))
+    op.is_wide, op.has_places = row.is_value or row.is_wide, row.name == "wgmma.mma_async"
     return op
 
 

@@ -72,7 +72,7 @@ def of_floats(form: Form, function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _together(state: AgentState, batch: Batch) -> None:
     """Functions of numbers, on the operands of all instructions at once."""
-    values, run = state.values, batch.ops[0].run
+    values, run, lanes = state.values, batch.ops[0].run, len(state.lanes)
     columns = []
     for reads in zip(*(op.readers for op in batch.ops), strict=True):
         found = [read(values) for read in reads]
@@ -81,9 +81,9 @@ def _together(state: AgentState, batch: Batch) -> None:
         payloads = [value.payload for value in found]
         varying = [isinstance(payload, np.ndarray) and payload.ndim == 1 for payload in payloads]
         if all(varying):
-            columns.append(np.concatenate(payloads).reshape(len(payloads), 32))
+            columns.append(np.concatenate(payloads).reshape(len(payloads), lanes))
         elif any(varying):
-            columns.append(np.stack([np.broadcast_to(payload, (32,)) for payload in payloads]))
+            columns.append(np.stack([np.broadcast_to(payload, (lanes,)) for payload in payloads]))
         else:
             columns.append(np.array(payloads)[:, None])
     result = run.function(*columns, run.target)

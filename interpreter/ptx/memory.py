@@ -13,7 +13,7 @@ import numpy as np
 from lowtide.errors import NotInterpreted
 from lowtide.interpreter.machine import register_memory, remote_memory, unwritten
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.lanes import active_lane_numbers, by_lane, disjoint, rows_together
+from lowtide.interpreter.machine.lanes import by_lane, disjoint, rows_together
 from lowtide.interpreter.machine.variables import local_rows
 from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.cells import Cells
@@ -70,7 +70,8 @@ def _remote(state: AgentState, space: str, address: Any) -> Any:
     if state.strong is not None or state.remote is not None or space not in ("", "cluster"):
         return None
     if not space:
-        active = by_lane(address)[active_lane_numbers(state)]
+        active = by_lane(address, len(state.lanes))
+        active = active if state.mask is None else active[state.mask]
         if ((active < GENERIC_SHARED) | (active >= GENERIC_LOCAL)).any():
             return None
         address = address - GENERIC_SHARED
@@ -163,6 +164,7 @@ def _start(
     section=f"{_SECTION}: ld",
     results=1,
     acts=False,
+    is_wide=True,
     prepare=load_form,
     bulk=Bulk(_loads, key=lambda op: (op.instruction.name, op.data[4]), is_masked=True),
 )
@@ -209,7 +211,7 @@ def _part(form: Form) -> _Part:
 
 @TABLE.effects(
     "ld.param", "ld.param::entry", types=TYPES, words="v2 v4", section=f"{_SECTION}: ld", results=1, acts=False,
-    prepare=_part,
+    is_wide=True, prepare=_part,
 )  # fmt: skip
 def ld_param(state: AgentState, op: Op, value: Any) -> Any:
     """A kernel's parameter, or a part of one that is passed by value."""
@@ -230,8 +232,9 @@ _STORES = Bulk(_stores, key=lambda op: op.instruction.name, is_masked=True)
 
 
 @TABLE.effects(
-    "st", types=TYPES, words=f"{_SPACES} {HINTS} v2 v4 v8", section=f"{_SECTION}: st", prepare=access_form, bulk=_STORES
-)
+    "st", types=TYPES, words=f"{_SPACES} {HINTS} v2 v4 v8", section=f"{_SECTION}: st", prepare=access_form,
+    bulk=_STORES, is_wide=True,
+)  # fmt: skip
 def st(state: AgentState, op: Op, address: Any, value: Any) -> None:
     store(state, op, op.data, address, value)
 

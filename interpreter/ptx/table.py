@@ -34,7 +34,8 @@ class Row:
     operands that are results.
 
     `acts` is False if it only computes registers and polls. `bulk`: how consecutive ones run as one
-    (program/batches.py).
+    (program/batches.py). `is_wide`: several warps may run one as one, though it does not only compute
+    (machine/convoys.py).
     """
 
     name: str
@@ -47,6 +48,7 @@ class Row:
     acts: bool
     prepare: Prepare | None = None
     bulk: Bulk | None = None
+    is_wide: bool = False
 
     @property
     def resumable(self) -> bool:
@@ -119,12 +121,14 @@ class Table:
         acts: bool = True,
         prepare: Prepare | None = None,
         bulk: Bulk | None = None,
+        is_wide: bool = False,
     ) -> Callable[..., Any]:
         """Register a function of an agent and values under these names."""
 
         def enter(handler: Callable[..., Any]) -> Callable[..., Any]:
             for name in names:
-                self.enter(Row(name, section, _set(types), _set(words), handler, results, False, acts, prepare, bulk))
+                kinds = _set(types), _set(words)
+                self.enter(Row(name, section, *kinds, handler, results, False, acts, prepare, bulk, is_wide))
             return handler
 
         return enter

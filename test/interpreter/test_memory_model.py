@@ -49,7 +49,7 @@ def test_the_kernels_that_a_gpu_measures_are_ptx():
         ),
         (
             Litmus("", RACE, {A: "red f", B: "st f"}),
-            r"race \(strong access\).*by `(red|st)\..*\[global-race\]|race \(write after write\).*\[global-race\]",
+            r"race \((strong access\).*by `(red|st)\.|(read|write) after write\)).*\[global-race\]",
         ),
         (
             Litmus("", RACE, {A: "red s", WARP: "ld s"}),

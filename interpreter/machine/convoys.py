@@ -1,0 +1,261 @@
+"""Warps of a CTA at one place of a program run each instruction as one: a *convoy*.
+
+A register of all its warps is one value, with the lanes of each warp after those of the one before. An instruction that
+computes, and a load or a store that breaks no rule, is then one operation on arrays. All other instructions run warp by
+warp, in order, on the registers of each. So does an instruction that cannot run as one; then nothing has changed.
+
+A convoy forms where warps may join (`Joinable`): at the entry, and after instructions that wait. It parts into its
+warps where their branches differ, where one must wait and others need not, where a register is undefined, and before
+several signal, so that each may poll before others have signaled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.machine import undefined
+from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
+from lowtide.interpreter.machine.execution import OF_PYTHON
+from lowtide.interpreter.numbers.cells import LANES, Access, Described, Ints
+from lowtide.interpreter.numbers.packed import Mixed, Packed
+from lowtide.interpreter.numbers.registers import Half, Number, Pair, Unreadable, is_raw
+from lowtide.interpreter.program.batches import Batch, NotTogether
+
+_WARP = 32
+_APART = object()
+
+
+@dataclass(slots=True)
+class Joinable(Wait):
+    """The agent is at this place, a block and the number of an op in it, where warps may join; it need not wait."""
+
+    place: tuple[int, int] = (0, 0)
+
+
+@dataclass(slots=True)
+class Again(Wait):
+    """The agent polls, and can continue at any time; others should run before."""
+
+
+@dataclass(eq=False, slots=True)
+class Start:
+    """Where a warp goes on: the number of an op in a block, to which `edge` has led; but first it finishes `steps`,
+    which wait for `wait`."""
+
+    block: int = 0
+    index: int = 0
+    edge: Any = None
+    steps: Steps | None = None
+    wait: Wait | None = None
+
+
+class Convoy(AgentState):
+    """Warps that run as one, each with all its lanes. `lanes` are threads of the CTA: warp · LANES + lane.
+
+    `apart`: slots whose values only the warps have, because they are of different kinds or may not be read now.
+    `acting` is the warp that runs the present op alone, if one does. After its end, `starts` are where the warps go on;
+    None if they have ended.
+    """
+
+    def __init__(self, states: Sequence[AgentState], live: Collection[int], written: Iterable[int]) -> None:
+        """Of warps at one place. `live`: slots that may be read before they are written, of those that are `written`
+        anywhere."""
+        first = states[0]
+        super().__init__(first.machine, first.cta, first.seat, 0)
+        self.states = tuple(states)
+        self._acting: AgentState = first
+        self.lanes = np.concatenate([state.warp * LANES + state.lanes for state in states])
+        self.values = list(first.values)
+        self.apart: set[int] = set()
+        self.steps = max(state.steps for state in states)
+        self.starts: list[Start] | None = None
+        for slot in written:
+            self.values[slot] = None
+        self.gather(live)
+
+    @property
+    def acting(self) -> AgentState:
+        return self._acting
+
+    def access(self, op: Described, lanes: Ints | None = None) -> Access:
+        """An access by threads of several warps. Raises NotTogether for one by whole warps."""
+        if lanes is None or self.strong is not None:
+            raise NotTogether
+        access = self.states[0].access(op, lanes % LANES)
+        access.warps = (lanes // LANES)[:, None]
+        return access
+
+    def gather(self, slots: Iterable[int]) -> None:
+        """Make one value of the values that the warps have in slots."""
+        for slot in slots:
+            value = _joined([state.values[slot] for state in self.states])
+            if value is _APART:
+                self.apart.add(slot)
+            else:
+                self.apart.discard(slot)
+                self.values[slot] = value
+
+    def scatter(self, slots: Iterable[int]) -> None:
+        """Give each warp its part of the values in slots."""
+        for slot in slots:
+            if slot not in self.apart:
+                for state, part in zip(self.states, _parts(self.values[slot], len(self.states)), strict=True):
+                    state.values[slot] = part
+
+    def run(self, op: Any) -> bool:
+        """Run an op that does not wait. Returns whether the warps are still together after it."""
+        self.op = op
+        if not self.apart.isdisjoint(op.operands):
+            self.gather([slot for slot in op.operands if slot in self.apart])
+        if op.is_wide and self.apart.isdisjoint(op.operands):
+            try:
+                run = op.bulk.run if isinstance(op, Batch) else op.handler
+                run(self, op)
+            except (NotTogether, InterpreterError, *OF_PYTHON):
+                self.mask = None
+            else:
+                if not self.apart.isdisjoint(op.results):
+                    written = self.apart.intersection(op.results)
+                    self.apart -= written
+                    self.scatter(written)
+                return True
+        self._run_each(op)
+        return not any(state.undefined for state in self.states)
+
+    def is_by_several(self, op: Any) -> bool:
+        """Whether several warps execute an op, by its guard."""
+        if op.guard is None:
+            return True
+        if op.guard in self.apart:
+            self.gather([op.guard])
+        holds = self.values[op.guard]
+        if op.guard in self.apart or not isinstance(holds, np.ndarray):
+            return True
+        rows = (holds != op.instruction.guard.negated).reshape(len(self.states), _WARP)
+        return int(np.count_nonzero(rows.any(axis=1))) > 1
+
+    def _run_each(self, op: Any) -> None:
+        """Run an op warp by warp."""
+        self.scatter(dict.fromkeys((*op.operands, *op.results)))
+        for state in self.states:
+            self._acting, state.op = state, op
+            op.handler(state, op)
+            self._note_undefined(state, op)
+        self._acting = self.states[0]
+        self._gather_after(op)
+
+    def wait(self, op: Any) -> dict[int, Start]:
+        """Run an op that may wait, warp by warp. Returns those that still wait in it, by their number."""
+        self.op = op
+        self.scatter(dict.fromkeys((*op.operands, *op.results)))
+        waiting: dict[int, Start] = {}
+        for number, state in enumerate(self.states):
+            self._acting, state.op = state, op
+            steps = op.handler(state, op)
+            if (wait := next(steps, None)) is not None:
+                waiting[number] = Start(steps=steps, wait=wait)
+        for number, start in list(waiting.items()):
+            self._acting = self.states[number]
+            while start.wait is not None and start.steps is not None and start.wait.ready():
+                start.wait = next(start.steps, None)
+            if start.wait is None:
+                del waiting[number]
+        for state in self.states:
+            self._note_undefined(state, op)
+        self._acting = self.states[0]
+        if not waiting:
+            self._gather_after(op)
+        return waiting
+
+    def _note_undefined(self, state: AgentState, op: Any) -> None:
+        if state.made_undefined:
+            undefined.after(state, op, undefined.executing(state, op))
+
+    def _gather_after(self, op: Any) -> None:
+        self.gather(op.results)
+        self.apart.update(slot for slot in op.operands if isinstance(self.states[0].values[slot], Unreadable))
+
+    def end(self, starts: Sequence[Start] | None = None) -> None:
+        """The convoy ends."""
+        self.starts = None if starts is None else list(starts)
+        for state in self.states:
+            state.steps, state.op = self.steps, self.op
+
+
+# One value of several warps -------------------------------------------------------------------------------------------
+
+
+def _joined(values: Sequence[Any]) -> Any:
+    """The value of several warps, from that of each; _APART if there is none."""
+    first = values[0]
+    if all(value is first for value in values):
+        return _APART if isinstance(first, Unreadable) else first
+    if all(is_raw(value) for value in values):
+        return _joined_raw(values)
+    if any(type(value) is not type(first) for value in values):
+        return _APART
+    if isinstance(first, Number | Packed):
+        if any(value.dtype != first.dtype for value in values):
+            return _APART
+        if isinstance(first, Number):
+            rows = [np.broadcast_to(value.payload, (_WARP,)) for value in values]
+            return Number(np.concatenate(rows), first.dtype)
+        shapes = {value.payload.shape[1:] for value in values}
+        if len(shapes) > 1:
+            return _APART
+        (shape,) = shapes
+        return Packed(np.concatenate([np.broadcast_to(v.payload, (_WARP, *shape)) for v in values]), first.dtype)
+    if isinstance(first, Pair):
+        low, high = (_joined([getattr(value, half) for value in values]) for half in ("low", "high"))
+        return _APART if low is _APART or high is _APART else Pair(low, high)
+    if isinstance(first, Half) and all(value.is_high == first.is_high for value in values):
+        number = _joined([value.number for value in values])
+        return _APART if number is _APART else Half(number, first.is_high)
+    return _APART
+
+
+def _joined_raw(values: Sequence[Any]) -> Any:
+    arrays = [value for value in values if isinstance(value, np.ndarray)]
+    if not arrays:
+        if all(value == values[0] for value in values):
+            return values[0]
+        return np.repeat(np.array(values), _WARP)
+    dtype = arrays[0].dtype
+    if any(each.dtype != dtype or each.shape != (_WARP,) for each in arrays):
+        return _APART
+    is_predicate = dtype == np.bool_
+    if any(isinstance(value, bool | np.bool_) != is_predicate for value in values if not isinstance(value, np.ndarray)):
+        return _APART
+    return np.concatenate([np.broadcast_to(np.asarray(value, dtype), (_WARP,)) for value in values])
+
+
+def _parts(value: Any, count: int) -> Sequence[Any]:
+    """The value of each of `count` warps. Integers that the lanes of a warp have in common are one."""
+    if not isinstance(value, np.ndarray):
+        return [_part(value, slice(at * _WARP, (at + 1) * _WARP)) for at in range(count)]
+    rows = value.reshape(count, _WARP)
+    uniform = (rows == rows[:, :1]).all(axis=1)
+    return [row[0].item() if same else row for row, same in zip(rows, uniform.tolist(), strict=True)]
+
+
+def _part(value: Any, lanes: slice) -> Any:
+    if isinstance(value, np.ndarray):
+        row: NDArray[Any] = value[lanes]
+        return row[0].item() if (row == row[0]).all() else row
+    if isinstance(value, Number):
+        return Number(value.payload[lanes], value.dtype) if np.ndim(value.payload) else value
+    if isinstance(value, Packed):
+        return Packed(value.payload[lanes], value.dtype) if len(value.payload) > 1 else value
+    if isinstance(value, Pair):
+        return Pair(_part(value.low, lanes), _part(value.high, lanes))
+    if isinstance(value, Half):
+        return Half(_part(value.number, lanes), value.is_high)
+    if isinstance(value, Mixed):
+        return Mixed(value.condition[lanes], _part(value.first, lanes), _part(value.second, lanes))
+    return value
