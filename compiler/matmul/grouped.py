@@ -22,7 +22,7 @@ from lowtide.runtime.operands import Operand, view
 # These import MLIR, which takes half a second.
 _COMPILE, _CHOSEN, _TARGETS = "lowtide.compiler.compile", "lowtide.compiler.chosen", "lowtide.targets"
 _MOST_KERNELS = 1024
-_LEAST_SHARE, _MOST_SHARE = 64, 1024  # rows of a group for which a schedule is chosen
+_LEAST_SHARE, _MOST_SHARE = 16, 4096  # rows of a group for which a schedule is chosen
 _FACTOR_RANKS = (2, 3)  # of A and B
 
 Epilogue = Callable[..., Any]

@@ -17,6 +17,9 @@ After    for each epilogue tile (here the whole CTA tile), with epilogue.math = 
            sm.tma_store_wait read 1; sm.barrier warpgroup                     (this one of two scratch buffers is free)
            sm.store_shared %y to %scratch by "stmatrix.x4"; sm.fence_proxy_async; sm.barrier warpgroup
            sm.tma_store %scratch to %map[%m, %n]
+         In groups of rows, a part is stored in this way if all of its rows are rows of the group. Otherwise, its last
+         rows belong to the next group, and threads store the others from their registers:
+           scf.if (%m + 128 <= %rows_end) { as above } else { sm.tma_store_wait read 0; sm.store_global %y to (…) }
          If D lies by columns, the columns of the scratch are contiguous, and threads load and store runs of columns in
          place of rows. stmatrix transposes, and boxes of TMA have columns as their first dimension.
          If the stored value is the sum over the warps along K (sm.sum_over_k), each of them writes its part to its own
@@ -48,7 +51,7 @@ from lowtide.dialects.tile import EpilogueMath, RepeatKind, SchedulerKind, Store
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.epilogue.parts import Epilogue, Part, element_of, held_run
+from lowtide.passes.epilogue.parts import Epilogue, Part, element_of
 from lowtide.passes.epilogue.scratch import Scratch
 from lowtide.passes.epilogue.stores import store_by_tma
 from lowtide.passes.schedules.facts.resources import runs_ahead
@@ -154,13 +157,8 @@ def _scratch(epilogue: Epilogue, buffers: Scratch) -> ir.Value:
 
 
 def _store_direct(epilogue: Epilogue, part: Part) -> None:
-    shape = part.value.type.shape
     for y, matrix in zip(epilogue.map(part.value, part.origin), epilogue.full, strict=True):
-        bytes_of = element_bits(element_of(matrix)) // 8
-        held = held_run(y.type, epilogue.by_columns) * bytes_of
-        bytes_per_store = max(bytes_of, min(held, epilogue.schedule.epilogue.store or held))
-        window = epilogue.window(matrix, shape, part.origin)
-        sm.StoreGlobalOp(y, window, f"st.global.{bytes_per_store}", cache=epilogue.cache)
+        epilogue.store_fragment(y, matrix, part.origin)
 
 
 def _store_parts_through(epilogue: Epilogue, scratch: ir.Value) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mlir import ir
+from mlir.dialects import memref
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import operand_kinds, result_kinds, results_of
@@ -62,6 +63,18 @@ class Epilogue:
     def full(self) -> list[ir.Value]:
         """The full results, such as D. They have the same layout."""
         return results_of(self.store, ResultKind.full)
+
+    @property
+    def matrices(self) -> list[ir.Value]:
+        """The kernel's arguments for the full results. Of groups of rows, a full result is the first rows of one."""
+        parts = [(matrix, defining_op(matrix)) for matrix in self.full]
+        return [part.source if isinstance(part, memref.SubViewOp) else matrix for matrix, part in parts]
+
+    @property
+    def rows_end(self) -> ir.Value | None:
+        """The end of the rows of the tile's group, from which on no rows are stored; None without groups."""
+        part = defining_op(self.full[0])
+        return part.sizes[0] if isinstance(part, memref.SubViewOp) else None
 
     @property
     def by_columns(self) -> bool:
@@ -173,6 +186,16 @@ class Epilogue:
     def window(self, matrix: ir.Value, shape: Sequence[int], origin: Origin) -> ir.Value:
         """The window of a full result."""
         return tile.ViewOp(tile.ViewType.get(shape, element_of(matrix)), matrix, [*self._matrix, *origin]).result
+
+    def store_fragment(self, value: ir.Value, matrix: ir.Value, origin: Origin) -> None:
+        """Stores a fragment to a full result from the registers of its threads, in the widest runs that a thread holds,
+        or of `epilogue.store` bytes. Rows and columns past the end of the result are not stored."""
+        bytes_of = element_bits(element_of(matrix)) // 8
+        held = held_run(value.type, self.by_columns) * bytes_of
+        bytes_per_store = max(bytes_of, min(held, self.schedule.epilogue.store or held))
+        window = self.window(matrix, value.type.shape, origin)
+        hint = self.cache if self.schedule.epilogue.path is StorePath.direct else None
+        sm.StoreGlobalOp(value, window, f"st.global.{bytes_per_store}", cache=hint)
 
     @property
     def _matrix(self) -> list[ir.Value]:

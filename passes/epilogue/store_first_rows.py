@@ -12,6 +12,7 @@ After    %p:4 = scf.for %i = 1 to %steps - 1 …                                
          %part = sm.extract %top[0, 0]; …; sm.tma_store …
          %acc, %last = sm.mma_wait 0, %rest;  sm.mbarrier_arrive %empty[…] after %last
          …
+         In groups of rows a part is stored in an scf.if: by TMA, or by threads.
          Only the first part is stored early: the slot of the last K step is released after it, and the producer waits
          for that.
 Needs    level epilogue, roles; a loop over K whose timing has stores = first_rows, as bind-wgmma leaves it, of known
@@ -107,7 +108,7 @@ def _wait_by_rows(last: sm.WgmmaOp) -> None:
     block = done.operation.block
     ops = list(block.operations)
     begin = ops.index(done)
-    store = next((op for op in ops[begin:] if isinstance(op, sm.TmaStoreOp)), None)
+    store = next((op for op in ops[begin:] if _stores(op)), None)
     if store is None:
         raise Refusal(done, "must be followed by stores by TMA of the parts of the tile [first-rows-stores]")
     early = ops[begin : ops.index(store)]
@@ -126,6 +127,11 @@ def _wait_by_rows(last: sm.WgmmaOp) -> None:
     for op in [done, *uses(done.retired)]:
         op.operation.detach_from_parent()
         here.insert(op.operation)
+
+
+def _stores(op: ir.OpView) -> bool:
+    """Whether an op stores a part by TMA, or branches to such a store: a part of a group of rows."""
+    return isinstance(op, sm.TmaStoreOp) or (isinstance(op, scf.IfOp) and bool(walk(op, sm.TmaStoreOp)))
 
 
 def _replace_in(user: ir.OpView, old: ir.Value, new: ir.Value) -> None:

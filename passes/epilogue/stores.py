@@ -5,12 +5,14 @@ another. With several buffers the store of one part is in flight while the next 
 whole tiles, so that shares of tiles of a tail, which come after them, may begin with the first one again. If the width
 of the parts does not divide the tile's, the last part of each row is narrower and has its own buffer and tensor map.
 Several full results take turns with the same buffers if they have the same type; each has a tensor map of its own.
+In groups of rows, parts with rows of the next group are stored by threads.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlir import ir
+from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits
@@ -19,6 +21,7 @@ from lowtide.passes.base import Refusal
 from lowtide.passes.epilogue.parts import Epilogue, Part, element_of
 from lowtide.passes.epilogue.scratch import Scratch
 from lowtide.passes.schedules.facts.resources import scratch_buffers, swizzle_of_result
+from lowtide.passes.support.ir.builder import Builder
 from lowtide.passes.support.ir.rewriting import after
 from lowtide.passes.support.problem.element_types import element_name
 from lowtide.passes.support.problem.kernels import work_tiles_around
@@ -64,7 +67,7 @@ def store_by_tma(epilogue: Epilogue, maps: TensorMapArguments, scratch: Scratch)
     narrow = _boxes(epilogue, maps, scratch, (shape[0], left), of_left, 1) if left else None
     taken, index = _take_buffers(epilogue, wide, narrow), 0
     for part in epilogue.parts():
-        for value in epilogue.map(part.value, part.origin):
+        for value in zip(epilogue.map(part.value, part.origin), epilogue.full, strict=True):
             _store_part(epilogue, part, value, taken[index], _groups_since(taken, index))
             index += 1
     with after(_work_tiles(epilogue.store)):
@@ -90,7 +93,7 @@ def _boxes(
 ) -> list[_Boxes]:
     """Those of each full result. Results of the same type have the same buffers."""
     by_columns, made = epilogue.by_columns, []
-    for matrix, swizzle in zip(epilogue.full, swizzles, strict=True):
+    for matrix, swizzle in zip(epilogue.matrices, swizzles, strict=True):
         layout = panel_layout(shape, swizzle, by_columns=by_columns)
         type_, rows = buffer_type(shape, element_of(matrix), layout, swizzle), None if by_columns else WGMMA_ROWS
         tensor_map = maps.map_for(epilogue.store, matrix, type_, rows=rows, is_written=True)
@@ -124,7 +127,28 @@ def _groups_since(taken: Sequence[Place], index: int) -> int:
     return next(since for since in range(len(taken)) if taken[index - 1 - since][0] == buffer)
 
 
-def _store_part(epilogue: Epilogue, part: Part, value: ir.Value, place: Place, groups_since: int) -> None:
+def _store_part(
+    epilogue: Epilogue, part: Part, value: tuple[ir.Value, ir.Value], place: Place, groups_since: int
+) -> None:
+    """Stores a part of a full result. `value`: the part, and the result."""
+    fragment, matrix = value
+    if epilogue.rows_end is None:
+        _store_boxes(epilogue, part, fragment, place, groups_since)
+        return
+    build, rows = Builder.index(), fragment.type.shape[0]
+    is_whole = build.sle(build.add(part.origin[0], rows), epilogue.rows_end)
+    branch = scf.IfOp(is_whole, has_else=True)
+    with ir.InsertionPoint(branch.then_block):
+        _store_boxes(epilogue, part, fragment, place, groups_since)
+        scf.YieldOp([])
+    with ir.InsertionPoint(branch.else_block):
+        # Later waits count groups of stores. There is none of this part, so none before it may be left.
+        sm.TmaStoreWaitOp(0, read=True)
+        epilogue.store_fragment(fragment, matrix, part.origin)
+        scf.YieldOp([])
+
+
+def _store_boxes(epilogue: Epilogue, part: Part, value: ir.Value, place: Place, groups_since: int) -> None:
     buffer, tensor_map = place
     sm.TmaStoreWaitOp(groups_since, read=True)  # the store that read this buffer last is done with it
     sm.BarrierOp(warpgroup=True)

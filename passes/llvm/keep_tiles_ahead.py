@@ -1,12 +1,14 @@
-"""keep-tiles-ahead: compute where TMA loads begin before the wait for earlier kernels, not after it.
+"""keep-tiles-ahead: compute the place of a tile before the wait for its data, not where the place is used.
 
 Before   %m = llvm.udiv %tile, %columns : i32; llvm.cond_br %first, ^wait, ^body
          ^wait: nvvm.griddepcontrol wait; … ^body: … nvvm.cp.async.bulk.tensor.shared.cluster.global …[%k, %m]
 After    %m = llvm.udiv %tile, %columns : i32; llvm.inline_asm has_side_effects "", "r" %m; llvm.cond_br …
-         LLVM's MachineSink moves a computation to the branch that uses its result. The divisions of a tile's number
-         would then follow the wait, and delay a kernel's first loads by some 150 instructions. The value is an operand
-         of an asm statement that becomes no instruction, so it is computed before it.
-Needs    device code in the llvm dialect. Only waits before TMA loads: other threads need registers more than time.
+         LLVM's MachineSink moves a computation to the branch that uses its result. A division of a tile's number by a
+         run-time value takes some 100 cycles. After the wait for earlier kernels it delays a kernel's first loads;
+         before the stores of a tile it delays these. The value is an operand of an asm statement that becomes no
+         instruction, so it is computed before it.
+Needs    device code in the llvm dialect. Of a block before a wait and TMA loads, all that the loads need is kept; of
+         other blocks, only what depends on such a division: other threads need registers more than time.
 Refuses  nothing.
 Test     test/lit/passes/llvm/keep-tiles-ahead.mlir
 """
@@ -26,7 +28,8 @@ _REGISTER = "i32"  # the type of coordinates, steps and bytes
 
 @dataclass(frozen=True)
 class KeepTilesAhead(Pass):
-    """Writes an empty asm statement that reads what the TMA loads after a wait for earlier kernels need."""
+    """Writes empty asm statements that read what TMA loads after a wait for earlier kernels need, and what other blocks
+    need of a division by a run-time value."""
 
     name: ClassVar[str] = "keep-tiles-ahead"
 
@@ -35,9 +38,11 @@ class KeepTilesAhead(Pass):
             for region in function.regions:
                 blocks = list(region)
                 loading = _loading(blocks)
-                for block in blocks if loading else ():
-                    if _waits(block):
-                        _keep_before(block, blocks, loading)
+                found = [_keep_before(block, blocks, loading) for block in blocks if loading and _waits(block)]
+                kept = [block for block in found if block is not None]
+                for block in blocks:
+                    if block not in kept:
+                        _keep_divided(block)
 
 
 def _loading(blocks: list[ir.Block]) -> list[ir.Block]:
@@ -62,16 +67,45 @@ def _waits(block: ir.Block) -> bool:
     )
 
 
-def _keep_before(wait: ir.Block, blocks: list[ir.Block], loading: list[ir.Block]) -> None:
-    """Keeps what the one block that branches to the wait computes for the blocks that load."""
+def _keep_before(wait: ir.Block, blocks: list[ir.Block], loading: list[ir.Block]) -> ir.Block | None:
+    """Keeps what the one block that branches to the wait computes for the blocks that load. Gives this block."""
     before = [block for block in blocks if wait in _successors(block)]
     if len(before) != 1:
-        return
+        return None
     kept = [value for value in _results(before[0]) if any(use.owner.operation.block in loading for use in value.uses)]
-    last = before[0].operations[len(before[0].operations) - 1]
-    if kept:
-        with ir.InsertionPoint(last), last.location:
-            llvm.inline_asm(None, kept, "", ",".join(["r"] * len(kept)), has_side_effects=True)
+    _keep(kept, before[0].operations[len(before[0].operations) - 1])
+    return before[0]
+
+
+def _keep_divided(block: ir.Block) -> None:
+    """Keeps what other blocks use of the block's divisions by run-time values, and of what is computed from these."""
+    operations = list(block.operations)
+    divided: set[ir.Value] = set()
+    kept: list[ir.Value] = []
+    last = None
+    for op in operations:
+        if _divides(op) or any(operand in divided for operand in op.operands):
+            own = [value for value in op.operation.results if str(value.type) == _REGISTER]
+            divided.update(own)
+            used = [value for value in own if any(use.owner.operation.block != block for use in value.uses)]
+            kept, last = kept + used, op if used else last
+    if last is not None:
+        _keep(kept, operations[operations.index(last) + 1])
+
+
+def _divides(op: ir.OpView) -> bool:
+    """Whether an op divides by a value that is no constant."""
+    if not isinstance(op, (llvm.UDivOp, llvm.URemOp)):
+        return False
+    divisor = op.rhs.owner
+    return isinstance(divisor, ir.Block) or not isinstance(divisor.opview, llvm.ConstantOp)
+
+
+def _keep(values: list[ir.Value], before: ir.OpView) -> None:
+    """Values are computed by here, since the asm statement reads them."""
+    if values:
+        with ir.InsertionPoint(before), before.location:
+            llvm.inline_asm(None, values, "", ",".join(["r"] * len(values)), has_side_effects=True)
 
 
 def _results(block: ir.Block) -> Iterator[ir.Value]:

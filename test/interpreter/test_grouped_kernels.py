@@ -1,5 +1,6 @@
 """Kernels of groups of rows, at every level: each split, wrong ends, epilogues, layouts, and planted faults."""
 
+import re
 from functools import cache
 from typing import Any
 
@@ -36,9 +37,9 @@ def inputs(ends: Any, groups: int = GROUPS) -> dict[str, NDArray[Any]]:
 
 def expected(given: dict[str, NDArray[Any]]) -> NDArray[np.int64]:
     """Each group's rows of A times its own B; -1 after the last group."""
-    d, first = np.full((ROWS, COLUMNS), -1, np.int64), 0
+    d, first = np.full((len(given["a"]), COLUMNS), -1, np.int64), 0
     for end, b in zip(given["ends"].tolist(), given["b"], strict=True):
-        last = min(max(end, first), ROWS)
+        last = min(max(end, first), len(d))
         d[first:last] = given["a"][first:last] @ b.T
         first = last
     return d
@@ -78,6 +79,52 @@ def test_the_splits_of_check_take_these_forms() -> None:
     assert found["groups end 1 after a tile"] == (65, 129, 150, 150)
     assert found["groups end in the middle of a tile"] == (32, 96, 150, 150)
     assert found["ends decrease"] == (150, 149, 148, 147)
+
+
+@cache
+def stored_by_tma(start: str = "all_sums") -> CompiledKernel:
+    """Tiles of two blocks of rows, each stored in three parts, through two buffers in turn."""
+    fields = "grid.tile = [128, 24], k = 16, stages = 2, epilogue.tile = [64, 8], epilogue.buffers = 2"
+    spec = lt.GemmSpec(n=COLUMNS, k=32, groups=None, **TYPES)
+    given = f"{fields}, roles = cooperative(1), epilogue.path = tma, epilogue.start = {start}"
+    return lt.compile_gemm(spec, "sm_90a", given)
+
+
+TMA_ENDS = {
+    "whole tiles": [128, 256, 256, 384],
+    "a block is whole": [0, 70, 134, 262],
+    "none is whole": [63, 63, 100, 120],
+    "rows remain": [192, 200, 210, 330],
+}
+
+
+def rows_by_tma(ends: list[int]) -> dict[str, NDArray[Any]]:
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-4, 5, (ends[-1] + 20, 32)), rng.integers(-4, 5, (len(ends), COLUMNS, 32))
+    return {"a": a, "b": b, "ends": np.array(ends, np.int32)}
+
+
+@pytest.mark.parametrize("start", ["all_sums", "first_rows"])
+@pytest.mark.parametrize("name", TMA_ENDS)
+def test_tma_stores_whole_blocks_and_threads_store_blocks_with_rows_of_the_next_group(name: str, start: str) -> None:
+    given, kernel = rows_by_tma(TMA_ENDS[name]), stored_by_tma(start)
+    assert "sm.tma_store" in kernel.levels["epilogue"]
+    assert ("sm.mma_wait_rows" in kernel.levels["epilogue"]) == (start == "first_rows")
+    for level in ("epilogue", "nvvm", "ptx"):
+        out = np.full((len(given["a"]), COLUMNS), -1, np.int64)
+        found = kernel.interpret(**given, out=out, level=level, domain="exact", seed=len(name), sms=1)
+        np.testing.assert_array_equal(found, expected(given))
+
+
+def test_a_block_stored_by_threads_that_leaves_tma_stores_in_flight_is_found() -> None:
+    """Waits count groups of stores, and a block stored by threads has none."""
+    text = stored_by_tma().levels["epilogue"]
+    in_branch = re.compile(r"(else \{\n\s+)sm\.tma_store_wait read 0\n")
+    assert len(in_branch.findall(text)) == 6
+    given = rows_by_tma(TMA_ENDS["a block is whole"])
+    with pytest.raises(InterpreterError, match=r"\[race-with-open-read\]"):
+        interpret(in_branch.sub(r"\1", text), given, domain="exact", sms=1)
+    interpret(text, given, domain="exact", sms=1)
 
 
 def own_rows(acc, c: lt.Full, row: lt.PerRow, column: lt.PerColumn):

@@ -79,10 +79,7 @@ def asks_for_tma_stores(given: Schedule) -> bool:
 def may_store_by_tma(schedule: Schedule, problem: Problem) -> bool:
     """Whether D can be stored by TMA. Not if a full operand is read in whole rows: accumulators then go through shared
     memory. Not if D's rows may end within 16 bytes and are not packed: TMA would write past their end. Not if D
-    lies by columns and its elements do not have 16 bits. Not with widths or cache hints of st.global. Not in groups of
-    rows, where boxes would also hold rows of the next group."""
-    if problem.is_grouped:
-        return False
+    lies by columns and its elements do not have 16 bits. Not with widths or cache hints of st.global."""
     reads_rows = OperandKind.full in problem.region_kinds or schedule.epilogue.math is EpilogueMath.rows
     whole = stores_whole_rows(problem) or (problem.row_of_d is None and asks_for_tma_stores(schedule))
     whole = whole or _packs_short_rows(schedule, problem)
@@ -95,7 +92,8 @@ def may_store_by_tma(schedule: Schedule, problem: Problem) -> bool:
 def _packs_short_rows(schedule: Schedule, problem: Problem) -> bool:
     """Whether to pack rows of D that may end within 16 bytes, for TMA stores. If they lie one behind the other, D is
     packed in any case. With a long K the copy takes little of the time."""
-    packs = schedule.epilogue.pack is not PackKind.none and problem.n is not None and not problem.d_is_column_major
+    packs = schedule.epilogue.pack is not PackKind.none and problem.n is not None
+    packs = packs and not problem.d_is_column_major and not problem.is_grouped
     return packs and (problem.k or 0) >= _LONG_K
 
 

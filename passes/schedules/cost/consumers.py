@@ -21,7 +21,7 @@ from lowtide.passes.schedules.cost.calibration import (
     PINGPONG,
     PINGPONG_OF_BATCH,
 )
-from lowtide.passes.schedules.cost.grids import Grids, Numbers, Product
+from lowtide.passes.schedules.cost.grids import Grids, Numbers, Product, tiles_of
 from lowtide.passes.schedules.cost.traffic import LINE_BYTES, SECTOR_BYTES, clusters_at_once
 from lowtide.passes.schedules.facts.resources import WIDE_SCALED
 from lowtide.passes.support.agents.clusters import OPERANDS
@@ -80,13 +80,7 @@ class Waves:
 
     def __init__(self, grids: Grids, product: Product, problem: Problem, target: Target) -> None:
         self.grids, self.product, self.problem, self.target = grids, product, problem, target
-        self.of_rows, self.of_columns = (
-            np.ceil(extent / (side * cluster)) * cluster
-            for extent, side, cluster in (
-                (product.m, grids.rows, grids.cluster_rows),
-                (product.n, grids.columns, grids.cluster_columns),
-            )
-        )
+        self.of_rows, self.of_columns = tiles_of(grids, product)
         self.clusters = self.of_rows * self.of_columns / grids.cluster * product.batch * grids.parts
         most = int(grids.cluster.max(initial=1))
         at_once = np.array([clusters_at_once(max(1, size), target) for size in range(most + 1)], dtype=float)

@@ -90,6 +90,8 @@ def product_of(problem: Problem) -> Product:
         stores_early=_may_store_early(problem),
         a_is_k_major=a_is_k_major,
         b_is_k_major=b_is_k_major,
+        clips=not problem.is_grouped,  # behind the rows of a group lie those of the next one
+        ends_anywhere=problem.is_grouped,
     )
 
 

@@ -35,6 +35,8 @@ class Product:
     clips: "bool | np.ndarray" = True
     """Whether TMA loads only the rows that exist of operands that are K-major. In clusters and for halves
     of tiles, it always loads whole boxes."""
+    ends_anywhere: "bool | np.ndarray" = False
+    """Whether `m` is only the mean of the rows of products, which end anywhere in a tile."""
 
 
 def stacked(products: Sequence[Product]) -> Product:
@@ -115,3 +117,11 @@ class Grids:
     def cluster(self) -> np.ndarray:
         """CTAs of a cluster."""
         return self.cluster_rows * self.cluster_columns
+
+
+def tiles_of(grids: Grids, product: Product) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of rows and columns of tiles in one product, in whole clusters. If products end anywhere in a tile,
+    the last tile is half full on average."""
+    rows, columns = product.m / (grids.rows * grids.cluster_rows), product.n / (grids.columns * grids.cluster_columns)
+    rows = np.where(product.ends_anywhere, np.maximum(1, rows + 0.5), np.ceil(rows))
+    return rows * grids.cluster_rows, np.ceil(columns) * grids.cluster_columns

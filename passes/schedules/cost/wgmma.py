@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lowtide.passes.schedules.cost.grids import Grids, Numbers, Product
+from lowtide.passes.schedules.cost.grids import Grids, Numbers, Product, tiles_of
 
 _LINE, _SECTOR = 128, 32  # bytes of L2
 _ROWS = 64  # of a wgmma
@@ -129,7 +129,7 @@ def either(one: np.ndarray, other: np.ndarray, sharpness: float) -> np.ndarray:
 def cycles(grids: Grids, product: Product, found: Constants, sm_count: int, large_clusters: int) -> np.ndarray:
     """Estimated cycles of each grid. `large_clusters`: CTAs that run at once in clusters of more than two."""
     at_once = np.where(grids.cluster > 2, float(large_clusters), float(sm_count))
-    of_rows, of_columns = _tiles(grids, product)
+    of_rows, of_columns = tiles_of(grids, product)
     ctas = of_rows * of_columns * grids.parts * product.batch
     busy = np.minimum(ctas, at_once)
     moved = _bytes_of_memory(grids, product, found, of_rows, of_columns, busy)
@@ -164,18 +164,11 @@ def may_be_halved(grids: Grids, product: Product, sm_count: int, large_clusters:
     """Whether each tile of a last wave after full waves may be computed as two halves: all halves run at once, and a
     half has a multiple of 64 rows for each warpgroup."""
     at_once = np.where(grids.cluster > 2, float(large_clusters), float(sm_count))
-    of_rows, of_columns = _tiles(grids, product)
+    of_rows, of_columns = tiles_of(grids, product)
     ctas = of_rows * of_columns * product.batch
     over = ctas % at_once
     found = (ctas > at_once) & (over > 0) & (2 * over <= at_once) & (grids.parts == 1) & (grids.turns == 1)
     return np.asarray(found & (grids.rows % (2 * _ROWS * grids.warpgroups) == 0))
-
-
-def _tiles(grids: Grids, product: Product) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of rows and columns of tiles in one product, in whole clusters."""
-    rows = np.ceil(product.m / (grids.rows * grids.cluster_rows)) * grids.cluster_rows
-    columns = np.ceil(product.n / (grids.columns * grids.cluster_columns)) * grids.cluster_columns
-    return rows, columns
 
 
 def _cycles_per_byte(running: np.ndarray, rate: float, of_pair: Numbers, sm_count: int) -> np.ndarray:
@@ -209,7 +202,7 @@ def _loaded(grids: Grids, product: Product, found: Constants, requests: Sequence
     """The rows of A and B that a CTA loads in a K step on average, each times its requests."""
     of_a, of_b = requests
     clips_a, clips_b = _clips(grids, product)
-    of_rows, of_columns = _tiles(grids, product)
+    of_rows, of_columns = tiles_of(grids, product)
     rows = np.where(clips_a, product.m / of_rows, grids.rows)
     columns = np.where(clips_b, product.n / of_columns, grids.columns)
     of_a = of_a * _narrow_boxes(grids.rows, product.a_is_k_major, product, found)

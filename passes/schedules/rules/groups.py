@@ -15,7 +15,6 @@ from lowtide.dialects.tile import (
     PackKind,
     RepeatKind,
     SchedulerKind,
-    StorePath,
     TailKind,
     WavesKind,
 )
@@ -38,7 +37,6 @@ WITH_GROUPS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
         "mainloop.k_order": (KOrderKind.forward, None),
         "mainloop.a.load": (RepeatKind.per_tile, None),
         "mainloop.b.load": (RepeatKind.per_tile, None),
-        "epilogue.path": (None, StorePath.smem, StorePath.direct),
         "epilogue.pack": (None, PackKind.none),
     }
 )

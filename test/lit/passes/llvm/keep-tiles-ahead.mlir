@@ -1,5 +1,6 @@
 // keep-tiles-ahead writes an empty asm statement that reads what a block computes for TMA loads after a wait for earlier
-// kernels. It leaves alone what other code reads, constants and pointers.
+// kernels, and one that reads what other blocks compute from divisions by run-time values. It leaves alone what other
+// code reads, constants and pointers.
 // RUN: lowtide-opt %s -p keep-tiles-ahead | filecheck %s
 
 module attributes {tile.target = "sm_90a"} {
@@ -30,28 +31,39 @@ gpu.module @kernels {
     llvm.return
   }
 
-  // Nothing is loaded by TMA.
-  // CHECK-LABEL: llvm.func @no_loads
+  // Of other blocks, what depends on a division by a run-time value is kept for the blocks that use it.
+  // CHECK-LABEL: llvm.func @stores
+  // CHECK:         %[[ROW:.*]] = llvm.udiv
+  // CHECK-NEXT:    %[[BACK:.*]] = llvm.mul %[[ROW]]
+  // CHECK-NEXT:    %[[COLUMN:.*]] = llvm.sub %{{.*}}, %[[BACK]]
+  // CHECK-NEXT:    llvm.inline_asm has_side_effects "", "r,r" %[[ROW]], %[[COLUMN]] : (i32, i32) -> ()
+  // CHECK-NEXT:    nvvm.barrier
+  // CHECK-NEXT:    llvm.cond_br
   // CHECK-NOT:     llvm.inline_asm
-  llvm.func @no_loads(%tile: i32, %n: i32, %first: i1) {
-    %m = llvm.udiv %tile, %n : i32
+  llvm.func @stores(%tile: i32, %n: i32, %first: i1, %map: !llvm.ptr, %from: !llvm.ptr<3>) {
+    %row = llvm.udiv %tile, %n : i32
+    %back = llvm.mul %row, %n : i32
+    %column = llvm.sub %tile, %back : i32
+    nvvm.barrier
     llvm.cond_br %first, ^bb1, ^bb2
   ^bb1:
-    nvvm.griddepcontrol wait
+    nvvm.cp.async.bulk.tensor.global.shared.cta %map, %from, box[%row, %column] : !llvm.ptr, !llvm.ptr<3>
     llvm.br ^bb2
   ^bb2:
-    %x = llvm.add %m, %n : i32
     llvm.return
   }
 
-  // Nothing waits.
-  // CHECK-LABEL: llvm.func @no_wait
+  // A division by a constant is cheap, and what the same block uses is computed there.
+  // CHECK-LABEL: llvm.func @cheap
   // CHECK-NOT:     llvm.inline_asm
-  llvm.func @no_wait(%tile: i32, %n: i32, %first: i1, %map: !llvm.ptr, %to: !llvm.ptr<7>, %bar: !llvm.ptr<3>) {
-    %m = llvm.udiv %tile, %n : i32
-    llvm.cond_br %first, ^bb1, ^bb2
+  llvm.func @cheap(%tile: i32, %n: i32, %first: i1) {
+    %seven = llvm.mlir.constant(7 : i32) : i32
+    %row = llvm.udiv %tile, %seven : i32
+    %own = llvm.urem %tile, %n : i32
+    %is_first = llvm.icmp "eq" %own, %seven : i32
+    llvm.cond_br %is_first, ^bb1, ^bb2
   ^bb1:
-    nvvm.cp.async.bulk.tensor.shared.cluster.global %to, %map, %bar, box[%tile, %m] : !llvm.ptr<7>, !llvm.ptr
+    %x = llvm.add %row, %n : i32
     llvm.br ^bb2
   ^bb2:
     llvm.return

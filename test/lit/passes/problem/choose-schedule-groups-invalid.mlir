@@ -21,22 +21,6 @@ func.func @scheduler(%a: !mat, %b: !mats, %d: !mat, %ends: memref<?xi32>) {
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 !mats = memref<?x?x?xbf16, strided<[?, ?, 1]>>
 module attributes {tile.target = "sm_90a"} {
-func.func @path(%a: !mat, %b: !mats, %d: !mat, %ends: memref<?xi32>) {
-  // expected-error @below {{epilogue.path = tma: rows are grouped, and only the device knows where groups end; take smem or direct [groups-field]}}
-  tile.gemm tn %a, %b into %d acc(f32) operands(ends %ends : memref<?xi32>) schedule(#tile.schedule<epilogue = <path = tma>>) {
-  ^bb0(%x: f32):
-    %y = arith.truncf %x : f32 to bf16
-    tile.yield %y : bf16
-  } : !mat, !mats, !mat
-  return
-}
-}
-
-// -----
-
-!mat = memref<?x?xbf16, strided<[?, 1]>>
-!mats = memref<?x?x?xbf16, strided<[?, ?, 1]>>
-module attributes {tile.target = "sm_90a"} {
 func.func @division(%a: !mat, %b: !mats, %d: !mat, %ends: memref<?xi32>) {
   // expected-error @below {{grid.k_division = split(2): rows are grouped, and only the device knows where groups end; leave it out [groups-field]}}
   tile.gemm tn %a, %b into %d acc(f32) operands(ends %ends : memref<?xi32>) schedule(#tile.schedule<grid = <k_division = split(2)>>) {
