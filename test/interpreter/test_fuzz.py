@@ -63,6 +63,15 @@ def test_a_case_ends_right_or_refused() -> None:
     assert refused.ended is Ended.refused and "tma" in refused.message
 
 
+def test_groups_of_rows_are_split_as_the_words_say() -> None:
+    tile = (("target", "sm_90a"), ("grid.tile", "[64, 32]"), ("steps", "1"), ("known", "n"))
+    case = Case((*tile, ("groups", "3"), ("split", "groups end 1 after a tile"), ("rows", "two tiles")), seed=1)
+    assert case.spec.groups == 3 and case.spec.layout == "tn"
+    found = run_case(case)
+    assert found.ended is Ended.right and found.words["split"] == "groups end 1 after a tile"
+    assert refusal(Case((*tile, ("groups", "3"), ("layout", "nn")))) != ""
+
+
 def test_packed_weights_have_a_step_of_k() -> None:
     words = (("weights", "s4"), ("layout", "tn"), ("steps", "0"), ("rows", "ragged"), ("columns", "one tile"))
     found = run_case(Case(words))

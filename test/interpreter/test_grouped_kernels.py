@@ -15,7 +15,7 @@ from lowtide.compiler.kernel import CompiledKernel
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import interpret
 from lowtide.interpreter.host import LEVELS
-from lowtide.verification.checking.splits import SPLITS, ends_of
+from lowtide.verification.checking.splits import MANY, SPLITS, ends_of, groups_of
 
 ROWS, COLUMNS, DEPTH, GROUPS = 90, 24, 40, 4
 TYPES = {"a": "bf16", "b": "bf16", "d": "bf16"}
@@ -78,6 +78,11 @@ def test_the_splits_of_check_take_these_forms() -> None:
     assert found["groups of few rows"] == (1, 3, 6, 10)
     assert found["groups end 1 after a tile"] == (65, 129, 150, 150)
     assert found["groups end in the middle of a tile"] == (32, 96, 150, 150)
+    assert found["groups end in each part of a tile"] == (8, 32, 72, 128)
+    assert found["a group of several waves follows a row"] == (1, 150, 150, 150)
+    assert found["the last group ends before the last row"] == (146, 147, 148, 149)
+    assert len(ends_of(MANY, 150, 64, groups_of(MANY, None, 4))) > 32
+    assert groups_of(MANY, 4, 4) == groups_of("groups of few rows", None, 4) == 4
     assert found["ends decrease"] == (150, 149, 148, 147)
 
 

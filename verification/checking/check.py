@@ -30,7 +30,7 @@ from lowtide.verification.checking.check_result import Branches, CheckResult, Ve
 from lowtide.verification.checking.cover import Cover, Row, Shape, as_asked, cover_of
 from lowtide.verification.checking.guilty import Guilty, first_guilty
 from lowtide.verification.checking.interpretation import estimated_seconds
-from lowtide.verification.checking.splits import SPLITS, ends_of
+from lowtide.verification.checking.splits import SPLITS, ends_of, groups_of
 from lowtide.verification.checking.subjects import Subject, of_kernel
 from lowtide.verification.checking.trials import (
     Finding,
@@ -178,7 +178,8 @@ def _with_groups(subject: Subject, cover: Cover, seed: int) -> tuple[Cover, list
     """The shapes with all rows in one group, whose work is that of a product without groups; and each split of the
     rows of the cheapest shape of several tiles."""
     rows_of_tile, _, _ = subject.schedule.tile_mnk
-    groups = subject.spec.groups if isinstance(subject.spec.groups, int) else _GROUPS
+    known = subject.spec.groups if isinstance(subject.spec.groups, int) else None
+    groups = known or _GROUPS
     all_rows = next(iter(SPLITS))
     trials = [
         Trial(at.extents, at.sms, at.padding, _domains(subject, at)[0], seed + number, subject.places[0])
@@ -188,14 +189,15 @@ def _with_groups(subject: Subject, cover: Cover, seed: int) -> tuple[Cover, list
     several = [shape for shape in cover.shapes if shape.extents[2] and shape.extents[0] > rows_of_tile]
     if not several:
         return cover, trials
-    m, n, k = several[0].extents
+    cheapest = min(several, key=lambda shape: math.prod(shape.extents))
+    m, n, k = cheapest.extents
     found = []
     for number, split in enumerate(SPLITS if groups > 1 else [all_rows]):
-        place, sms = subject.places[number % len(subject.places)], 2 + number % 2
-        domain = _domains(subject, several[0])[0]
-        ends = ends_of(split, m, rows_of_tile, groups)
-        trials.append(Trial((m, n, k), sms, several[0].padding, domain, seed + number, place, ends=ends))
-        found.append(Row("groups", split, several[0]))
+        place, sms = subject.places[:2][-1], 1 + number % 3  # as moved: copies of B take longer than all tiles
+        domain = _domains(subject, cheapest)[0]
+        ends = ends_of(split, m, rows_of_tile, groups_of(split, known, groups))
+        trials.append(Trial((m, n, k), sms, cheapest.padding, domain, seed + number, place, ends=ends))
+        found.append(Row("groups", split, cheapest))
     return replace(cover, rows=(*cover.rows, *found)), trials
 
 

@@ -7,12 +7,20 @@ from types import MappingProxyType
 from lowtide.runtime.limits import MAX_EXTENT
 
 _LEAST = -(2**31)  # of an end
+MANY = "more groups than lanes of a warp"
+_MOST_GROUPS = 37  # of `MANY`, if the number of groups is known only at run time
 Ends = tuple[int, ...]
 
 
 def _spread(rows: int, tile: int, groups: int) -> list[int]:
     """Groups of 1, 2, 3, … rows, so that tiles begin and end at many rows, within the rows that there are."""
     return [min(end, rows) for end in accumulate(range(1, groups + 1))]
+
+
+def _in_each_part(rows: int, tile: int, groups: int) -> list[int]:
+    """Groups whose last tiles end in different parts of a tile, evenly apart."""
+    sizes = [max(1, tile * (2 * group + 1) // (2 * groups)) for group in range(groups)]
+    return [min(end, rows) for end in accumulate(sizes)]
 
 
 # Each function returns the ends of `groups` groups, at least 2, for the number of rows and the rows of a tile.
@@ -31,6 +39,12 @@ SPLITS: Mapping[str, Callable[[int, int, int], list[int]]] = MappingProxyType(
         "groups end in the middle of a tile": lambda rows, tile, groups: [
             min(tile * g + tile // 2, rows) for g in range(groups)
         ],
+        "groups end in each part of a tile": _in_each_part,
+        "a group of several waves follows a row": lambda rows, tile, groups: [1] + [rows] * (groups - 1),
+        "the last group ends before the last row": lambda rows, tile, groups: [
+            max(0, rows - groups + group) for group in range(groups)
+        ],
+        MANY: lambda rows, tile, groups: [rows * (3 * group // groups) // 3 for group in range(1, groups + 1)],
         "ends decrease": lambda rows, tile, groups: [rows - g for g in range(groups)],
         "ends are negative": lambda rows, tile, groups: [_LEAST] * (groups - 1) + [rows // 2],
         "ends are beyond the rows": lambda rows, tile, groups: [rows // 2] + [MAX_EXTENT] * (groups - 1),
@@ -41,3 +55,11 @@ SPLITS: Mapping[str, Callable[[int, int, int], list[int]]] = MappingProxyType(
 def ends_of(split: str, rows: int, tile: int, groups: int) -> Ends:
     """The ends of a split by its name."""
     return tuple(SPLITS[split](rows, tile, groups))
+
+
+def groups_of(split: str, groups: int | None, usual: int) -> int:
+    """The number of groups for a split. `groups`: of the problem, None if it is known only at run time. `usual`: the
+    number in this case, unless the split is about many groups."""
+    if groups is not None:
+        return groups
+    return _MOST_GROUPS if split == MANY else usual

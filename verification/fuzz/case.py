@@ -9,7 +9,7 @@ from lowtide.compiler.compile import compile_anew
 from lowtide.compiler.epilogue.ready import ready_epilogue
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.ptxas import BadCode
-from lowtide.compiler.spec import FAST, UNBATCHED, GemmSpec
+from lowtide.compiler.spec import FAST, UNBATCHED, UNGROUPED, GemmSpec
 from lowtide.decompositions import DECOMPOSITIONS
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import GemmLayout, OperandKind, StorePath
@@ -21,6 +21,7 @@ from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import accumulator_types, get
 from lowtide.verification.checking.conditions import Axis, axes_of, least_steps
 from lowtide.verification.checking.interpretation import Batch, estimated_seconds
+from lowtide.verification.checking.splits import Ends, ends_of, groups_of
 from lowtide.verification.checking.subjects import Subject, of_kernel
 from lowtide.verification.checking.trials import Extents, Finding, Trial, domains_of, loaded, outcomes
 from lowtide.verification.fuzz.words import (
@@ -38,7 +39,7 @@ _ALWAYS = (Level.NVVM, Level.PTX)
 _PATIENCE = 8.0  # estimated seconds of one core for a run of level ptx
 _KNOWN = {"m": 72, "n": 136, "k": 64}  # fixed extents
 _WHOLE = {"m": 128, "n": 64, "k": 64}  # multiples of the tiles for stores of whole tiles
-_MATRICES = 3
+_MATRICES = 3  # of a batch, or groups of rows
 _REFUSALS = (ScheduleError, SpecError, BadCode)  # given fields may leave only kernels that spill
 
 
@@ -103,6 +104,7 @@ class Case:
             k=known.get("k"),
             block_scales=SCALES[words["scales"]],
             batch={"none": UNBATCHED, "run time": None}.get(words["batch"], _MATRICES),
+            groups={"none": UNGROUPED, "run time": None}.get(words["groups"], _MATRICES),
             a=dtype,
             b=dtype if weights is None else weights[0],
             group=None if weights is None else weights[1],
@@ -189,6 +191,7 @@ def refusal(case: Case) -> str:
             precision=spec.precision,
             converted=(None, spec.b if spec.is_mixed else None),
             group=spec.group or 0,
+            groups=spec.groups if isinstance(spec.groups, int) else None,
         )
         if schedule.epilogue.path is StorePath.smem:
             schedule = schedule.filled({"epilogue.swizzle": (0, 3, 3)})
@@ -224,15 +227,18 @@ def _trial(case: Case, subject: Subject) -> Trial:
     place = anywhere
     if others:
         place = others[0] if words["lies"] == "as moved" else [anywhere, *others[1:]][case.seed % len(others)]
-    return Trial(extents, int(words["sms"]), int(words["padding"]), domain, case.seed, place, batch)
+    run = int(words["sms"]), int(words["padding"]), domain, case.seed, place, batch
+    return Trial(extents, *run, ends=_ends(words, extents[0], schedule, spec))
 
 
 def _as_it_lies(words: Words, trial: Trial, subject: Subject) -> Words:
-    """The words for the layout of matrices that hold for a trial: without a batch nothing is shared."""
+    """The words for the layout of matrices that hold for a trial: without a batch nothing is shared, and without groups
+    no rows are split."""
     anywhere = any(bytes_of < WIDEST for aligned in trial.place for bytes_of in aligned)
-    lies, shared = factors()["lies"], factors()["shared"]
+    lies, shared, splits = factors()["lies"], factors()["shared"], factors()["split"]
     return {
         "lies": lies[anywhere],
+        "split": words["split"] if trial.ends is not None else splits[0],
         "shared": words["shared"] if trial.batch is not None and trial.batch.shared else shared[0],
     }
 
@@ -244,6 +250,14 @@ def _batch(case: Case, spec: GemmSpec) -> Batch | None:
     shared = {"a": ("a",), "b and operands": ("b", *operands)}.get(case.full["shared"], ())
     matrices = spec.batch if isinstance(spec.batch, int) else 1 + case.seed % _MATRICES
     return Batch(matrices, shared, case.seed % 2)
+
+
+def _ends(words: Words, rows: int, schedule: Schedule, spec: GemmSpec) -> Ends | None:
+    """The ends of groups, if rows are grouped."""
+    if not spec.is_grouped:
+        return None
+    split, known = words["split"], spec.groups if isinstance(spec.groups, int) else None
+    return ends_of(split, rows, schedule.tile_mnk[0], groups_of(split, known, _MATRICES))
 
 
 def _known(word: str) -> dict[str, Any]:

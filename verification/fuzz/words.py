@@ -22,6 +22,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import EPILOGUE_TYPE, SCALE_BLOCK, kernel_types, output_types, types_of_d
 from lowtide.errors import ScheduleError
 from lowtide.targets import operand_types
+from lowtide.verification.checking.splits import SPLITS
 
 Words = Mapping[str, str]
 """A word of each of some factors."""
@@ -69,6 +70,7 @@ _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "amax": ("none", "of D"),
         "known": ("none", "k", "n", "mnk", "k = 0", "whole tiles"),
         "batch": ("none", "run time", "3"),
+        "groups": ("none", "run time", "3"),
     }
 )
 _IN_TURN: Mapping[str, str] = MappingProxyType({"grid.scheduler": "persistent"})
@@ -77,6 +79,10 @@ _WIDE_D: Mapping[str, str] = MappingProxyType({"target": "sm_90a", "d": "f16"})
 # The epilogue with a result `pre`
 _SAVED: Mapping[str, str] = MappingProxyType({"target": "sm_90a", "epilogue": "bias-relu-saved"})
 _BESIDE_WEIGHTS: Mapping[str, str] = MappingProxyType({"dtype": "bf16", "layout": "tn", "batch": "none"})
+# With groups of rows, A and D lie by rows.
+_BESIDE_GROUPS: Mapping[str, str] = MappingProxyType(
+    {"batch": "none", "weights": "none", "scales": "none", "layout": "tn", "d_order": "row"}
+)
 _KEPT: Mapping[str, str] = MappingProxyType(
     {
         "known": "mnk",
@@ -121,6 +127,8 @@ COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
         ("grid.tail", "halves"): MappingProxyType({"target": "sm_90a"}),  # with roles
         **{("scales", name): MappingProxyType({**_WIDE_D, "dtype": "e4m3"}) for name in list(SCALES)[1:]},
         **{("weights", name): _BESIDE_WEIGHTS for name in list(WEIGHTS)[1:]},
+        **{("groups", name): _BESIDE_GROUPS for name in ("run time", "3")},
+        **{("split", name): MappingProxyType({"groups": "3"}) for name in list(SPLITS)[1:]},
         **{("pre", name): _SAVED for name in output_types(EPILOGUE_TYPE)},
         **{("dtype", name): _WIDE_D for name in operand_types() if name not in kernel_types()},
         **{("precision", row.name): _pieces_of(row) for row in DECOMPOSITIONS.values()},
@@ -149,6 +157,7 @@ _RUN: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "padding": ("8", "0"),
         "lies": ("as moved", "anywhere"),
         "shared": ("nothing", "a", "b and operands"),
+        "split": tuple(SPLITS),
     }
 )
 
