@@ -45,10 +45,12 @@ class AsyncCopies:
         used: Ints | None = None,
     ) -> None:
         """cp.async of `size` bytes by each lane of `access.lanes`; bytes after the first `used` are zero-filled."""
-        copy = start_copy(source, self.shared, access, shared_addresses, global_addresses, size, used, by_threads=True)
-        lanes, closed = np.asarray(access.lanes), self._closed[access.warp]
-        group = int(closed[0]) if self._in_step[access.warp] else closed[lanes]
-        self._started[access.warp].append((copy, lanes, group))
+        whole = start_copy(source, self.shared, access, shared_addresses, global_addresses, size, used, by_threads=True)
+        for copy in whole.by_warp():
+            warp, lanes = copy.access.warp, np.asarray(copy.access.lanes)
+            closed = self._closed[warp]
+            group = int(closed[0]) if self._in_step[warp] else closed[lanes]
+            self._started[warp].append((copy, lanes, group))
 
     def commit(self, warp: int, active: Values | None = None) -> None:
         """cp.async.commit_group by the lanes of a warp (those where `active` (32,) is true)."""

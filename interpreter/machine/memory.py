@@ -48,6 +48,14 @@ class InFlight:
         part = Span(span.addresses[chosen], span.size, span.chunk, span.unit, span.end)
         return InFlight(replace(self.access, lanes=None if lanes is None else np.asarray(lanes)[chosen]), part)
 
+    def by_warp(self) -> list[InFlight]:
+        """The copies of each agent, if several have started them as one."""
+        warps = self.access.warps
+        if warps is None:
+            return [self]
+        parts = [(warp, self.rows((warps == warp)[:, 0])) for warp in np.unique(warps).tolist()]
+        return [replace(part, access=replace(part.access, warp=warp, warps=None)) for warp, part in parts]
+
 
 class SharedMemory(OrderedMemory):
     """Shared memory of one CTA; the arguments are those of OrderedMemory."""

@@ -290,6 +290,7 @@ def createpolicy(state: AgentState, op: Op, *operands: Any) -> int:
     "cp.async",
     words="ca cg shared shared::cta global L2::64B L2::128B L2::256B L2::cache_hint",
     section=f"{_SECTION}: cp.async",
+    is_wide=True,
     prepare=lambda form: form.instruction.operands[2:3],  # the size
     bulk=Bulk(_copies, key=lambda op: (op.instruction.name, op.data, len(op.readers)), is_masked=True),
 )
