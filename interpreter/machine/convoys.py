@@ -178,7 +178,10 @@ class Convoy(AgentState):
             undefined.after(state, op, undefined.executing(state, op))
 
     def _gather_after(self, op: Any) -> None:
-        self.gather(op.results)
+        if op.has_places:
+            self.apart.update(op.results)
+        else:
+            self.gather(op.results)
         self.apart.update(slot for slot in op.operands if isinstance(self.states[0].values[slot], Unreadable))
 
     def end(self, starts: Sequence[Start] | None = None) -> None:

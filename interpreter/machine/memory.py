@@ -76,6 +76,7 @@ class SharedMemory(OrderedMemory):
         # Writes hidden from the async proxy, by writing agent and span; None if there are too many.
         self._hidden: dict[int, dict[int, Span] | None] = {}
         self._hidden_by_sources: list[Span] = []
+        self._are_copies = np.zeros(0, np.bool_)  # by number of an op: whether it is a cp.async
         # The epoch of the fence that showed a write to the async proxy, + 1; 0 if nothing is hidden from it.
         self._shown_epoch: NDArray[np.int32] = np.zeros(self.entries(self.size), np.int32)
 
@@ -263,8 +264,10 @@ class SharedMemory(OrderedMemory):
 
     def _by_cp_async(self, sites: Values) -> Values:
         """Which of these ops are cp.async."""
-        are_copies = [getattr(op, "name", "").startswith("cp.async.c") for op in self._sites]
-        return np.array([*are_copies, False])[np.minimum(sites, len(are_copies))]
+        if len(self._are_copies) <= len(self._sites):
+            are_copies = [getattr(op, "name", "").startswith("cp.async.c") for op in self._sites]
+            self._are_copies = np.array([*are_copies, False])
+        return self._are_copies[np.minimum(sites, len(self._sites))]
 
     def _before_write(self, access: Access, span: Span) -> None:
         super()._before_write(access, span)

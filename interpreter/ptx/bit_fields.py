@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from lowtide.interpreter.numbers.registers import canonical
+import numpy as np
+
+from lowtide.interpreter.numbers.registers import canonical, raw, unsigned
 from lowtide.interpreter.ptx.lanewise import each_lane
 from lowtide.interpreter.ptx.table import Form, Table
 
@@ -108,7 +110,22 @@ def field(form: Form) -> Callable[..., Any]:
         is_set = is_signed and length > 0 and value >> min(position + length, bits) - 1 & 1
         return found - (1 << count) if is_set else found
 
-    return each_lane(form, compute, sources=[(bits, False), (32, False), (32, False)])
+    by_lane = each_lane(form, compute, sources=[(bits, False), (32, False), (32, False)])
+
+    def of_lanes(value: Any, position: Any, length: Any) -> Any:
+        """As `compute`, for one field of the values of all lanes."""
+        row = raw(value, bits, form.domain)
+        if not isinstance(row, np.ndarray) or not isinstance(position, int) or not isinstance(length, int):
+            return by_lane(value, position, length)
+        position, length = position & _BYTE, length & _BYTE
+        count = max(0, min(length, bits - position))
+        if is_signed and length > 0:  # without a bit of the value, all are copies of its sign
+            top = max(0, bits - length - position)
+            return canonical(row, bits) << top >> min(bits - 1, top + position)
+        mask = np.array((1 << count) - 1, f"u{bits // 8}")
+        return canonical(unsigned(row, bits) >> min(position, bits - 1) & mask, bits)
+
+    return of_lanes
 
 
 @TABLE.values("bfi", types="b32 b64", section=f"{_SECTION}: bfi")

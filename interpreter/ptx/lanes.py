@@ -16,8 +16,10 @@ from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.barriers import elect
 from lowtide.interpreter.machine.lanes import by_lane
 from lowtide.interpreter.machine.members import Groups, bits_of_lanes, groups_of
+from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.registers import Number, canonical, raw, unsigned
+from lowtide.interpreter.program.batches import NotTogether
 from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.syntax import Group, Register
 from lowtide.interpreter.ptx.table import Form, Table
@@ -60,20 +62,27 @@ def _shuffle(form: Form) -> tuple[str, bool, bool]:
     section=f"{_SECTION}: shfl.sync",
     results=1,
     acts=False,
+    is_wide=True,
     prepare=_shuffle,
 )
 def shfl(state: AgentState, op: Op, value: Any, offset: Any, clamp: Any, members: Any) -> Any:
     """Each lane reads the register of another lane of its segment; outside of it, its own, and the predicate, if there
     is one, is false. If all read one lane, the result is uniform."""
     groups = groups_of(state, op, members)
-    lane, (mode, is_pair, are_places) = state.lanes.astype(np.int64), op.data
-    offset, clamp = by_lane(offset) & 31, by_lane(clamp).astype(np.int64)
+    count, (mode, is_pair, are_places) = len(state.lanes), op.data
+    if groups is not None and count > WARP:
+        raise NotTogether
+    lane = np.arange(count) % WARP
+    offset, clamp = by_lane(offset, count) & 31, by_lane(clamp, count).astype(np.int64)
     segment, limit = clamp >> 8 & 31, clamp & 31
     first, last = lane & segment, (lane & segment) | (limit & ~segment)
     source = {"up": lane - offset, "down": lane + offset, "bfly": lane ^ offset, "idx": first | (offset & ~segment)}
     found = source[mode]
     inside = found >= last if mode == "up" else found <= last
     chosen = np.where(inside, found, lane)
+    if count > WARP:  # several warps
+        result = registers.of_lanes(value, chosen + np.arange(count) // WARP * WARP)
+        return (result, inside) if is_pair else result
     chosen = _defined(state, op, chosen, groups, are_places)
     if groups is None and (chosen == chosen[0]).all():
         result = registers.of_lane(value, int(chosen[0]))

@@ -39,7 +39,8 @@ def each_lane(
             single = found if isinstance(found, tuple) else (found,)
             made: Any = tuple(canonical(int(part), width) for part, width in zip(single, widths, strict=True))
         else:
-            lists = [by_lane(row).tolist() for row in rows]
+            lanes = max(np.size(row) for row in rows)
+            lists = [by_lane(row, lanes).tolist() for row in rows]
             results = [function(*map(seen, each, kinds)) for each in zip(*lists, strict=True)]
             parts = list(zip(*results, strict=True)) if isinstance(results[0], tuple) else [results]
             made = tuple(

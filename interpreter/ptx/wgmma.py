@@ -7,7 +7,9 @@ reader above it. They become readable as results of a wait that takes them as in
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -98,7 +100,7 @@ def mma_async(state: AgentState, op: Op, a: Any, b: Any, scale: Any, *further: A
     _pending(state).append(owner)
     if isinstance(a, tuple):
         _take_over(state, op, _HeldA(group, op.operands[: len(a)], a))
-    return tuple(_InFlight(owner, index) for index in range(len(op.results)))
+    return owner.registers
 
 
 def _held_of(state: AgentState, product: wgmma.Product, registers_of_a: tuple[Any, ...]) -> Values:
@@ -173,21 +175,25 @@ class _Accumulators:
     slots: tuple[int, ...]
     dtype: str
 
+    @cached_property
+    def registers(self) -> tuple[Any, ...]:
+        """What the slots hold until a wait covers the group."""
+        return tuple([_InFlight(self, index) for index in range(len(self.slots))])
+
     def give_back(self, state: AgentState, op: Op) -> None:
         """Make the registers hold the result of the wgmma and be accessible again; none has been accessed."""
-        is_packed = len(self.slots) != self.values.shape[1]
+        is_packed, columns = len(self.slots) != self.values.shape[1], np.ascontiguousarray(self.values.T)
+        if not all(map(is_, self.registers, [state.values[slot] for slot in self.slots])):
+            raise state.violation(
+                op,
+                f"a register of wgmma group {self.group} was written while it was in flight; wait before"
+                " [ptx-written-in-flight]",
+            )
         for index, slot in enumerate(self.slots):
-            held = state.values[slot]
-            if not isinstance(held, _InFlight) or held.owner is not self:
-                raise state.violation(
-                    op,
-                    f"a register of wgmma group {self.group} was written while it was in flight; wait before"
-                    " [ptx-written-in-flight]",
-                )
             if is_packed:
                 state.values[slot] = Packed(self.values[:, 2 * index : 2 * index + 2], "f16")
             else:
-                state.values[slot] = held_as(np.ascontiguousarray(self.values[:, index]), self.dtype)
+                state.values[slot] = held_as(columns[index], self.dtype)
 
 
 @dataclass(eq=False, slots=True)
@@ -252,11 +258,10 @@ def _of_places(state: AgentState, op: Op, is_scaled: bool) -> Values | None:
     held = [state.values[slot] for slot in op.results]
     first = held[0]
     if isinstance(first, _InFlight) and first.owner.slots == op.results:
-        for index, value in enumerate(held):
-            if not isinstance(value, _InFlight) or value.owner is not first.owner or value.index != index:
-                raise state.violation(
-                    op, "some of its accumulators were written while a wgmma was in flight [ptx-accumulators-written]"
-                )
+        if not all(map(is_, first.owner.registers, held)):
+            raise state.violation(
+                op, "some of its accumulators were written while a wgmma was in flight [ptx-accumulators-written]"
+            )
         _pending(state).remove(first.owner)
         return first.owner.values if is_scaled else None
     for value in held:
