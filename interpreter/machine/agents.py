@@ -290,6 +290,10 @@ class AgentState:
             access.ops = tuple(ops)
         return access
 
+    def access_by_warps(self, ops: Sequence[Described], rows: int) -> Access:
+        """As `access_of`, by whole warps, each with `rows` addresses for each op."""
+        return self.access_of(ops)
+
     @property
     def name(self) -> str:
         """The agent's name in its CTA."""

@@ -91,6 +91,12 @@ class Convoy(AgentState):
         access.warps = (lanes // LANES)[:, None]
         return access
 
+    def access_by_warps(self, ops: Sequence[Described], rows: int) -> Access:
+        access = self.states[0].access_of(ops)
+        warps = np.repeat([state.warp for state in self.states], rows)
+        access.warps = np.tile(warps, len(ops))[:, None]
+        return access
+
     def gather(self, slots: Iterable[int]) -> None:
         """Make one value of the values that the warps have in slots."""
         for slot in slots:

@@ -205,8 +205,8 @@ class OrderedMemory(Cells):
             return
         for warp in np.unique(access.warps).tolist():
             mine = (access.warps == warp)[:, 0]
-            where = site[mine] if isinstance(site, np.ndarray) else site
-            self._note_reads(warp, span.units[mine], lane[mine], where, span.is_disjoint)
+            lanes, sites = (each[mine] if isinstance(each, np.ndarray) else each for each in (lane, site))
+            self._note_reads(warp, span.units[mine], lanes, sites, span.is_disjoint)
 
     def _note_reads(self, warp: int, units: Ints, lane: Any, site: Any, is_disjoint: bool) -> None:
         """An agent reads units: array (rows, units). `lane` and `site` are those of each row, arrays (rows, 1), or of

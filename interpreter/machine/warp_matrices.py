@@ -12,6 +12,7 @@ from lowtide.interpreter.machine import hardware
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.hardware import MmaFragments
 from lowtide.interpreter.machine.lanes import by_lane, disjoint, whole_warp
+from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Access, Described, Ints
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.integers import INTEGERS
@@ -34,9 +35,12 @@ def ldmatrix(
     """The results of each op; the ops run as one. Each of the first 8 · num lanes gives the address of a row, and all
     lanes together read it."""
     whole_warp(state, ops[0])
-    rows = np.concatenate([by_lane(address)[: 8 * num] for address in addresses])
-    payload, dtype = _rows(state, state.access_of(ops), rows)
-    registers = _received(hardware.ldmatrix(payload, num * len(ops), trans), dtype)
+    lanes = len(state.lanes)
+    given = np.stack([by_lane(address, lanes) for address in addresses]).reshape(len(ops), -1, WARP)[..., : 8 * num]
+    payload, dtype = _rows(state, state.access_by_warps(ops, 8 * num), given.reshape(-1))
+    held = hardware.ldmatrix(payload, given.size // 8, trans)
+    held = held.reshape(WARP, len(ops), -1, num, held.shape[-1]).transpose(2, 0, 1, 3, 4)  # warp, lane, op, matrix
+    registers = _received(held.reshape(lanes, num * len(ops), -1), dtype)
     return [registers[at : at + num] for at in range(0, len(registers), num)]
 
 
@@ -162,33 +166,39 @@ class Products:
 def multiply_together(
     state: AgentState, products: Products, columns: Sequence[Any], fragments: MmaFragments, types: tuple[str, str, str]
 ) -> list[Values]:
-    """As `multiply`, for products of packed operands and accumulators `columns`: the columns (32,) of D of each."""
+    """As `multiply`, for products of packed operands and accumulators `columns`: the columns (32,) of D of each. Of
+    several warps, each makes its own products."""
     if state.mask is not None:
         raise NotTogether
-    values, domain, (m, n, k) = state.values, state.machine.domain, fragments.shape
+    domain, (m, n, k), lanes = state.machine.domain, fragments.shape, len(state.lanes)
     sides = zip((products.a, products.b), types[:2], strict=True)
-    a, b = (_fragments(values, side, dtype, domain) for side, dtype in sides)
-    left, right = np.empty((len(a), m, k), a.dtype), np.empty((len(b), k, n), b.dtype)
-    left[:, fragments.a[0], fragments.a[1]] = a
-    right[:, fragments.b[0], fragments.b[1]] = b
-    c = domain.full((len(columns), 32), 0, types[2])
+    a, b = (_fragments(state, side, dtype) for side, dtype in sides)
+    left, right = np.empty((*a.shape[:2], m, k), a.dtype), np.empty((*b.shape[:2], k, n), b.dtype)
+    left[..., fragments.a[0], fragments.a[1]] = a
+    right[..., fragments.b[0], fragments.b[1]] = b
+    c = domain.full((len(columns), lanes), 0, types[2])
     for at, column in enumerate(columns):
         c[at] = column
-    accumulators = np.empty((len(products.of_a), m, n), c.dtype)
-    accumulators[:, fragments.c[0], fragments.c[1]] = c.reshape(len(accumulators), -1, 32).swapaxes(1, 2)
-    rows_of_b = right[products.of_b].swapaxes(1, 2)
-    d = domain.mma(left[products.of_a], rows_of_b, accumulators, types[:2], types[2], k)
-    return list(np.ascontiguousarray(d[:, fragments.c[0], fragments.c[1]].swapaxes(1, 2)).reshape(-1, 32))
+    count = len(products.of_a)
+    accumulators = np.empty((count, lanes // WARP, m, n), c.dtype)
+    held = c.reshape(count, -1, lanes // WARP, WARP).transpose(0, 2, 3, 1)
+    accumulators[..., fragments.c[0], fragments.c[1]] = held
+    rows_of_b = right[products.of_b].swapaxes(2, 3).reshape(-1, n, k)
+    rows_of_a = left[products.of_a].reshape(-1, m, k)
+    d = domain.mma(rows_of_a, rows_of_b, accumulators.reshape(-1, m, n), types[:2], types[2], k)
+    found = d[:, fragments.c[0], fragments.c[1]].reshape(count, -1, *held.shape[2:]).transpose(0, 3, 1, 2)
+    return list(np.ascontiguousarray(found).reshape(-1, lanes))
 
 
-def _fragments(values: list[Any], side: Sequence[tuple[int, ...]], dtype: str, domain: Domain) -> Values:
-    """Packed operands: array (fragments, 32, values)."""
-    registers = [_numbers(values[slot], dtype, domain) for slots in side for slot in slots]
+def _fragments(state: AgentState, side: Sequence[tuple[int, ...]], dtype: str) -> Values:
+    """Packed operands: array (fragments, warps, 32, values)."""
+    lanes, domain = len(state.lanes), state.machine.domain
+    registers = [_numbers(state.values[slot], dtype, domain) for slots in side for slot in slots]
     each = registers[0].shape[1]
-    if any(len(register) != 32 for register in registers):
-        registers = [np.broadcast_to(register, (32, each)) for register in registers]
-    joined = np.concatenate(registers).reshape(len(side), -1, 32, each)
-    return joined.swapaxes(1, 2).reshape(len(side), 32, -1)
+    if any(len(register) != lanes for register in registers):
+        registers = [np.broadcast_to(register, (lanes, each)) for register in registers]
+    joined = np.concatenate(registers).reshape(len(side), -1, lanes, each)
+    return joined.swapaxes(1, 2).reshape(len(side), lanes // WARP, WARP, -1)
 
 
 def _numbers(register: Any, dtype: str, domain: Domain) -> Values:

@@ -15,12 +15,13 @@ from lowtide.elements import element_of_ptx
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import hardware, warp_matrices
 from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.integers import INTEGERS
 from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
 from lowtide.interpreter.numbers.registers import Number
-from lowtide.interpreter.program.batches import Batch, Bulk
+from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
 from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.moves import GENERIC_SHARED
 from lowtide.interpreter.ptx.syntax import Group
@@ -65,6 +66,7 @@ def _ldmatrices(state: AgentState, batch: Batch) -> None:
     section=f"{_SECTION}: ldmatrix",
     results=1,
     acts=False,
+    is_wide=True,
     prepare=_matrices,
     bulk=Bulk(_ldmatrices, key=lambda op: op.data),
 )
@@ -208,10 +210,13 @@ _PRODUCTS = Bulk(_products, key=_product_key, accesses=False, prepare=_together)
     section=f"{_SECTION}: mma",
     results=1,
     acts=False,
+    is_wide=True,
     prepare=_mma,
     bulk=_PRODUCTS,
 )
 def mma(state: AgentState, op: Op, a: Any, b: Any, c: Any) -> tuple[Any, ...]:
+    if len(state.lanes) > WARP:
+        raise NotTogether
     plan = op.data
     given = tuple(group if isinstance(group, tuple) else (group,) for group in (a, b, c))
     d = warp_matrices.multiply(state, op, plan.fragments, plan.types, given, plan.how)  # type: ignore[arg-type]
