@@ -56,7 +56,8 @@ STUCK = r"(?s)deadlock, level ptx.*CTA 0 warp \d+ (waits|is) at `mbarrier\.try_w
 # The last wgmma of a group, its first accumulator, and the commit.
 LAST_OF_A_GROUP = r"(wgmma\.mma_async\S+ \{(%r\d+),[^\n]*\n\}\n\n\t// end inline asm\n\twgmma\.commit\S+\n)"
 ON_HOPPER = [
-    fault("barrier after initialisation left out", line(r"bar\.sync", "0"), "", "no mbarrier has been initialised", 1),
+    fault("barrier after initialisation left out", line(r"bar\.sync", "0"), "",
+          r"no mbarrier has been initialised|\[mbarrier-race\]", 1),
     fault("fence of mbarriers left out", line(r"fence\.mbarrier_init"), "", r"the TMA unit may not see"),
     fault("a parity too early", r"(try_wait\S+ P1, \[%\w+\]), %r\d+", r"\1, 1", STUCK, -1),
     fault("a parity too late", r"(try_wait\S+ P1, \[%\w+\]), %r\d+", r"\1, 0", STUCK, 0),
@@ -79,7 +80,7 @@ ON_HOPPER = [
     fault("too few bytes expected", r"(\tmbarrier\.arrive\.expect_tx\S* .*, )(%r\d+);",
           r"\tsub.s32 %r1, \2, 16;\n\1%r1;", "16 bytes more than were expected"),
     fault("an arrival left out", line(r"mbarrier\.arrive\.shared", ""), "", STUCK),
-    fault("an arrival too many", line(r"mbarrier\.arrive\.shared", ""), r"\g<0>\g<0>", RACE),
+    fault("an arrival too many", line(r"mbarrier\.arrive\.shared", ""), r"\g<0>\g<0>", f"{RACE}|{STUCK}"),
     fault("every lane starts the store",
           r"\t@%p\d+ bra [^\n]*\n((?:\t(?!@)[^\n]*\n)*\tcp\.async\.bulk\.tensor\.2d\.global)", r"\1",
           "32 lanes start a store by TMA"),
