@@ -88,12 +88,16 @@ def _emit_function(spec: GemmSpec, schedule: Schedule | None) -> None:
             kinds=[tile.OperandKind[operand.kind.value] for operand in spec.operands],
             schedule=None if schedule is None else schedule.attribute(),
             fast=spec.is_fast,
+            **({} if spec.pairs is None else {"pairs": True, "interleaved": spec.pairs == "interleaved"}),
             weights=ir.TypeAttr.get(ir.Type.parse(element_type(spec.b).ir)) if spec.is_mixed else None,
             group=spec.group,
             precision=None if spec.precision is None else tile.Precision[spec.precision],
         )
         ir.Operation.create("func.return")
-    region = gemm.epilogue.blocks.append(acc, *[value_type(operand.dtype) for operand in spec.epilogue_graph.operands])
+    sums = [acc] * spec.epilogue_graph.sums
+    region = gemm.epilogue.blocks.append(
+        *sums, *[value_type(operand.dtype) for operand in spec.epilogue_graph.operands]
+    )
     with ir.InsertionPoint(region):
         tile.YieldOp(emit(spec.epilogue_graph, list(region.arguments)))
 

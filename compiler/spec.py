@@ -1,6 +1,5 @@
 """`GemmSpec`: the problem of a kernel, D = epilogue(A · B, operands…). The schedule says how it is computed."""
 
-import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -10,6 +9,7 @@ from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.dtypes import choices
 from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, OperandKind, OperandType, trace
 from lowtide.compiler.epilogue.results import OneResult, Result, ResultKind, gives_d_alone
+from lowtide.compiler.spec_fields import LARGEST_EXTENT, check_word, extent_of
 from lowtide.decompositions import DECOMPOSITIONS, Decomposition, decompositions_of
 from lowtide.elements import (
     ELEMENTS,
@@ -28,6 +28,8 @@ from lowtide.keywords import check_fields
 from lowtide.targets import accumulator_types, operand_types, partner_types
 
 LAYOUTS = ("tn", "tt", "nn", "nt")
+PAIRS = ("stacked", "interleaved")  # how the two columns of a pair lie in B
+PAIRED_LAYOUTS = ("tn", "nn")  # those with K of B contiguous
 D_ORDERS = ("row", "column")
 FAST = "fast"  # in place of the type of the sums
 SCALES, ZEROS = "scales", "zeros"  # names of operands of packed weights
@@ -38,7 +40,6 @@ GROUPED_LAYOUTS = ("tn", "tt")  # with rows grouped: those with K of A contiguou
 K_GROUPED_LAYOUT = "nt"  # with K grouped: that with M of A and N of B contiguous
 GROUP_AXES = ("m", "k")
 LARGEST_GROUPED_K = 2**30  # coordinates of tensor maps whose rows end with a group
-LARGEST_EXTENT = 2**31 - 1  # indices within tiles are 32-bit, and so are extents
 
 
 WEIGHT_GROUPS = (32, 64, 128)
@@ -109,6 +110,11 @@ class GemmSpec:
       (groups, M, N) has a matrix for each group, the product over the K from `ends[g − 1]` to `ends[g] − 1`; 0 if the
       group is empty. The end before is clamped to 0 … K, and an end to the end before … K. The layout must be nt, and K
       at most 2³⁰. Full operands have the shape of D; the others are shared by all groups.
+    - `pairs`: None, the default, or how pairs of columns lie in B, as in a gated MLP: B then has 2 · N columns, and the
+      epilogue takes the accumulators of both columns, `def swiglu(gate, up)`, for the element of D, which has N. With
+      "stacked", B's first N columns belong to `gate` and the others to `up`; with "interleaved" they alternate. The
+      layout must be tn or nn, and D by rows; a batch, groups, packed weights, block scales and f32 by pieces are not
+      supported.
     - `a`, `b`: the dtypes of the inputs: f16, bf16, f32 or f64, equal; e4m3 and e5m2 in any combination; or s8 and u8
       in any combination; or packed weights, below.
     - `d`: f16, bf16, f32, s8, u8, e4m3 or e5m2; values are clamped to the range of the latter four. f64 with f64
@@ -149,6 +155,7 @@ class GemmSpec:
     k: int | None = None
     batch: int | Unbatched | None = UNBATCHED
     groups: int | Groups | Ungrouped | None = UNGROUPED
+    pairs: str | None = None
     a: str
     b: str
     d: str
@@ -167,18 +174,18 @@ class GemmSpec:
 
     def __post_init__(self) -> None:
         for name in ("m", "n", "k"):
-            object.__setattr__(self, name, _extent(name, getattr(self, name)))
+            object.__setattr__(self, name, extent_of(name, getattr(self, name)))
         if self.batch is not UNBATCHED:
-            object.__setattr__(self, "batch", _extent("batch", self.batch, least=1))
+            object.__setattr__(self, "batch", extent_of("batch", self.batch, least=1))
         if self.groups is not UNGROUPED:
             object.__setattr__(self, "groups", _groups(self.groups))
-        _choose("dtype", "a", self.a, operand_types())
-        _choose("dtype", "b", self.b, tuple(dict.fromkeys((*operand_types(), *weight_types()))))
-        _choose("dtype", "d", self.d, types_of_d())
+        check_word("dtype", "a", self.a, operand_types())
+        check_word("dtype", "b", self.b, tuple(dict.fromkeys((*operand_types(), *weight_types()))))
+        check_word("dtype", "d", self.d, types_of_d())
         if self.acc is not None:
-            _choose("accumulator", "acc", self.acc, (*accumulator_types(), FAST))
-        _choose("layout", "layout", self.layout, LAYOUTS)
-        _choose("d_order", "d_order", self.d_order, D_ORDERS)
+            check_word("accumulator", "acc", self.acc, (*accumulator_types(), FAST))
+        check_word("layout", "layout", self.layout, LAYOUTS)
+        check_word("d_order", "d_order", self.d_order, D_ORDERS)
         self._settle_precision()
         _check_weights(self)
         _check_groups(self)
@@ -198,6 +205,7 @@ class GemmSpec:
             )
         of_sum = output_types(self.sums)
         self._settle_result_types()
+        _check_pairs(self)
         for name, dtype in (("d", self.d), *self.result_types):
             if dtype not in of_sum:
                 raise SpecError(f"{name}={dtype!r} with {self.sums} accumulators: {choices(dtype, of_sum)} [d-of-sums]")
@@ -208,7 +216,9 @@ class GemmSpec:
                 f"amax=True with {self.sums} accumulators: an amax is {EPILOGUE_TYPE}; take amax=False [amax-type]"
             )
         types = dict(self.result_types)
-        object.__setattr__(self, "epilogue_graph", trace(self.epilogue, self.sums, self.d, bool(self.amax), types))
+        accumulators = 1 if self.pairs is None else 2
+        graph = trace(self.epilogue, self.sums, self.d, bool(self.amax), types, accumulators)
+        object.__setattr__(self, "epilogue_graph", graph)
         self._check_results(types)
         names = [operand.name for operand in self.epilogue_graph.operands]
         for own in (SCALES, ZEROS) if self.group else ():
@@ -238,7 +248,7 @@ class GemmSpec:
                 '{"pre": "f32"} [result-types-kind]'
             ) from None
         for name, dtype in types.items():
-            _choose("dtype", str(name), dtype, types_of_d())
+            check_word("dtype", str(name), dtype, types_of_d())
         object.__setattr__(self, "result_types", tuple(types.items()))
 
     def _check_results(self, types: Mapping[str, str]) -> None:
@@ -281,7 +291,7 @@ class GemmSpec:
             return
         narrower = tuple(row.name for row in ELEMENTS.values() if row.storage == self.a)
         valid = (self.a, *narrower, *decompositions_of(self.a))
-        _choose("precision", "precision", self.precision, valid)
+        check_word("precision", "precision", self.precision, valid)
         if self.a != self.b:
             raise SpecError(
                 f"precision={self.precision!r}: a is {self.a} but b is {self.b}; they must be equal [pieces-types]"
@@ -374,12 +384,18 @@ class GemmSpec:
 
     @property
     def b_shape(self) -> tuple[int | None, ...]:
-        """B's shape in memory: (N, K), or (K, N) for tt and nt, after the batch or the groups, if any. Packed
-        weights of 4 bits are (N / 2, K)."""
+        """B's shape in memory: (N, K), or (K, N) for tt and nt, after the batch or the groups, if any; (2 · N, K) for
+        pairs. Packed weights of 4 bits are (N / 2, K)."""
         if self.is_mixed:
             return (None if self.n is None else self.n // self.rows_per_byte, self.k)
         groups = (self.group_count,) if self.is_grouped and not self.k_is_grouped else ()
-        return (*self.batch_shape, *groups, *((self.n, self.k) if self.layout in ("tn", "nn") else (self.k, self.n)))
+        n = self.columns
+        return (*self.batch_shape, *groups, *((n, self.k) if self.layout in ("tn", "nn") else (self.k, n)))
+
+    @property
+    def columns(self) -> int | None:
+        """The number of columns of A · B: N, or 2 · N for pairs."""
+        return self.n if self.pairs is None or self.n is None else 2 * self.n
 
     @property
     def d_shape(self) -> tuple[int | None, ...]:
@@ -455,7 +471,7 @@ def _check_weights(spec: GemmSpec) -> None:
             f"weights of {spec.b} {'with scales ' if spec.scales else ''}need groups; use group=128"
             " [weights-need-group]"
         )
-    _choose("dtype", SCALES, spec.scales or spec.a, SCALE_TYPES)
+    check_word("dtype", SCALES, spec.scales or spec.a, SCALE_TYPES)
     unit = spec.group or WEIGHT_BLOCK
     if spec.k is not None and (spec.k % unit or not spec.k):
         raise SpecError(
@@ -502,37 +518,44 @@ def _check_groups(spec: GemmSpec) -> None:
 def _groups(value: object) -> int | Groups | None:
     """The number of groups of rows, or groups of K."""
     if not isinstance(value, Groups):
-        return _extent("groups", value, least=1)
-    _choose("axis", "groups", value.axis, GROUP_AXES)
-    count = _extent("groups", value.count, least=1)
+        return extent_of("groups", value, least=1)
+    check_word("axis", "groups", value.axis, GROUP_AXES)
+    count = extent_of("groups", value.count, least=1)
     return replace(value, count=count) if value.axis == "k" else count
 
 
-def _extent(name: str, value: object, least: int = 0) -> int | None:
-    """An extent as an int, or None for run time."""
-    if value is None:
-        return None
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        extent = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
+def _check_pairs(spec: GemmSpec) -> None:
+    """Raises SpecError for an unknown word, and for fields that pairs of columns do not support."""
+    if spec.pairs is None:
+        return
+    check_word("pairs", "pairs", spec.pairs, PAIRS)
+    beside = {
+        "a batch": spec.is_batched,
+        "groups": spec.groups is not UNGROUPED,
+        "packed weights": spec.is_mixed,
+        "block scales": spec.block_scales is not None,
+        f"precision={spec.precision!r}": spec.decomposition is not None,
+        "d_order='column'": spec.d_order != "row",
+    }
+    for what, is_there in beside.items():
+        if is_there:
+            raise SpecError(
+                f"pairs of columns with {what} are not supported; store both columns, and combine them in another "
+                "kernel [pairs-beside]"
+            )
+    if spec.layout not in PAIRED_LAYOUTS:
         raise SpecError(
-            f"{name} is {value!r} ({type(value).__name__}); it must be an integer of at least {least}, or None for a "
-            "run-time argument [extent-kind]"
-        ) from None
-    if extent < least:
-        raise SpecError(
-            f"{name} is {extent}; it must be at least {least}, or None for a run-time argument [extent-least]"
+            f"pairs of columns with layout={spec.layout!r}, whose B is (K, 2·N): pass B as (2·N, K), with layout='tn' "
+            "or 'nn' [pairs-layout]"
         )
-    if extent > LARGEST_EXTENT:
+    stored = next((x for x in (spec.d, *dict(spec.result_types).values()) if element_type(x).is_converted_to), None)
+    if stored is not None:
         raise SpecError(
-            f"{name} is {extent}; extents are {least} to 2**31-1 ({LARGEST_EXTENT}): split the problem [extent-most]"
+            f"a result of {stored} with pairs of columns: it is converted in whole rows, and pairs are combined in "
+            "registers; store bf16 or f16 [pairs-result]"
         )
-    return extent
-
-
-def _choose(what: str, name: str, value: object, valid: tuple[str, ...]) -> None:
-    if value not in valid or not isinstance(value, str):
-        where = "" if what == name else f" for {name}"
-        raise SpecError(f"unknown {what} {value!r}{where}: {choices(value, valid)} [unknown-word]")
+    if spec.n is not None and 2 * spec.n > LARGEST_EXTENT:
+        raise SpecError(
+            f"n is {spec.n}, so that B has {2 * spec.n} columns, but extents are at most {LARGEST_EXTENT}: split the "
+            "problem [pairs-n]"
+        )

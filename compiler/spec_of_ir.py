@@ -122,9 +122,10 @@ def spec_of(module: ir.Module) -> FoundProblem:
             scales=in_the_sum.get(OperandKind.GROUP_SCALE.value),
             zero_points=OperandKind.GROUP_ZERO.value in in_the_sum,
             block_scales=scales_of(kinds),
+            pairs=problem.pairs,
             amax=ResultKind.amax in problem.results,
             result_types={name: dtype for name, dtype in full.items() if dtype != _dtype(d)},
-            epilogue=_replay(found[0] if whole else None, in_epilogue, full, problem.acc),
+            epilogue=_replay(found[0] if whole else None, in_epilogue, full, problem),
         ),
         whole,
     )
@@ -206,7 +207,8 @@ def shape_as_it_lies(type_: ir.MemRefType) -> list[int | None]:
 
 def _extents(types: list[ir.Type], lies: tuple[str, str], problem: Problem) -> dict[str, int | None]:
     layout, d_order = lies
-    spec = {**dict(zip("ab", problem.given_types, strict=True)), "layout": layout}
+    pairs = {} if problem.pairs is None else {"pairs": problem.pairs}
+    spec = {**dict(zip("ab", problem.given_types, strict=True)), "layout": layout, **pairs}
     extents: dict[str, int | None] = {"m": None, "n": None, "k": None}
     for type_, letters in zip(types, (*matrix_dims(spec), OUTPUT_DIMS[d_order]), strict=True):
         for letter, extent in zip(letters, shape_as_it_lies(type_)[-2:], strict=True):
@@ -233,20 +235,22 @@ def _groups(problem: Problem, b: ir.Type, d: ir.Type) -> int | Groups | Ungroupe
 
 
 def _replay(
-    op: tile.GemmOp | tile.StoreOp | None, operands: list[tuple[str, str, str]], full: Mapping[str, str], acc: str
+    op: tile.GemmOp | tile.StoreOp | None, operands: list[tuple[str, str, str]], full: Mapping[str, str], of: Problem
 ) -> Epilogue | None:
-    """A function that repeats a region on traced values. Without a region it ignores its operands. `full`: the
-    types of full results by name."""
-    if op is None and not operands and list(full) == [D]:
+    """A function that repeats a region of the problem `of` on traced values. Without a region it ignores its operands.
+    `full`: the types of full results by name."""
+    if op is None and not operands and list(full) == [D] and of.pairs is None:
         return None
-    region = _Region((), (0,) * len(full)) if op is None else _read(op, list(full.values()), acc)
+    region = _Region((), (0,) * len(full)) if op is None else _read(op, list(full.values()), of.acc)
 
-    def epilogue(acc: Traced, **values: Traced) -> Any:
-        nodes = region.run(acc._tracer, [acc._node, *(value._node for value in values.values())])
+    def epilogue(acc: Traced, *second: Traced, **values: Traced) -> Any:
+        inputs = [acc, *second, *values.values()]
+        nodes = region.run(acc._tracer, [value._node for value in inputs])
         return returned({name: Traced(acc._tracer, node) for name, node in zip(full, nodes, strict=True)})
 
     keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [inspect.Parameter("acc", inspect.Parameter.POSITIONAL_OR_KEYWORD)] + [
+    sums = ("Σ",) if of.pairs is None else ("Σ1", "Σ2")  # names that no operand has
+    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in sums] + [
         inspect.Parameter(name, keyword, annotation=OperandType(OperandKind(kind), dtype))
         for name, kind, dtype in operands
     ]

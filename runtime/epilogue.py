@@ -28,9 +28,10 @@ _SUBNORMAL = 4  # times the smallest number: the rounding error of a subnormal
 
 def check_program(program: Mapping[str, Any], operands: Collection[str]) -> None:
     """Check that `evaluate` can run a program on operands of these names. Raises ValueError that names the op."""
-    known = {program["accumulator"], *operands}
-    if program["accumulator"] in operands:
-        raise ValueError(f"epilogue_program: its accumulator {program['accumulator']!r} is also the name of an operand")
+    sums = accumulators_of(program)
+    known = {*sums, *operands}
+    if len(known) < len(sums) + len({*operands}):
+        raise ValueError(f"epilogue_program: its accumulator {sums[0]!r} is also the name of an operand")
     conditions: set[str] = set()  # values that are true or false, or constants, which may be either kind
     numbers = set(known)
     for position, op in enumerate(program["ops"]):
@@ -62,6 +63,11 @@ def check_program(program: Mapping[str, Any], operands: Collection[str]) -> None
             raise ValueError(f"epilogue_program: its result {result!r} is not a number that it defines")
 
 
+def accumulators_of(program: Mapping[str, Any]) -> list[str]:
+    """The names of the accumulators: one, or two with pairs of columns."""
+    return [program["accumulator"], *([program["second"]] if "second" in program else [])]
+
+
 def results_of(program: Mapping[str, Any]) -> list[str]:
     """The names of the values of the full results, in order."""
     return [program["result"], *program.get("others", [])]
@@ -81,16 +87,22 @@ def _check_attributes(at: str, name: str, attributes: Mapping[str, Any]) -> None
 
 
 def evaluate(
-    program: Mapping[str, Any], accumulator: Interval, operands: Mapping[str, Any], d: str, acc: str = EPILOGUE_TYPE
+    program: Mapping[str, Any],
+    accumulator: Interval,
+    operands: Mapping[str, Any],
+    d: str,
+    acc: str = EPILOGUE_TYPE,
+    second: Interval | None = None,
 ) -> tuple[Interval, np.ndarray]:
     """(value, low, high) of D, shape (M, N), from the accumulator's interval and the operands' float64 values; and D's
     error bound: the distance from the value before the last rounding to the interval's ends, and that rounding.
 
-    `operands` broadcast against (M, N); `acc` is the accumulator's type, which determines the type of the computation.
-    Raises LoadError for an unknown op or an undefined value.
+    `second`: the other accumulator of pairs of columns. `operands` broadcast against (M, N); `acc` is the accumulator's
+    type, which determines the type of the computation. Raises LoadError for an unknown op or an undefined value.
     """
     computed = element_type(element_type(acc).computes_in)
-    values: dict[str, Interval] = {program["accumulator"]: accumulator}
+    sums = [accumulator] if second is None else [accumulator, second]
+    values: dict[str, Interval] = dict(zip(accumulators_of(program), sums, strict=True))
     for name, array in operands.items():
         exact = np.asarray(array, dtype=np.float64)
         values[name] = (exact, exact, exact)

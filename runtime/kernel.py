@@ -27,7 +27,16 @@ from lowtide.runtime.checks import (
 from lowtide.runtime.code import check_code
 from lowtide.runtime.host_compiler import compile_host
 from lowtide.runtime.limits import capability_of
-from lowtide.runtime.manifest import BATCH, PACKED_ROWS, is_mixed, output_of, problem_dims, problem_text, validate
+from lowtide.runtime.manifest import (
+    BATCH,
+    PACKED_ROWS,
+    PAIRED_ROWS,
+    is_mixed,
+    output_of,
+    problem_dims,
+    problem_text,
+    validate,
+)
 from lowtide.runtime.module import LoadedModule, load_module
 from lowtide.runtime.operands import Operand, view
 from lowtide.runtime.plan import Launch, LaunchPlan, NoLaunch, PreparedLaunch, WorkspaceLaunch, make_plan
@@ -261,6 +270,8 @@ class Kernel:
             libraries.append(operand.library)
         if PACKED_ROWS in dims:
             dims["n"] = dims[PACKED_ROWS] * element_type(self.manifest["spec"]["b"]).per_byte
+        if PAIRED_ROWS in dims:
+            dims["n"] = dims[PAIRED_ROWS] // 2
         output, shape = self._arguments[place], self._output_shape(dims)
         alignment = _allocated_alignment(output)
         if key is not None and libraries == ["torch"] * len(libraries):

@@ -8,11 +8,13 @@
               "batch": 64|null,                                               without "batch": one product
               "row_groups": 8|null,                       groups of rows with a B each; without: none
               "groups_of_k": 8|null,                      groups of K with a D each; without: none
+              "pairs": "stacked"|"interleaved",     two columns of B for each of D; without: one
               "group": 128},                                  of packed weights (`weights`), "b"; default: no scales
      "schedule": text, "epilogue": text|null,                                             for the reader
      "summation": text|null,                               the order of sums; equal texts give equal bits
      "epilogue_program": {"accumulator": "x", "ops": [op, …], "result": "y", "others": […]}|null,  for `verify`; null:
-      unknown. `result` is the value of the first full output, `others` those of the next ones
+      unknown. `result` is the value of the first full output, `others` those of the next ones; with pairs of columns,
+      "second" names the other accumulator
      "origin": text|null,                   the IR of the problem, for `lowtide check`; not read here
      "example": {"m": …, "n": …, "k": …},                                  run-time extents that `verify` uses
      "arguments": [{"name", "role": "input"|"output", "kind": "matrix"|"full"|"per_row"|"per_column"|"scalar"|
@@ -123,6 +125,8 @@ KIND_DIMS: dict[str, tuple[str, ...]] = {
 }
 BATCH = "batch"
 PACKED_ROWS = "packed_rows"  # in place of n: rows of bytes; each holds the weights of two rows
+PAIRED_ROWS = "paired_rows"  # in place of n: rows of B; two belong to each column of D
+PAIRS = ("stacked", "interleaved")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _REQUIRED: dict[str, type] = {
     "lowtide": str,
@@ -255,6 +259,8 @@ def _check_spec(spec: Mapping[str, Any]) -> None:
     group = spec.get("group", 1)
     if not is_integer(group) or group < 1 or ("group" in spec and not is_mixed(spec)):
         raise ValueError(f"spec.group is {shown(group)}, must be a positive integer, beside packed weights")
+    if "pairs" in spec and not _is_word(spec["pairs"], PAIRS):
+        raise ValueError(f"spec.pairs is {shown(spec['pairs'])}, must be left out, or one of {', '.join(PAIRS)}")
     precisions = decompositions_of(spec["a"])
     if spec.get("precision") is not None and not _is_word(spec["precision"], precisions):
         raise ValueError(
@@ -356,6 +362,8 @@ def _check_program(program: Any, dims: Mapping[str, tuple[str, ...]]) -> None:
     if not isinstance(program, dict) or not isinstance(program.get("ops"), list):
         raise ValueError("epilogue_program is ill-typed, must be an object with a list of ops, or null")
     _check_ops(program["ops"], "epilogue_program")
+    if not all(_is_name(program[key]) for key in ("second",) if key in program):
+        raise ValueError("epilogue_program: its 'second' is the name of an accumulator, or left out")
     if not all(_is_name(program.get(key)) for key in ("accumulator", "result")):
         raise ValueError("epilogue_program must name its 'accumulator' and its 'result'")
     if not isinstance(program.get("others", []), list) or not all(map(_is_name, program.get("others", []))):
@@ -395,6 +403,8 @@ def matrix_dims(spec: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ..
     a, b = OPERAND_DIMS[spec["layout"]]
     if ROW_GROUPS in spec:
         return a, (ROW_GROUPS, *b)
+    if "pairs" in spec:
+        return a, tuple(PAIRED_ROWS if dim == "n" else dim for dim in b)
     if is_mixed(spec) and element_type(spec["b"]).per_byte > 1:
         return a, tuple(PACKED_ROWS if dim == "n" else dim for dim in b)
     return a, b
@@ -416,8 +426,8 @@ def is_mixed(spec: Mapping[str, Any]) -> bool:
 
 
 def problem_dims(manifest: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """For each argument, the problem extents ("m", "n", "k", "batch", "row_groups", "groups", "packed_rows") of its
-    dimensions, in memory order. Scales may count blocks: "k/128" (`extent_of`)."""
+    """For each argument, the problem extents ("m", "n", "k", "batch", "row_groups", "groups", "packed_rows",
+    "paired_rows") of its dimensions, in memory order. Scales may count blocks: "k/128" (`extent_of`)."""
     a_dims, b_dims = matrix_dims(manifest["spec"])
     output_dims = OUTPUT_DIMS[manifest["spec"].get("d_order", "row")]
     matrices = iter((a_dims, b_dims))

@@ -32,6 +32,7 @@ from lowtide.runtime.manifest import (
     K_GROUPS,
     NOT_OF_EPILOGUE,
     PACKED_ROWS,
+    PAIRED_ROWS,
     ROW_GROUPS,
     STALE,
     extent_of,
@@ -173,6 +174,8 @@ def example_extents(manifest: Mapping[str, Any]) -> dict[str, int]:
         extents[dim] = extent
     extents["one"] = 1
     spec = manifest["spec"]
+    if "pairs" in spec:
+        extents[PAIRED_ROWS] = 2 * extents["n"]
     if is_mixed(spec):
         extents[PACKED_ROWS] = extents["n"] // element_type(spec["b"]).per_byte
         extents["groups"] = extents["k"] // spec.get("group", 1)
@@ -261,12 +264,24 @@ def expected(
             others[name] = {"full": lambda x: in_rows(manifest, x)[rows], "per_row": lambda x: x[rows, None]}.get(
                 kind, lambda x: x
             )(value)
-    accumulator = (product, product - error, product + error)
+    ends = (product, product - error, product + error)
+    pairs = manifest["spec"].get("pairs")
+    accumulator, *second = [ends] if pairs is None else _of_pairs(ends, pairs)
     program = manifest["epilogue_program"]
     full = [x for x in manifest["arguments"] if (x["role"], x["kind"]) == ("output", "full")]
     dtype = full[number]["dtype"] if number else manifest["spec"]["d"]
     own = {**program, "result": results_of(program)[number]}
-    return evaluate(own, accumulator, others, dtype, manifest["spec"]["acc"])
+    return evaluate(own, accumulator, others, dtype, manifest["spec"]["acc"], *second)
+
+
+def _of_pairs(sums: Interval, pairs: str) -> list[Interval]:
+    """The intervals of the first and of the second column of each pair."""
+    if pairs == "interleaved":
+        halves = [slice(0, None, 2), slice(1, None, 2)]
+    else:
+        middle = sums[0].shape[1] // 2
+        halves = [slice(0, middle), slice(middle, None)]
+    return [(sums[0][:, half], sums[1][:, half], sums[2][:, half]) for half in halves]
 
 
 def _by_groups(

@@ -74,7 +74,7 @@ def value_type(name: str) -> ir.Type:
 def emit(graph: EpilogueGraph, arguments: Sequence[ir.Value]) -> list[ir.Value]:
     """Build the graph at the insertion point. Returns the element of each result.
 
-    `arguments`: the accumulator (of type `graph.acc`), then one element of each operand in its own type; or vectors of
+    `arguments`: the accumulators (of type `graph.acc`), then one element of each operand in its own type; or vectors of
     the same shape in place of all of them. Each node is built once.
     """
     shape = list(arguments[0].type.shape) if isinstance(arguments[0].type, ir.VectorType) else None
@@ -93,10 +93,10 @@ def _build(
 ) -> ir.Value:
     dtype = INTEGER_TYPE if node.is_integer else graph.computes_in
     if node.op == "acc":
-        return _extend(arguments[0], graph.acc, dtype, shape)
+        return _extend(arguments[int(node.attribute or 0)], graph.acc, dtype, shape)
     if node.op == "operand":
         assert isinstance(node.attribute, int)
-        return _extend(arguments[1 + node.attribute], graph.operands[node.attribute].dtype, dtype, shape)
+        return _extend(arguments[graph.sums + node.attribute], graph.operands[node.attribute].dtype, dtype, shape)
     if node.op == "const":
         return _constant(float(round_to(node.attribute, dtype)), dtype, shape)
     if node.op == "real":

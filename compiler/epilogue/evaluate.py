@@ -45,15 +45,16 @@ _WRAPPING = frozenset({"neg", "abs", "add", "sub", "mul"})
 def evaluate(graph: EpilogueGraph, acc: np.ndarray, operands: Sequence[np.ndarray]) -> np.ndarray:
     """D in float64, not rounded to its type. Only `lt.cast` rounds; integers wrap around.
 
-    `acc` (M, N) and `operands` (in the graph's order) are float64. Operands broadcast to (M, N): per row (M, 1), per
-    column (1, N).
+    `acc` (M, N), for pairs of columns (2, M, N), and `operands` (in the graph's order) are float64. Operands broadcast
+    to (M, N): per row (M, 1), per column (1, N).
     """
     values: dict[int, np.ndarray] = {}
     acc = acc if element_type(graph.acc).is_float else wrapped(acc, graph.acc)
+    sums = list(acc) if graph.sums > 1 else [acc]
     with np.errstate(all="ignore"):
         for node in graph.nodes:
-            values[id(node)] = _evaluate(node, [values[id(other)] for other in node.inputs], acc, operands)
-    return np.array(np.broadcast_to(values[id(graph.result)], acc.shape), dtype=np.float64)
+            values[id(node)] = _evaluate(node, [values[id(other)] for other in node.inputs], sums, operands)
+    return np.array(np.broadcast_to(values[id(graph.result)], acc.shape[-2:]), dtype=np.float64)
 
 
 def folded(result: Node) -> np.float32:
@@ -64,14 +65,16 @@ def folded(result: Node) -> np.float32:
     values: dict[int, np.ndarray] = {}
     with np.errstate(all="ignore"):
         for node in in_order(result):
-            exact = _evaluate(node, [values[id(other)] for other in node.inputs], np.empty(0), ())
+            exact = _evaluate(node, [values[id(other)] for other in node.inputs], (), ())
             values[id(node)] = exact if exact.dtype == np.bool_ else round_to(exact, EPILOGUE_TYPE)
     return np.float32(values[id(result)])
 
 
-def _evaluate(node: Node, inputs: list[np.ndarray], acc: np.ndarray, operands: Sequence[np.ndarray]) -> np.ndarray:
+def _evaluate(
+    node: Node, inputs: list[np.ndarray], sums: Sequence[np.ndarray], operands: Sequence[np.ndarray]
+) -> np.ndarray:
     if node.op == "acc":
-        return acc
+        return sums[int(node.attribute or 0)]
     if node.op == "operand":
         assert isinstance(node.attribute, int)
         return operands[node.attribute]

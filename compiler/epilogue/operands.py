@@ -175,20 +175,23 @@ def _blocks(extent: int | None) -> int | None:
 
 @dataclass(frozen=True, eq=False)
 class EpilogueGraph:
-    """A traced epilogue: a node for each result. They are computed in the type `computes_in` from the accumulator (of
-    type `acc`) and the operands' elements; those of full results are rounded to their types. `nodes`: all nodes needed,
-    inputs before users."""
+    """A traced epilogue: a node for each result. They are computed in the type `computes_in` from the accumulators
+    (of type `acc`; `sums`: 1, or 2 for pairs of columns) and the operands' elements; those of full results are rounded
+    to their types. `nodes`: all nodes needed, inputs before users."""
 
     acc: str
     operands: tuple[Operand, ...]
     results: tuple[tuple[Result, Node], ...]
     nodes: tuple[Node, ...]
+    sums: int = 1
 
     @classmethod
-    def of(cls, acc: str, operands: tuple[Operand, ...], *results: tuple[Result, Node]) -> "EpilogueGraph":
+    def of(
+        cls, acc: str, operands: tuple[Operand, ...], *results: tuple[Result, Node], sums: int = 1
+    ) -> "EpilogueGraph":
         """The graph of these results."""
         nodes = dict.fromkeys(node for _, root in results for node in in_order(root))
-        return cls(acc, operands, results, tuple(nodes))
+        return cls(acc, operands, results, tuple(nodes), sums)
 
     @property
     def result(self) -> Node:
@@ -207,13 +210,19 @@ class EpilogueGraph:
 
 
 def trace(
-    function: Callable[..., Any] | None, acc: str, d: str, amax: bool = False, types: Mapping[str, str] = _NOTHING
+    function: Callable[..., Any] | None,
+    acc: str,
+    d: str,
+    amax: bool = False,
+    types: Mapping[str, str] = _NOTHING,
+    sums: int = 1,
 ) -> EpilogueGraph:
-    """Trace `function` (`None`: D is the rounded accumulator) for accumulator type `acc`. Results have the type that
-    `types` has for their name, else `d`. With `amax`, also trace the f32 value that is converted to the first result.
+    """Trace `function` (`None`: D is the rounded accumulator) for accumulator type `acc`. Its first `sums` parameters
+    are accumulators: two for pairs of columns. Results have the type that `types` has for their name, else `d`. With
+    `amax`, also trace the f32 value that is converted to the first result.
 
     Raises `SpecError`, with the line, if the function cannot be traced, an operand has no kind, or a result is not a
-    number or has no valid name. Warns if no result depends on an operand.
+    number or has no valid name. Warns if no result depends on an operand, or on one accumulator of a pair.
     """
     tracer = Tracer(element_type(acc).computes_in)
 
@@ -222,19 +231,25 @@ def trace(
         if amax:
             first = next(iter(values.values()))
             results.append((Result(AMAX, ResultKind.AMAX, tracer.dtype), tracer.real(first)))
-        return EpilogueGraph.of(acc, operands, *results)
+        return EpilogueGraph.of(acc, operands, *results, sums=sums)
 
-    start = tracer.node("acc", is_integer=not element_type(acc).is_float)
+    is_integer_sum = not element_type(acc).is_float
+    starts = [tracer.node("acc", (), index or None, is_integer_sum) for index in range(sums)]
     if function is None:
-        value, own = Traced(tracer, start), types.get(D, d)
+        if sums > 1:
+            raise SpecError(
+                "pairs of columns need an epilogue that takes both accumulators: def epilogue(gate, up)"
+                " [pairs-epilogue]"
+            )
+        value, own = Traced(tracer, starts[0]), types.get(D, d)
         return graph_of((), {D: value}, {D: _clamped(tracer, _as_output(tracer, value, own), own)})
     if not callable(function):
         raise SpecError(_no_function(function))
-    parameters = _parameters(function)
-    operands = tuple(_operand(function, parameter, d, tracer.dtype) for parameter in parameters[1:])
-    positional: list[Any] = [Traced(tracer, start)]
+    parameters = _parameters(function, sums)
+    operands = tuple(_operand(function, parameter, d, tracer.dtype) for parameter in parameters[sums:])
+    positional: list[Any] = [Traced(tracer, start) for start in starts]
     by_name: dict[str, Any] = {}
-    for index, parameter in enumerate(parameters[1:]):
+    for index, parameter in enumerate(parameters[sums:]):
         is_integer = not element_type(operands[index].dtype).is_float
         value = Traced(tracer, tracer.node("operand", (), index, is_integer))
         if parameter.kind is parameter.KEYWORD_ONLY:
@@ -282,21 +297,23 @@ def _warn_of_unread(function: Callable[..., Any], graph: EpilogueGraph) -> None:
     )
 
 
-def operand_types(function: Callable[..., Any] | None) -> dict[str, OperandType]:
-    """The operands of an epilogue by name, from its annotations. Raises `SpecError` as `trace` does."""
+def operand_types(function: Callable[..., Any] | None, sums: int = 1) -> dict[str, OperandType]:
+    """The operands of an epilogue by name, from its annotations; they follow `sums` accumulators. Raises `SpecError` as
+    `trace` does."""
     if function is None:
         return {}
     if not callable(function):
         raise SpecError(_no_function(function))
     types: dict[str, OperandType] = {}
-    for parameter in _parameters(function)[1:]:
+    for parameter in _parameters(function, sums)[sums:]:
         types[parameter.name] = _known_type(function, parameter)
     return types
 
 
-def annotated(function: Callable[..., Any], dtypes: Mapping[str, str]) -> Callable[..., Any]:
-    """The same epilogue, with `dtypes` (by name) for operands whose annotations have no type. Raises `SpecError`."""
-    types = operand_types(function)
+def annotated(function: Callable[..., Any], dtypes: Mapping[str, str], sums: int = 1) -> Callable[..., Any]:
+    """The same epilogue, with `dtypes` (by name) for operands whose annotations have no type; `sums` accumulators come
+    before them. Raises `SpecError`."""
+    types = operand_types(function, sums)
     open_ = [name for name, type in types.items() if type.dtype is None and type.kind is not OperandKind.SCALAR]
     if not any(name in dtypes for name in open_):
         return function
@@ -309,7 +326,7 @@ def annotated(function: Callable[..., Any], dtypes: Mapping[str, str]) -> Callab
         parameter.replace(annotation=OperandType(types[parameter.name].kind, dtypes[parameter.name]))
         if parameter.name in open_ and parameter.name in dtypes
         else parameter
-        for parameter in _parameters(function)
+        for parameter in _parameters(function, sums)
     ]
     typed.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return typed
@@ -345,8 +362,8 @@ def _clamped(tracer: Tracer, result: Node, d: str) -> Node:
     return tracer.node("max", (tracer.node("min", (result, high)), low))
 
 
-def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The function's parameters, the accumulator first. Raises `SpecError` for an unsupported signature."""
+def _parameters(function: Callable[..., Any], sums: int = 1) -> list[inspect.Parameter]:
+    """The function's parameters, `sums` accumulators first. Raises `SpecError` for an unsupported signature."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (NameError, TypeError, ValueError) as error:
@@ -359,6 +376,12 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
             f"{where}: the epilogue takes no accumulator; make it the first parameter: def epilogue(acc, …)"
             " [epilogue-accumulator]"
         )
+    by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+    if len(parameters) < sums or any(parameter.kind in by_name for parameter in parameters[:sums]):
+        raise SpecError(
+            f"{where}: with pairs of columns the epilogue's first two parameters are accumulators; write "
+            "def epilogue(gate, up, …) [pairs-accumulators]"
+        )
     for parameter in parameters:
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             raise SpecError(
@@ -370,12 +393,13 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
                 f"{where}: epilogue parameter {parameter.name!r} has a default, but every call passes all operands: "
                 "remove the default, or make it a constant in the body [epilogue-default]"
             )
-    first = _operand_type(function, parameters[0])
-    if first is not None:
-        raise SpecError(
-            f"{where}: the epilogue's first parameter, {parameters[0].name!r}, is the accumulator and has no kind; "
-            "put an accumulator before the operands [accumulator-kind]"
-        )
+    for number, parameter in enumerate(parameters[:sums]):
+        if _operand_type(function, parameter) is not None:
+            which = "first" if number == 0 else "second"
+            raise SpecError(
+                f"{where}: the epilogue's {which} parameter, {parameter.name!r}, is the accumulator and has no kind; "
+                "put an accumulator before the operands [accumulator-kind]"
+            )
     return parameters
 
 

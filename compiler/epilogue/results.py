@@ -67,9 +67,10 @@ class OneResult:
     def __init__(self, function: Callable[..., Any], name: str, annotations: Iterable[Any]) -> None:
         self._function = function
         self._name = name
-        accumulator, *operands = inspect.signature(function).parameters.values()
-        typed = [each.replace(annotation=own) for each, own in zip(operands, annotations, strict=True)]
-        self.__signature__ = inspect.Signature([accumulator, *typed])
+        parameters, types = list(inspect.signature(function).parameters.values()), list(annotations)
+        sums = len(parameters) - len(types)  # accumulators come first
+        typed = [each.replace(annotation=own) for each, own in zip(parameters[sums:], types, strict=True)]
+        self.__signature__ = inspect.Signature([*parameters[:sums], *typed])
 
     def __call__(self, *values: Any, **operands: Any) -> Any:
         return named_values(self._function(*values, **operands), repr(self._function))[self._name]

@@ -40,10 +40,10 @@ class Node:
     """One operation on one element, in the tracer's type or in s32. Comparisons and their combinations are truth
     values.
 
-    `op` is one of: acc, operand (attribute: its index), const (its value); neg, abs, exp, log, tanh, erf, sqrt, rsqrt;
-    add, sub, mul, div, div_approx (for divisors of at least 1: `math_formulas.DIVIDE_APPROX`), max, min; real (an
-    integer converted to the tracer's type); cast (to the type in the attribute and back); lt, le, gt, ge, eq, ne, and,
-    or, not; where.
+    `op` is one of: acc (attribute 1: the second of a pair), operand (attribute: its index), const (its value); neg,
+    abs, exp, log, tanh, erf, sqrt, rsqrt; add, sub, mul, div, div_approx (for divisors of at least 1:
+    `math_formulas.DIVIDE_APPROX`), max, min; real (an integer converted to the tracer's type); cast (to the type in the
+    attribute and back); lt, le, gt, ge, eq, ne, and, or, not; where.
     """
 
     op: str

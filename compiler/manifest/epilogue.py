@@ -1,5 +1,6 @@
 """The epilogue of a kernel as text, and as a program that `lowtide.runtime verify` evaluates."""
 
+from itertools import islice
 from typing import Any
 
 from mlir import ir
@@ -34,10 +35,11 @@ def epilogue_of(origin_text: str, operands: list[str]) -> tuple[str | None, dict
         conversions = ("arith.truncf", "tile.yield", "arith.extf", "arith.sitofp")
         is_plain = not operands and all(op.operation.name in conversions for op in region)
         text = None if is_plain else "\n".join(map(str, region))
-        accumulator = "x" if "x" not in operands else next(unused_names("x", operands))
-        values: dict[ir.Value, str] = dict(zip(block.arguments, [accumulator, *operands], strict=True))
+        unused = (name for name in ("x", *islice(unused_names("x", operands), 2)) if name not in operands)
+        sums = list(islice(unused, len(block.arguments) - len(operands)))
+        values: dict[ir.Value, str] = dict(zip(block.arguments, [*sums, *operands], strict=True))
         full = [place for place, kind in enumerate(result_kinds(found[0])) if kind is ResultKind.full]
-        program = _program(region, values, full)
+        program = _program(region, values, full, sums)
     try:
         check_program(program, operands)
     except ValueError:  # written by hand, with an op that `verify` has no bound for
@@ -45,12 +47,11 @@ def epilogue_of(origin_text: str, operands: list[str]) -> tuple[str | None, dict
     return text, program
 
 
-def _program(region: list[ir.OpView], values: dict[ir.Value, str], full: list[int]) -> dict[str, Any]:
-    """The ops of a region as entries, for `lowtide.runtime verify`. `values`: the names of its arguments, the
-    accumulator first. `full`: the indices of the yielded values of full results, D first."""
+def _program(region: list[ir.OpView], values: dict[ir.Value, str], full: list[int], sums: list[str]) -> dict[str, Any]:
+    """The ops of a region as entries, for `lowtide.runtime verify`. `values`: the names of its arguments, those of the
+    accumulators, `sums`, first. `full`: the indices of the yielded values of full results, D first."""
     *body, terminator = region
-    accumulator, *operands = values.values()
-    unused = unused_names("e", (accumulator, *operands))
+    unused = unused_names("e", tuple(values.values()))
     ops: list[dict[str, Any]] = []
     for op in body:
         inputs = [values[operand] for operand in op.operands]
@@ -64,4 +65,5 @@ def _program(region: list[ir.OpView], values: dict[ir.Value, str], full: list[in
             }
         )
     result, *others = (values[terminator.operands[place]] for place in full)
-    return {"accumulator": accumulator, "ops": ops, "result": result} | ({"others": others} if others else {})
+    program = {"accumulator": sums[0], "ops": ops, "result": result} | ({"others": others} if others else {})
+    return program | ({"second": sums[1]} if len(sums) > 1 else {})

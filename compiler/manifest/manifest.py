@@ -29,6 +29,7 @@ from lowtide.runtime.manifest import (
     KIND_DIMS,
     OUTPUT_DIMS,
     PACKED_ROWS,
+    PAIRED_ROWS,
     ROW_GROUPS,
     is_mixed,
     matrix_dims,
@@ -113,6 +114,7 @@ def _facts(function: ir.OpView) -> dict[str, Any] | None:
         "results": [str(kind) for kind in asked.results],
         "kinds": [str(kind) for kind in asked.kinds],
         "grouped": ROW_GROUPS if asked.is_grouped else K_GROUPS if asked.k_is_grouped else None,
+        "pairs": {} if asked.pairs is None else {"pairs": asked.pairs},
     }
 
 
@@ -120,7 +122,7 @@ def _dims(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """The extents of A, B and each result by dimension, after that of a batch. B of groups begins with the group."""
     of_kind = _dims_of_kinds(facts)
     grouped = {ROW_GROUPS: None} if facts["grouped"] == ROW_GROUPS else {}
-    a, b = matrix_dims({**facts["types"], "layout": facts["layout"], **grouped})
+    a, b = matrix_dims({**facts["types"], "layout": facts["layout"], **grouped, **facts["pairs"]})
     return [a, b, *(of_kind[kind] for kind in facts["results"])]
 
 
@@ -175,6 +177,6 @@ def _spec(arguments: list[dict[str, Any]], facts: Mapping[str, Any], dims: list[
     order = {} if facts["d_order"] == "row" else {"d_order": facts["d_order"]}
     sums = {"acc": facts["acc"]} | ({"fast": True} if facts["fast"] else {})
     sums |= {"precision": facts["precision"]} if facts["precision"] else {}
-    extents = {letter: extent for letter, extent in extents.items() if letter != PACKED_ROWS}
+    extents = {letter: extent for letter, extent in extents.items() if letter not in (PACKED_ROWS, PAIRED_ROWS)}
     group = {"group": facts["group"]} if facts["group"] else {}
-    return {**extents, **facts["types"], **sums, "layout": facts["layout"], **order, **group}
+    return {**extents, **facts["types"], **sums, "layout": facts["layout"], **order, **group, **facts["pairs"]}

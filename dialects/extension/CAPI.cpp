@@ -34,7 +34,8 @@ LOWTIDE_FIELDS(tile::ProblemAttr, field("layout", &T::getLayout), field("a", &T:
                field("kinds", &T::getKinds), field("operands", &T::getOperands), field("empty", &T::getEmpty),
                optional("swapped", &T::getSwapped), optional("fast", &T::getFast),
                optional("by_columns", &T::getByColumns), optional("group", &T::getGroup),
-               optional("precision", &T::getPrecision))
+               optional("precision", &T::getPrecision), optional("pairs", &T::getPairs),
+               optional("interleaved", &T::getInterleaved))
 LOWTIDE_FIELDS(sm::TiledMmaAttr, field("atom", &T::getAtom), field("atoms", &T::getAtoms),
                optional("permutation", &T::getPermutation), optional("order", &T::getOrder))
 LOWTIDE_FIELDS(sm::TiledCopyAttr, field("atom", &T::getAtom), field("tv", &T::getTv))

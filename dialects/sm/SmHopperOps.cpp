@@ -141,9 +141,10 @@ LogicalResult TensorMapOp::verify() {
   auto source = cast<MemRefType>(getSource().getType());
   if (source.getRank() != 2 && !tile::isBatch(source))
     return emitOpError() << "maps matrices, not " << source << " [map-of-matrices]";
-  if (tile::isBatch(source) && (getType().getShape().size() < 3 || getType().getShape()[0] != 1))
-    return emitOpError() << "maps boxes of one matrix of a batch, whose first side is 1, not " << getType()
-                         << " [map-batch-box]";
+  ArrayRef<int64_t> box = getType().getShape();
+  if (tile::isBatch(source) && (box.size() < 3 || (box[0] != 1 && box[0] != source.getDimSize(0))))
+    return emitOpError() << "maps boxes of one matrix of a batch, whose first side is 1, or of all matrices, not "
+                         << getType() << " [map-batch-box]";
   if (source.getElementType() != getType().getElementType())
     return emitOpError() << "maps boxes of " << getType().getElementType() << " onto a matrix of "
                          << source.getElementType() << " [map-elements]";
@@ -164,10 +165,13 @@ static SmallVector<int64_t> shapeAsItLies(MemRefType buffer) {
 static LogicalResult verifyBoxes(Operation *op, TensorMapType map, MemRefType buffer, bool batched) {
   ArrayRef<int64_t> box = map.getShape();
   SmallVector<int64_t> tile = shapeAsItLies(buffer);
-  if (batched && (box.size() < 3 || box[0] != 1))
+  bool isPair = box.size() > 2 && box[0] == 2 && isa<TmaLoadOp>(op);
+  if (batched && (box.size() < 3 || (box[0] != 1 && !isPair)))
     return op->emitOpError() << "moves boxes of one matrix of a batch; the first side of the map's must be 1"
-                             << " [moved-batch-box]";
-  int64_t rows = box[box.size() - 2], columns = box.back() * (box.size() > 2 ? box[box.size() - 3] : 1);
+                             << ", or 2 to load rows of two matrices [moved-batch-box]";
+  ArrayRef<int64_t> ofMatrix = batched ? box.drop_front() : box;
+  int64_t rows = ofMatrix[ofMatrix.size() - 2] * (batched ? box[0] : 1);
+  int64_t columns = box.back() * (ofMatrix.size() > 2 ? ofMatrix[ofMatrix.size() - 3] : 1);
   if (tile.size() != 2 || tile[0] % rows || tile[1] % columns)
     return op->emitOpError() << "moves boxes of " << rows << "x" << columns << ", which do not tile the buffer's "
                              << tile[0] << "x" << tile.back() << " [moved-boxes]";

@@ -143,7 +143,7 @@ def Sm_TensorMapOp : Sm_Op<"tensor_map", [Pure]> {
   let description = [{
     cuTensorMapEncodeTiled encodes it at kernel launch. The boxes have the result's shape. Their last dimension is the
     contiguous one of the matrix: boxes of a matrix by columns have columns first. The boxes of a batch have one more
-    dimension, the first, which is 1.
+    dimension, the first, which is 1; or the number of matrices, if a box has rows of each of them.
 
     With `rows`, the boxes have this number of rows: at least 1, and at most that of the result's shape. `sm.tma_load`
     with `rows` takes such a map for the last tile of a matrix, if fewer rows are left than a tile has.
@@ -177,7 +177,8 @@ def Sm_TmaLoadOp : Sm_Op<"tma_load", [AttrSizedOperandSegments]> {
     rows of the buffer are unchanged. The boxes of the map must have the same number of rows at run time, and there must
     be one box for each panel. Such a load cannot be a multicast.
 
-    In a batch, the index of the matrix comes first, and the first dimension of the boxes is 1.
+    In a batch, the index of the matrix comes first, and the first dimension of the boxes is 1. If it is 2, a box has
+    rows of two matrices, and the buffer's rows are those of one matrix followed by those of the next.
 
     ```mlir
     sm.tma_load %map[%m, %k] to %a signals %full[%slot]
@@ -188,6 +189,8 @@ def Sm_TmaLoadOp : Sm_Op<"tma_load", [AttrSizedOperandSegments]> {
         : !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>, memref<128x64xbf16, …>, !sm.mbarriers<4>
     sm.tma_load %map[%batch, %m, %k] to %a signals %full[%slot]
         : !sm.tensor_map<1x128x64xbf16, swizzle<3,3,3>>, memref<128x64xbf16, …>, !sm.mbarriers<4>
+    sm.tma_load %pair[%c0, %n, %k] to %b signals %full[%slot]
+        : !sm.tensor_map<2x128x64xbf16, swizzle<3,3,3>>, memref<256x64xbf16, …>, !sm.mbarriers<4>
     ```
   }];
   let arguments = (ins Sm_TensorMapType:$map, Optional<Index>:$batch, Index:$row, Index:$column, Optional<Index>:$rows,

@@ -121,11 +121,11 @@ bool actsInTheSum(OperandKind kind);
 // Whether the epilogue's region has an argument for it.
 bool isReadByTheRegion(OperandKind kind);
 
-// Checks an epilogue region: block arguments (accumulator element, one element for each operand), a yield of one
-// value for each result. In a batch (of as many matrices) operands may be batches too.
+// Checks an epilogue region: block arguments (an element of the accumulator, or two in `pairs`, and one of each
+// operand), a yield of one value for each result. In a batch (of as many matrices) operands may be batches too.
 mlir::LogicalResult verifyEpilogue(mlir::Operation *op, mlir::Region &region, mlir::Type acc,
                                    mlir::OperandRange operands, mlir::ArrayAttr kinds, mlir::OperandRange results,
-                                   mlir::ArrayAttr resultKinds, std::optional<int64_t> batch);
+                                   mlir::ArrayAttr resultKinds, bool pairs, std::optional<int64_t> batch);
 
 // Checks a list of results: their kinds, full ones that are alike, one amax at most.
 mlir::LogicalResult verifyResults(mlir::Operation *op, mlir::OperandRange results, mlir::ArrayAttr kinds);

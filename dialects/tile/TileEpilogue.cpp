@@ -173,24 +173,26 @@ int64_t lowtide::tile::rankOf(OperandKind kind) {
   return kind == OperandKind::full || actsInTheSum(kind) ? 2 : 1;
 }
 
-// The accumulator, then each operand by its kind.
-static void nameEpilogueArguments(Region &region, ArrayAttr kinds, OpAsmSetValueNameFn setName) {
+// The accumulators, then each operand by its kind.
+static void nameEpilogueArguments(Region &region, ArrayAttr kinds, bool pairs, OpAsmSetValueNameFn setName) {
+  unsigned sums = pairs ? 2 : 1;
   SmallVector<OperandKind> taken;
   for (Attribute kind : kinds)
     if (OperandKind word = kindOf(kind); isReadByTheRegion(word))
       taken.push_back(word);
-  if (region.empty() || region.getNumArguments() != taken.size() + 1)
+  if (region.empty() || region.getNumArguments() != taken.size() + sums)
     return;
-  setName(region.getArgument(0), "acc");
-  for (auto [argument, kind] : llvm::zip(region.getArguments().drop_front(), taken))
+  for (Value sum : region.getArguments().take_front(sums))
+    setName(sum, "acc");
+  for (auto [argument, kind] : llvm::zip(region.getArguments().drop_front(sums), taken))
     setName(argument, stringifyOperandKind(kind));
 }
 
 void GemmOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn setName) {
-  nameEpilogueArguments(region, getKinds(), setName);
+  nameEpilogueArguments(region, getKinds(), getPairs(), setName);
 }
 void StoreOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn setName) {
-  nameEpilogueArguments(region, getKinds(), setName);
+  nameEpilogueArguments(region, getKinds(), getPairs(), setName);
 }
 
 // The type of what the region yields for a result.
@@ -217,7 +219,7 @@ static LogicalResult verifyYield(Operation *op, Block &block, OperandRange resul
 }
 
 LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type acc, OperandRange operands,
-                                            ArrayAttr kinds, OperandRange results, ArrayAttr resultKinds,
+                                            ArrayAttr kinds, OperandRange results, ArrayAttr resultKinds, bool pairs,
                                             std::optional<int64_t> batch) {
   if (kinds.size() != operands.size())
     return op->emitOpError() << "has " << operands.size() << " operands but " << kinds.size() << " kinds"
@@ -229,14 +231,16 @@ LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type 
                                << " [operand-kind-number]";
   Block &block = region.front();
   unsigned taken = llvm::count_if(kinds, [](Attribute kind) { return isReadByTheRegion(kindOf(kind)); });
-  if (block.getNumArguments() != taken + 1)
-    return op->emitOpError() << "epilogue takes the accumulator and one element for each of " << taken
-                             << " operands, but its block has " << block.getNumArguments() << " arguments"
-                             << " [epilogue-arguments]";
-  if (block.getArgument(0).getType() != acc)
-    return op->emitOpError() << "epilogue's first argument is the accumulator, " << acc << ", not "
-                             << block.getArgument(0).getType() << " [epilogue-first]";
-  unsigned place = 0;
+  unsigned sums = pairs ? 2 : 1;
+  if (block.getNumArguments() != taken + sums)
+    return op->emitOpError() << "epilogue takes " << (pairs ? "two accumulators" : "the accumulator")
+                             << " and one element for each of " << taken << " operands, but its block has "
+                             << block.getNumArguments() << " arguments [epilogue-arguments]";
+  for (Value sum : block.getArguments().take_front(sums))
+    if (sum.getType() != acc)
+      return op->emitOpError() << "epilogue's first argument" << (pairs ? "s are accumulators, " : " is the accumulator, ")
+                               << acc << ", not " << sum.getType() << " [epilogue-first]";
+  unsigned place = sums - 1;
   for (auto [index, operand, kindAttr] : llvm::enumerate(operands, kinds)) {
     OperandKind kind = kindOf(kindAttr);
     bool isRead = isReadByTheRegion(kind);
@@ -280,11 +284,14 @@ LogicalResult StoreOp::verify() {
   if (auto tile = dyn_cast<TileType>(getValue().getType()); tile && tile.getElementType() != acc)
     return emitOpError() << "epilogue's first argument must be " << tile.getElementType() << ", the accumulator's element"
                          << " [stored-accumulator]";
+  if (auto tile = dyn_cast<TileType>(getValue().getType()); tile && getPairs() && tile.getShape().back() % 2)
+    return emitOpError() << "takes pairs from halves of " << tile.getShape().back() << " columns; their number is even"
+                         << " [stored-halves]";
   for (Attribute kind : getKinds())
     if (!isReadByTheRegion(kindOf(kind)))
       return emitOpError() << stringifyOperandKind(kindOf(kind))
                            << " is not for the epilogue: tile.promote, tile.mma or tile.work_tiles takes it"
                            << " [sum-operand]";
-  return verifyEpilogue(*this, getEpilogue(), acc, getEpilogueOperands(), getKinds(), getOuts(), getOutKinds(),
+  return verifyEpilogue(*this, getEpilogue(), acc, getEpilogueOperands(), getKinds(), getOuts(), getOutKinds(), getPairs(),
                         isBatch(d) ? std::optional(d.getDimSize(0)) : std::nullopt);
 }

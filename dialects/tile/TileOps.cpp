@@ -166,6 +166,10 @@ LogicalResult ViewOp::verify() {
     return emitOpError() << "of kind " << stringifyOperandKind(kind) << " needs a source of " << rank
                          << " dimensions, or one more in a batch, and as many offsets, not " << source.getRank()
                          << " and " << getOffsets().size() << " [view-rank]";
+  if (getHalves() && (source.getRank() != 3 || kind != OperandKind::full || source.getDimSize(0) != 2 ||
+                      getType().getShape().front() % 2))
+    return emitOpError() << "takes halves of an even number of rows from the two matrices of a memref<2x…>, not "
+                         << getType() << " from " << source << " [view-halves]";
   if (source.getElementType() != getType().getElementType())
     return emitOpError() << "window of " << getType().getElementType() << " on a matrix of " << source.getElementType()
                          << " [view-elements]";

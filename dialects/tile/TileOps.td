@@ -71,6 +71,10 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
     In a batch, A, B and D have three dimensions. The first is the batch, with one matrix for each product. An operand
     of the epilogue may have it too; an operand without it is shared.
 
+    With `pairs`, B has twice the columns of D: two columns belong to each column of D, and the region takes the
+    accumulators of both, in this order. Column n of D has the columns n and N + n of B, or with `interleaved` 2·n and
+    2·n + 1.
+
     ```mlir
     tile.gemm tn %a, %b into %d acc(f32) operands(per_column %bias : memref<?xbf16>)
         schedule(#tile.schedule<mainloop = <k = 32, stages = 3>>) {
@@ -101,6 +105,10 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
     tile.gemm nt %a, %b into %d acc(f32) operands(ends %ends : memref<64xi32>) {
       …
     } : memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>, memref<64x?x?xf32, strided<[?, ?, 1]>>
+    tile.gemm tn %a, %b into %d acc(f32) pairs {
+    ^bb0(%gate: f32, %up: f32):
+      …
+    } : memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>
     tile.gemm tn %a, %b into %d acc(f32) {
       …
     } : memref<64x?x?xbf16, strided<[?, ?, 1]>>, memref<64x?x?xbf16, strided<[?, ?, 1]>>,
@@ -110,12 +118,12 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
   let arguments = (ins Tile_GemmLayout:$layout, Tile_InputMemRef:$a, Tile_InputMemRef:$b, Tile_Results:$outs,
                        I32ArrayAttr:$out_kinds, TypeAttr:$acc, Variadic<AnyType>:$epilogue_operands, DefaultValuedAttr<I32ArrayAttr, "{}">:$kinds,
                        OptionalAttr<Tile_ScheduleAttr>:$schedule, UnitAttr:$swapped, UnitAttr:$fast,
-                       OptionalAttr<TypeAttr>:$weights, OptionalAttr<I64Attr>:$group,
+                       UnitAttr:$pairs, UnitAttr:$interleaved, OptionalAttr<TypeAttr>:$weights, OptionalAttr<I64Attr>:$group,
                        OptionalAttr<Tile_Precision>:$precision);
   let regions = (region SizedRegion<1>:$epilogue);
   let assemblyFormat = [{
     $layout $a `,` $b `into` custom<Results>($outs, $out_kinds) (`swapped` $swapped^)?
-    `acc` `(` $acc (`fast` $fast^)? (`by` $precision^)? `)`
+    `acc` `(` $acc (`fast` $fast^)? (`by` $precision^)? `)` (`pairs` $pairs^ (`interleaved` $interleaved^)?)?
     (`weights` `(` $weights^ `)`)? (`group` `(` $group^ `)`)?
     (`operands` `(` custom<KindedOperands>($epilogue_operands, type($epilogue_operands), $kinds)^ `)`)?
     (`schedule` `(` $schedule^ `)`)? $epilogue attr-dict `:` type($a) `,` type($b) `,`
@@ -391,6 +399,9 @@ def Tile_ViewOp : Tile_Op<"view", [Pure]> {
     is broadcast: with kind `per_row` it has one element per row of the window, with `per_column` one per column. For a
     batch of matrices or vectors, the first offset is the index of the matrix or vector.
 
+    The window of `halves` takes its first half of rows from one matrix, and its second half from the next one, both
+    from the same row on. Each half is clipped by itself.
+
     Each row (or column) of a window of scales holds the scale of that row (or column) of a product, for the block of K
     that contains the second offset. Both offsets count rows (or columns) and K, as for A and B, not blocks. The source
     may also be a buffer in shared memory that holds a part of such a matrix.
@@ -400,13 +411,14 @@ def Tile_ViewOp : Tile_Op<"view", [Pure]> {
     %bt = tile.view per_column %bias[%n] : memref<?xf32> to !tile.view<128x64xf32>
     %ct = tile.view %c[%batch, %m, %k] : memref<?x?x?xbf16, strided<[?, ?, 1]>> to !tile.view<128x64xbf16>
     %sa = tile.view row_scale %scale_a[%m, %k] : memref<?x?xf32, strided<[?, 1]>> to !tile.view<128x64xf32>
+    %pair = tile.view %b[%c0, %n, %k] halves : memref<2x?x?xbf16, strided<[?, ?, 1]>> to !tile.view<256x64xbf16>
     ```
   }];
   let arguments = (ins OptionalAttr<Tile_OperandKind>:$kind, AnyMemRef:$source,
-                       Variadic<Index>:$offsets);
+                       Variadic<Index>:$offsets, UnitAttr:$halves);
   let results = (outs Tile_ViewType:$result);
   let assemblyFormat = [{
-    ($kind^)? $source `[` $offsets `]` attr-dict `:` type($source) `to` qualified(type($result))
+    ($kind^)? $source `[` $offsets `]` (`halves` $halves^)? attr-dict `:` type($source) `to` qualified(type($result))
   }];
   let hasVerifier = 1;
 }
@@ -481,6 +493,9 @@ def Tile_StoreOp : Tile_Op<"store", [AttrSizedOperandSegments, SingleBlock, Tile
     value of the values that the region yields for it, for the window's elements inside the matrices; the host sets it
     to zero before the launch (`tile.prepare`).
 
+    With `pairs`, the accumulator is twice as wide as the windows. The region takes two elements of each of its rows: one
+    of the first half of its columns, and the one at the same place in the second half.
+
     With `part`, the accumulator is the sum over one range of K only, and the sum of all parts of the tile is stored.
     `divide-k` replaces this form with ops that exchange partial sums.
 
@@ -495,16 +510,22 @@ def Tile_StoreOp : Tile_Op<"store", [AttrSizedOperandSegments, SingleBlock, Tile
       …
       tile.yield %y, %z : bf16, bf16
     } : !tile.tile<128x256xf32>, memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>
+    tile.store %acc pairs into %d[%m, %n] {
+    ^bb0(%gate: f32, %up: f32):
+      …
+      tile.yield %y : bf16
+    } : !tile.tile<128x256xf32>, memref<?x?xbf16, strided<[?, 1]>>
     tile.store %acc part (%part of %parts at %slot) into %d[%m, %n] { … } : …
     ```
   }];
-  let arguments = (ins AnyType:$value, Optional<Index>:$part, Optional<Index>:$parts, Optional<Index>:$slot,
+  let arguments = (ins AnyType:$value, UnitAttr:$pairs, Optional<Index>:$part, Optional<Index>:$parts,
+                       Optional<Index>:$slot,
                        Tile_Results:$outs, I32ArrayAttr:$out_kinds, Optional<Index>:$batch, Index:$row, Index:$column,
                        Variadic<AnyType>:$epilogue_operands,
                        DefaultValuedAttr<I32ArrayAttr, "{}">:$kinds);
   let regions = (region SizedRegion<1>:$epilogue);
   let assemblyFormat = [{
-    $value (`part` `(` $part^ `of` $parts `at` $slot `)`)? `into` custom<Results>($outs, $out_kinds) `[`
+    $value (`pairs` $pairs^)? (`part` `(` $part^ `of` $parts `at` $slot `)`)? `into` custom<Results>($outs, $out_kinds) `[`
     custom<Place>($batch, $row, $column) `]`
     (`operands` `(` custom<KindedOperands>($epilogue_operands, type($epilogue_operands), $kinds)^ `)`)?
     $epilogue attr-dict `:` type($value) `,` custom<ResultTypes>(type($outs))

@@ -64,19 +64,22 @@ Attribute ProblemAttr::parse(AsmParser &parser, Type) {
     empty.push_back(StringAttr::get(parser.getContext(), letter));
     return success();
   };
-  bool swapped = false, fast = false, byColumns = false;
+  bool swapped = false, fast = false, byColumns = false, pairs = false, interleaved = false;
+  const std::pair<StringRef, bool *> flags[] = {{"swapped", &swapped}, {"fast", &fast}, {"by_columns", &byColumns},
+                                                {"pairs", &pairs}, {"interleaved", &interleaved}};
   int64_t group = 0;
   std::optional<Precision> precision;
   while (succeeded(parser.parseOptionalComma())) {
     StringRef clause;
     if (failed(parser.parseOptionalKeyword(
-            &clause, {"operands", "empty", "swapped", "fast", "by_columns", "group", "by"}))) {
-      parser.emitError(parser.getCurrentLocation(),
-                       "expected 'operands', 'empty', 'swapped', 'fast', 'by_columns', 'group' or 'by' [problem-clause]");
+            &clause,
+            {"operands", "empty", "swapped", "fast", "by_columns", "group", "by", "pairs", "interleaved"}))) {
+      parser.emitError(parser.getCurrentLocation(), "expected 'operands', 'empty', 'swapped', 'fast', 'by_columns', "
+                                                    "'group', 'by', 'pairs' or 'interleaved' [problem-clause]");
       return {};
     }
-    if (clause == "swapped" || clause == "fast" || clause == "by_columns") {
-      (clause == "fast" ? fast : clause == "swapped" ? swapped : byColumns) = true;
+    if (auto flag = llvm::find_if(flags, [&](auto one) { return one.first == clause; }); flag != std::end(flags)) {
+      *flag->second = true;
       continue;
     }
     if (clause == "group") {
@@ -107,7 +110,7 @@ Attribute ProblemAttr::parse(AsmParser &parser, Type) {
   return parser.getChecked<ProblemAttr>(loc, parser.getContext(), *layout, types[0], types[1], types[2],
                                         ArrayRef(results.kinds), ArrayRef(results.types), ArrayRef(operands.kinds),
                                         ArrayRef(operands.types), ArrayRef<StringAttr>(empty), swapped, fast,
-                                        byColumns, group, precision);
+                                        byColumns, group, precision, pairs, interleaved);
 }
 
 void ProblemAttr::print(AsmPrinter &printer) const {
@@ -126,13 +129,14 @@ void ProblemAttr::print(AsmPrinter &printer) const {
     printer << ", group = " << getGroup();
   if (getPrecision())
     printer << ", by = " << stringifyPrecision(*getPrecision());
+  printer << (getPairs() ? ", pairs" : "") << (getInterleaved() ? ", interleaved" : "");
   printer << ">";
 }
 
 LogicalResult ProblemAttr::verify(function_ref<InFlightDiagnostic()> emitError, GemmLayout, Type a, Type b, Type acc,
                                   ArrayRef<ResultKind> resultKinds, ArrayRef<Type> results,
                                   ArrayRef<OperandKind> kinds, ArrayRef<Type> operands, ArrayRef<StringAttr> empty,
-                                  bool, bool, bool, int64_t group, std::optional<Precision>) {
+                                  bool, bool, bool, int64_t group, std::optional<Precision>, bool pairs, bool interleaved) {
   if (kinds.size() != operands.size() || resultKinds.size() != results.size())
     return emitError() << "there are " << kinds.size() << " kinds of operands for " << operands.size() << " types, and "
                        << resultKinds.size() << " kinds of results for " << results.size()
@@ -141,6 +145,8 @@ LogicalResult ProblemAttr::verify(function_ref<InFlightDiagnostic()> emitError, 
   if (!isElement(a) || !isElement(b) || !isElement(acc) || !llvm::all_of(results, isElement) ||
       !llvm::all_of(operands, isElement))
     return emitError() << "the types of a problem are element types: integers or floats [problem-types]";
+  if (interleaved && !pairs)
+    return emitError() << "interleaved says how columns of pairs lie, and there are no pairs [problem-pairs]";
   if (group < 0)
     return emitError() << "a group is a number of elements of K, not " << group << " [problem-group]";
   for (auto [index, letter] : llvm::enumerate(empty))

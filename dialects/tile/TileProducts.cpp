@@ -137,6 +137,11 @@ static LogicalResult verifyFullResults(GemmOp op, int64_t m, int64_t n) {
   unsigned outer = isBatch(d) ? 1 : 0;
   if (!agree(m, d.getDimSize(outer)))
     return op.emitOpError() << "M is " << m << " in A but " << d.getDimSize(outer) << " in D [gemm-m]";
+  if (op.getPairs() && !ShapedType::isDynamic(n)) {
+    if (n % 2)
+      return op.emitOpError() << "has pairs of columns, but B has " << n << "; their number is even [gemm-pairs]";
+    n /= 2;
+  }
   if (!agree(n, d.getDimSize(outer + 1)))
     return op.emitOpError() << "N is " << n << " in B but " << d.getDimSize(outer + 1) << " in D [gemm-n]";
   for (auto [index, pair] : llvm::enumerate(llvm::zip(op.getEpilogueOperands(), op.getKinds()))) {
@@ -194,7 +199,7 @@ LogicalResult GemmOp::verify() {
     return emitOpError() << "the accumulator must be a float or an integer, not " << getAcc() << " [gemm-accumulator]";
   int64_t batch = isOfK ? d.getDimSize(0) : !outer || !a.isDynamicDim(0) ? a.getDimSize(0) : b.getDimSize(0);
   if (failed(verifyEpilogue(*this, getEpilogue(), getAcc(), getEpilogueOperands(), getKinds(), getOuts(), getOutKinds(),
-                            outer || isOfK ? std::optional(batch) : std::nullopt)))
+                            getPairs(), outer || isOfK ? std::optional(batch) : std::nullopt)))
     return failure();
   return verifyBlockScales(*this);
 }

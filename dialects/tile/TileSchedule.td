@@ -359,7 +359,8 @@ def Tile_ProblemAttr : Tile_Attr<"Problem", "problem"> {
     the requested B, as after `swap-operands`. Full results and operands are stored `by_columns` or by rows. A `b` that
     cannot be multiplied by A's type is the type of packed weights, which are converted to A's; with `group`, sums over
     that much of K are scaled. With `by`, A · B is computed as a sum of products of pieces; A and B of a kernel are the
-    pieces, as after `split-operands`.
+    pieces, as after `split-operands`. With `pairs`, two columns of B belong to each column of the results, `interleaved`
+    or in two halves.
 
     ```mlir
     #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16], operands = [per_column bf16, scalar f32]>
@@ -368,6 +369,7 @@ def Tile_ProblemAttr : Tile_Attr<"Problem", "problem"> {
     #tile.problem<tn, a = f8E4M3FN, b = f8E5M2, acc = f32, results = [full bf16], fast>
     #tile.problem<tn, a = bf16, b = si4, acc = f32, results = [full bf16], operands = [group_scale bf16], group = 128>
     #tile.problem<tn, a = tf32, b = tf32, acc = f32, results = [full f32], by = tf32x3>
+    #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16], pairs, interleaved>
     ```
   }];
   let genMnemonicAlias = 1;
@@ -378,7 +380,9 @@ def Tile_ProblemAttr : Tile_Attr<"Problem", "problem"> {
                         DefaultValuedParameter<"bool", "false">:$swapped,
                         DefaultValuedParameter<"bool", "false">:$fast,
                         DefaultValuedParameter<"bool", "false">:$by_columns,
-                        DefaultValuedParameter<"int64_t", "0">:$group, Tile_OptionalEnum<"Precision">:$precision);
+                        DefaultValuedParameter<"int64_t", "0">:$group, Tile_OptionalEnum<"Precision">:$precision,
+                        DefaultValuedParameter<"bool", "false">:$pairs,
+                        DefaultValuedParameter<"bool", "false">:$interleaved);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
 }

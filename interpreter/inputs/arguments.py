@@ -15,6 +15,7 @@ from lowtide.interpreter.inputs.extents import (
     FACTORS,
     GROUP,
     PACKED_ROWS,
+    PAIRED_ROWS,
     dims_of_arguments,
     extents_of,
     results_of,
@@ -149,6 +150,8 @@ def _with_outputs(
         if isinstance(each.type, MemRef) and each.dims:
             shape = checked_matrix(name, given[name], each.type, each, domain).shape
             found = dict(zip(each.dims[-len(shape) :], shape, strict=True)) | found
+    if PAIRED_ROWS in found:
+        found.setdefault("n", found[PAIRED_ROWS] // 2)
     for place, name in sorted(missing.items()):
         names.insert(place, name)
         given = given | {name: _output(name, parameters[place], found)}

@@ -37,6 +37,7 @@ _KIND_DIMS: Mapping[str, Sequence[str]] = MappingProxyType(
     }
 )
 PACKED_ROWS = "w"  # rows of weights, whose bytes hold the weights of two rows
+PAIRED_ROWS = "n*2"  # rows of B; two belong to each column of D
 
 
 def results_of(function: ir.Operation) -> list[ResultKind]:
@@ -63,7 +64,7 @@ def dims_of_arguments(function: ir.Operation, results: list[ResultKind]) -> list
     if "tile.problem" in function.attributes:
         problem = function.attributes["tile.problem"]
         dims = _dims_of(problem.layout, results, problem.kinds, problem.by_columns, of_k=of_k)
-        return _of_packed(dims, problem.b)
+        return _of_pairs(dims) if problem.pairs else _of_packed(dims, problem.b)
     found = _gemm_in(function)
     if found is None:
         return []
@@ -75,7 +76,15 @@ def dims_of_arguments(function: ir.Operation, results: list[ResultKind]) -> list
     words = [tile.OperandKind(kind).name for kind in kinds]
     layout = tile.GemmLayout(decode_attribute(found["layout"])).name
     dims = _dims_of(layout, results, words, is_column_major, of_k=of_k)
+    if "pairs" in found:
+        return _of_pairs(dims)
     return _of_packed(dims, ir.TypeAttr(found["weights"]).value) if "weights" in found else dims
+
+
+def _of_pairs(dims: list[Sequence[str]]) -> list[Sequence[str]]:
+    """The extents if two rows of B belong to each column of D."""
+    dims[1] = tuple(PAIRED_ROWS if dim == "n" else dim for dim in dims[1])
+    return dims
 
 
 def _is_of_k(function: ir.Operation, results: list[ResultKind]) -> bool:
@@ -152,6 +161,14 @@ def extents_of(names: Sequence[str], values: Sequence[Any], dims: Sequence[Seque
                     f"it {first}; {name} must be ({', '.join(letters)}) [dims-differ]"
                 )
     extents = {dim: extent for dim, (extent, _) in found.items()}
+    if PAIRED_ROWS in found:
+        rows, owner = found[PAIRED_ROWS]
+        n = extents.setdefault("n", rows // 2)
+        if rows != 2 * n:
+            raise InterpreterError(
+                f"operand {owner}: shape {shapes[owner]} has {rows} rows; pairs of columns need two for each column of "
+                f"D, which has {n} [paired-rows]"
+            )
     for (name, shape), letters in zip(shapes.items(), dims, strict=True):
         for dim, extent in zip(letters, shape, strict=False):
             letter, _, block = dim.partition("/")

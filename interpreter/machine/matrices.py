@@ -60,7 +60,8 @@ class Window:
     """A window of `shape` whose first element is (row, column) of the matrix.
 
     `kind` is the dimension of a one-dimensional matrix: "per_row" or "per_column"; otherwise it is "full". If `block`
-    rows, or columns, share one element, elements are `step` apart.
+    rows, or columns, share one element, elements are `step` apart. A window of halves has its second half of rows from
+    the matrix `second`, from the same row on.
     """
 
     matrix: Matrix
@@ -70,10 +71,25 @@ class Window:
     kind: str = "full"
     block: int = 1
     step: int = 1
+    second: Matrix | None = None
+
+    @property
+    def halves(self) -> tuple["Window", ...]:
+        """The windows of one matrix each: this one, or its two halves."""
+        if self.second is None:
+            return (self,)
+        one = replace(self, second=None, shape=(self.shape[0] // 2, self.shape[1]))
+        return one, replace(one, matrix=self.second)
+
+    def inside_of(self, rows: Ints) -> tuple[NDArray[np.bool_], int]:
+        """For rows of the window: whether each is in its matrix; and the number of columns inside."""
+        first, *_ = self.halves
+        inside_rows, inside_columns = first.inside
+        return rows % first.shape[0] < inside_rows, inside_columns
 
     @property
     def inside(self) -> tuple[int, int]:
-        """The number of rows and columns of the window that are in the matrix."""
+        """The number of rows and columns of the window, which has no halves, that are in the matrix."""
         shape = self.matrix.shape
         rows, columns = {
             "full": shape,
@@ -88,6 +104,10 @@ class Window:
             return self._vector_addresses(self.row + rows + np.zeros_like(columns))
         if self.kind == "per_column":
             return self._vector_addresses(self.column + columns + np.zeros_like(rows))
+        if self.second is not None:
+            half = self.shape[0] // 2
+            places = (x.element_addresses(rows % half, columns) for x in self.halves)
+            return np.where(rows < half, *places)
         return self.matrix.addresses(self.row + rows, self.column + columns)
 
     def _vector_addresses(self, places: Ints) -> Ints:
@@ -126,9 +146,10 @@ def load_inside(state: AgentState, op: Described, window: Window) -> NDArray[Any
 
 def load_window(state: AgentState, op: Described, window: Window) -> NDArray[Any]:
     """A window read by the whole agent: payload of its shape, zero outside the matrix."""
-    rows, columns = window.inside
     result = np.zeros(window.shape, state.machine.domain.payload)
-    result[:rows, :columns] = load_inside(state, op, window)
+    for number, part in enumerate(window.halves):
+        (rows, columns), first = part.inside, number * part.shape[0]
+        result[first : first + rows, :columns] = load_inside(state, op, part)
     return result
 
 
@@ -175,8 +196,8 @@ def store_elements(
 
 def is_inside(window: Window, rows: Ints, columns: Ints) -> NDArray[np.bool_]:
     """Which elements of a window are in its matrix."""
-    inside_rows, inside_columns = window.inside
-    return (rows < inside_rows) & (columns < inside_columns)
+    inside_rows, inside_columns = window.inside_of(rows)
+    return inside_rows & (columns < inside_columns)
 
 
 def _chosen(state: AgentState, window: Window, rows: Ints, columns: Ints) -> tuple[NDArray[np.bool_], NDArray[Any]]:

@@ -59,6 +59,8 @@ class TensorMap:
     @property
     def tile(self) -> tuple[int, int]:
         """Rows and columns of the matrix that a box covers."""
+        if len(self.matrix.shape) > 2 and self.box[0] > 1:  # rows of several matrices
+            return prod(self.box[:-1]), self.box[-1]
         tile = self.box[-2], prod(self.box[:-2]) * self.box[-1]
         return tile[::-1] if self.matrix.is_column_major else tile
 

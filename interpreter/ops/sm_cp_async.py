@@ -55,8 +55,8 @@ def cp_async(state: AgentState, op: DecodedOp, window: Any, buffer: Any) -> None
     rows, columns, offsets = (part[threads].reshape(-1) for part in (all_rows, all_columns, all_offsets))
     lanes = np.repeat(threads % len(state.lanes), all_rows.shape[1])
     width = buffer.type.element.bytes
-    inside_rows, inside_columns = window.inside
-    used = np.where(rows < inside_rows, np.clip((inside_columns - columns) * width, 0, size), 0)
+    inside_rows, inside_columns = window.inside_of(rows)
+    used = np.where(inside_rows, np.clip((inside_columns - columns) * width, 0, size), 0)
     access, memory, cta = state.access(op, lanes), state.machine.memory, state.cta
     source, destination = window.element_addresses(rows, columns), buffer.address + offsets * width
     if buffer.right is None:

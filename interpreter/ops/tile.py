@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -264,6 +265,9 @@ def view(state: AgentState, op: DecodedOp, matrix: Any, *offsets: Any) -> Any:
     kind = OperandKind(op.attributes.get("kind", 0))
     if isinstance(matrix, SharedBuffer):
         return staged_window(matrix, kind, offsets, type.shape)
+    if "halves" in op.attributes:
+        first, second = (matrix_at(state, op, matrix, offsets[0] + number) for number in range(2))
+        return replace(window_at(first, kind, offsets[1:], type.shape), second=second)
     if len(offsets) > RANKS[kind]:
         matrix, offsets = matrix_at(state, op, matrix, offsets[0]), offsets[1:]
     return window_at(matrix, kind, offsets, type.shape)

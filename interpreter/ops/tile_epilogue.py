@@ -12,6 +12,7 @@ from lowtide.interpreter.machine import maxima
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import run_block
 from lowtide.interpreter.machine.matrices import (
+    Ints,
     Matrix,
     Window,
     is_inside,
@@ -61,7 +62,8 @@ def store(state: AgentState, op: DecodedOp) -> Steps:
         if len(known) < parts:
             return
         acc = reduce(lambda x, y: state.machine.domain.sum(x, y, type.element.name), (known[i] for i in range(parts)))
-    targets = targets_at(op, results, (state.values[row], state.values[column]), type.shape)
+    shape = (type.shape[0], type.shape[1] // 2) if "pairs" in op.attributes else type.shape
+    targets = targets_at(op, results, (state.values[row], state.values[column]), shape)
     if isinstance(type, Fragment):
         yield from _epilogue_by_lane(state, op, acc, type, targets, operands)
     else:
@@ -103,11 +105,18 @@ def _operand_windows(op: DecodedOp, place: Place | Window, operands: list[Any]) 
             yield window_at(operand, kind, offsets, place.shape)
 
 
+def _pairs(op: DecodedOp, acc: NDArray[Any]) -> list[NDArray[Any]]:
+    """The accumulators that the region takes for the elements of a tile: all, or both columns of each pair."""
+    if "pairs" not in op.attributes:
+        return [acc]
+    return [acc[:, 0::2], acc[:, 1::2]] if "interleaved" in op.attributes else np.split(acc, 2, axis=1)
+
+
 def epilogue_whole(
     state: AgentState, op: DecodedOp, acc: NDArray[Any], place: Place, targets: list[Target], operands: list[Any]
 ) -> Steps:
     rows, columns = place.inside
-    elements: list[Any] = [acc[:rows, :columns]]
+    elements: list[Any] = [sums[:rows, :columns] for sums in _pairs(op, acc)]
     for operand in _operand_windows(op, place, operands):
         if isinstance(operand, Window):
             _check_extents(state, op, operand, place)
@@ -139,6 +148,10 @@ def _epilogue_by_lane(
     rows, columns = (part[state.thread] for part in type.tv.coordinates(type.shape[0]))
     first = next(target for target in targets if isinstance(target, Window))
     elements: list[Any] = [acc]
+    if "pairs" in op.attributes:
+        own, others = places_of_pairs(state, op, rows, columns, first.shape[1])
+        elements = [acc[:, own], acc[:, others]]
+        rows, columns = rows[:, own], columns[:, own]
     for operand in _operand_windows(op, first, operands):
         is_window = isinstance(operand, Window)
         elements.append(load_elements(state, op, operand, rows, columns) if is_window else operand)
@@ -148,6 +161,22 @@ def _epilogue_by_lane(
             store_elements(state, op, target, rows, columns, values)
         else:
             maxima.lift(state, op, target.address, values[is_inside(first, rows, columns)])
+
+
+def places_of_pairs(state: AgentState, op: DecodedOp, rows: Ints, columns: Ints, width: int) -> tuple[Ints, Ints]:
+    """Which values of each thread are in the first half of the columns, and, in the same order, those at the same place
+    in the second half. Raises InterpreterError if a thread does not hold both."""
+    own = np.flatnonzero(columns[0] < width)
+    places = {
+        (row, column): at for at, (row, column) in enumerate(zip(rows[0].tolist(), columns[0].tolist(), strict=True))
+    }
+    others = np.array([places.get((rows[0, at], columns[0, at] + width), -1) for at in own], np.int64)
+    held = (others >= 0).all() and np.array_equal(rows[:, own], rows[:, others])
+    if not held or not np.array_equal(columns[:, own] + width, columns[:, others]):
+        raise state.violation(
+            op, "needs both columns of a pair in one thread; take warps that hold whole rows of the tile [held-pairs]"
+        )
+    return own, others
 
 
 def apply_block(state: AgentState, block: DecodedBlock, elements: Sequence[Any], shape: tuple[int, ...]) -> Steps:

@@ -93,14 +93,14 @@ def _product(
         packed, dtype = (left, b.element.name) if is_swapped else (right, a.element.name)
         found = unpacked(packed, weights_of(op), domain, dtype, of_groups)
         left, right = (found, right) if is_swapped else (left, found)
-    m, n = len(left), len(right)
+    m, n = len(left), len(right) // (2 if "pairs" in op.attributes else 1)
     targets = targets_at(op, results, (0, 0), (m, n))
     full = [target.matrix.shape for target in targets if isinstance(target, Window)]
     if left.shape[1] != right.shape[1] or any(shape != (m, n) for shape in full):
         raise state.violation(
             op, f"layout {layout}: A {a.shape}, B {b.shape} and D {full} do not agree on M, N, K [gemm-extents]"
         )
-    zero = domain.full((m, n), 0, acc)
+    zero = domain.full((m, len(right)), 0, acc)
     scales = {kind: operand for kind, operand in in_the_sum.items() if kind in SCALES}
     if "group" in op.attributes and is_swapped:  # the scales are those of the rows
         product = _by_groups(state, op, (right, left), zero.T, in_the_sum[OperandKind.group_scale]).T

@@ -161,10 +161,16 @@ class _Between:
                 f"fills {rows} rows, which {parties} CTAs cannot share; take another grid.cluster [multicast-rows]",
             )
         share, rank = rows // parties if parties > 1 else None, TMA_RANKS.get(str(operand.copy), 2)
-        boxes = self.boxes.of(copy, number) if rank == 2 else None
+        if view.halves and (parties > 1 or rank > 2):
+            raise Refusal(
+                copy,
+                f"loads rows of two matrices by {operand.copy} for {parties} CTAs; take tma, and a grid.cluster that "
+                f"does not share {name.upper()} [halves-shared]",
+            )
+        boxes = self.boxes.of(copy, number) if rank == 2 and not view.halves else None
         if boxes is None:
-            is_ragged, of = end is not None, self.boxes.maps.map_for
-            boxes = Boxes(of(copy, matrix, buffer.type, rows=share, rank=rank, is_ragged=is_ragged))
+            of, is_ragged, halves = self.boxes.maps.map_for, end is not None, bool(view.halves)
+            boxes = Boxes(of(copy, matrix, buffer.type, rows=share, rank=rank, is_ragged=is_ragged, halves=halves))
         return _Load(copy, boxes, line, written(operand.cache), end)
 
 

@@ -151,7 +151,9 @@ class _Exchange:
         operands = list(store.epilogue_operands)
         results = {"outs": list(store.outs), "out_kinds": store.out_kinds}
         place = {"batch": store.batch, "row": store.row, "column": column}
-        whole = tile.StoreOp(total, **results, **place, epilogue_operands=operands, kinds=store.kinds)
+        whole = tile.StoreOp(
+            total, **results, **place, pairs=store.pairs, epilogue_operands=operands, kinds=store.kinds
+        )
         copy_region(store.epilogue.blocks[0], whole.epilogue)
 
 

@@ -11,20 +11,36 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import SCALE_BLOCK, WEIGHT_BLOCK, WEIGHT_ROWS
 from lowtide.passes.schedules.facts.resources import ctas_per_sm, threads_of
 from lowtide.passes.support.ir.builder import Builder, constant_of
-from lowtide.passes.support.ir.rewriting import before, extent
+from lowtide.passes.support.ir.rewriting import before, extent, outer_strides
 from lowtide.passes.support.problem.kernels import cluster_clause
 from lowtide.passes.support.problem.matrix_layouts import dims_of_a, dims_of_b
 from lowtide.passes.support.problem.operand_kinds import SCALES, acts_in_the_sum, operand_is_batched
 from lowtide.passes.support.problem.problem import Problem, is_batch
+from lowtide.passes.support.streams.workspaces import view
 from lowtide.targets import Target
 
 MOST_WORK_ITEMS = 2**31  # exclusive: in a kernel their numbers are unsigned, of 32 bits
 
 
-def emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
-    """Shape checks, the grid and the launch, in place of the gemm."""
+def as_halves(gemm: tile.GemmOp) -> ir.Value:
+    """A B of pairs of columns as an array of two matrices (2, N, K): the first columns of all pairs, and the second."""
+    build, type_ = Builder.index(), ir.MemRefType(gemm.b.type)
+    (stride,) = outer_strides(gemm.b)
+    n = extent(results_of(gemm, ResultKind.full)[0], -1)
+    of_d = ir.MemRefType(results_of(gemm, ResultKind.full)[0].type).shape[-1]
+    dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
+    halves = ir.MemRefType.get(
+        [2, of_d, type_.shape[1]], type_.element_type, ir.StridedLayoutAttr.get(0, [dynamic, dynamic, 1])
+    )
+    strides = [stride, build.mul(stride, 2)] if gemm.interleaved else [build.mul(n, stride), stride]
+    return view(gemm.b, halves, [build.constant(2), n, extent(gemm.b, 1)], strides)
+
+
+def emit_host(gemm: tile.GemmOp, kernel: str, target: Target, b: ir.Value) -> None:
+    """Shape checks, the grid and the launch, in place of the gemm. `b`: B as the kernel takes it."""
     schedule, problem = Schedule.of(gemm.schedule), Problem.of(gemm)
-    tile_m, tile_n, tile_k = schedule.tile_mnk
+    tile_m, tile_n = problem.tile_of_d(schedule.tile_mnk)
+    tile_k = schedule.tile_mnk[2]
     d, *_ = full = results_of(gemm, ResultKind.full)
     with before(gemm):
         m, n = extent(d, -2), extent(d, -1)
@@ -57,7 +73,7 @@ def emit_host(gemm: tile.GemmOp, kernel: str, target: Target) -> None:
             elif division is not None and division.is_scattered:
                 resident = build.smax(resident, parts)  # a CTA for each part
             work = build.smin(work, resident)
-        arguments = [gemm.a, gemm.b, *gemm.outs, *gemm.epilogue_operands]
+        arguments = [gemm.a, b, *gemm.outs, *gemm.epilogue_operands]
         if schedule.grid.waves is WavesKind.synchronized:
             arguments.append(tile.WorkspaceOp(counter_type(), build.constant(1), zeroed=True).result)
         grid = build.mul(work, cluster_m * cluster_n)
@@ -107,7 +123,9 @@ def _assert_shapes(gemm: tile.GemmOp, full: list[ir.Value], extents: tuple[ir.Va
     )
     checks = [
         (gemm.a, a_m, _rows_in_memory(gemm, "a", m), f"{first} and D must have the same {rows[0]}"),
-        (gemm.b, b_n, _rows_in_memory(gemm, "b", n), f"{second} and D must have the same {columns[0]}"),
+        (gemm.b, b_n, _rows_in_memory(gemm, "b", n), f"{second} and D must have the same {columns[0]}")
+        if not gemm.pairs
+        else (gemm.b, b_n, Builder.index().mul(n, 2), "B must have two rows for each of the N columns of D"),
         (gemm.b, b_k, k, "A and B must have the same K"),
     ]
     for other in others:

@@ -40,6 +40,12 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
          With scales of blocks, the promoted sum of a step is multiplied by those of its rows and columns:
            %rows = tile.view row_scale %sa[%m, %k]; %columns = tile.view column_scale %sb[%n, %k]
            tile.promote %partial into %c block_scaled(%rows, %columns)
+         With pairs of columns, a tile of the grid is one of accumulators, and D has half of its columns. The kernel
+         takes B as an array of two matrices, a view that the host makes; a window of B has rows of both:
+           host    %pair = memref.reinterpret_cast %b to offset: [0], sizes: [2, %N, %K], strides: [%half, %stride, 1]
+           device  tile.work_tiles (%m, %n) of (%M, %N) by [128, 128] … {
+             … tile.view %b[%c0, %n, %k] halves : memref<2x?x?xbf16, …> to !tile.view<256x64xbf16>
+             tile.store %acc pairs into %d[%m, %n] … }
          With grid.waves = synchronized, the first loop begins with tile.await_wave on a counter that the host makes as
          a zeroed tile.workspace of one element.
 Needs    level problem, with a complete schedule.
@@ -50,7 +56,8 @@ Test     test/lit/passes/cta/tile-to-ctas.mlir, tile-to-ctas-{tail,waves,empty,g
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 from mlir import ir
 from mlir.dialects import arith, func, memref, scf
@@ -63,10 +70,10 @@ from lowtide.dialects.tile.fields import Extents2
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.dialects.tile.work import Place, add_body
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.cta.host_side import counter_type, emit_host
+from lowtide.passes.cta.host_side import as_halves, counter_type, emit_host
 from lowtide.passes.schedules.facts.resources import work_loops
 from lowtide.passes.support.ir.builder import Builder
-from lowtide.passes.support.ir.rewriting import copy_region, defining_op, erase, extent, values_from_outside
+from lowtide.passes.support.ir.rewriting import before, copy_region, defining_op, erase, extent, values_from_outside
 from lowtide.passes.support.problem.kernels import cluster_clause, schedule_of
 from lowtide.passes.support.problem.matrix_layouts import a_is_mk, b_is_nk, dims_of_a
 from lowtide.passes.support.problem.operand_kinds import SCALES, acts_in_the_sum, is_of_epilogue
@@ -110,8 +117,10 @@ class TileToCtas(Pass):
                     keep_asked(gemm)
                     if problem.empty:
                         _open_empty_extents(function)
-                    emit_host(gemm, name, target)
-                    _emit_kernel(module, gemm, name, problem)
+                    with before(gemm):
+                        b = as_halves(gemm) if gemm.pairs else gemm.b
+                    emit_host(gemm, name, target, b)
+                    _emit_kernel(module, gemm, name, problem, b)
                 erase(gemm)
 
 
@@ -129,10 +138,11 @@ def _open_empty_extents(function: func.FuncOp) -> None:
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
 
 
-def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str, problem: tile.ProblemAttr) -> None:
-    """The kernel: work tiles, the K loop, the store with the epilogue region."""
+def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str, problem: tile.ProblemAttr, b: ir.Value) -> None:
+    """The kernel: work tiles, the K loop, the store with the epilogue region. `b`: B as the kernel takes it."""
     schedule, layout = Schedule.of(gemm.schedule), gemm_layout(gemm)
-    operands = [gemm.a, gemm.b, *gemm.outs, *gemm.epilogue_operands]
+    operands = [gemm.a, b, *gemm.outs, *gemm.epilogue_operands]
+    of_d = Problem.of(gemm).tile_of_d
     waits = schedule.grid.waves is WavesKind.synchronized
     types = [value.type for value in operands] + [counter_type()] * waits
     with ir.InsertionPoint(module.body):
@@ -152,7 +162,8 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str, problem: tile.
         rows, columns, k = extent(d, -2), extent(d, -1), extent(a, dims_of_a(layout)[1])
         _take_constants_along(gemm.epilogue.blocks[0])
         for shape, part in work_loops(schedule.grid):
-            work = _emit_work_tiles(schedule, (batch, ends if batch is None else None), (rows, columns, k), shape, part)
+            grids = batch, ends if batch is None else None
+            work = _emit_work_tiles(schedule, grids, (rows, columns, k), of_d(shape), part)
             with ir.InsertionPoint(add_body(work)):
                 if waits and part is not WorkPart.tail_halves:
                     tile.AwaitWaveOp(entry.arguments[-1])
@@ -167,6 +178,7 @@ def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str, problem: tile.
                 operands = [_within_group(x, kind in _OF_ROWS, place) for x, kind in of_store.items()]
                 more |= {"epilogue_operands": operands, "kinds": list(of_store.values())}
                 outs = [_within_group(x, kind is ResultKind.full, place) for x, kind in results.items()]
+                more |= {"pairs": True} if gemm.pairs else {}
                 store = tile.StoreOp(acc, outs=outs, out_kinds=list(results.values()), **more)
                 tile.YieldOp([])
             copy_region(gemm.epilogue.blocks[0], store.epilogue)
@@ -262,12 +274,17 @@ def _emit_k_loop(
     build = Builder.index()
     m, n, matrix = place.m, place.n, [place.batch] if place.batch is not None and is_batch(a) else []
     of_b_alone = matrix if place.group is None else [place.group]
+    halves: dict[str, Any] = {"halves": True} if gemm.pairs else {}
+    if gemm.pairs:
+        of_b_alone = [build.constant(0)]
     of_a, of_b = problem.stream("a").rows, problem.stream("b").rows
     row_of_a, row_of_b = (x if per_byte == 1 else build.udiv(x, per_byte) for x, per_byte in ((m, of_a), (n, of_b)))
     loop = scf.ForOp(*span, build.constant(tile_k), [zero])
     with ir.InsertionPoint(loop.body):
         a_view = _view(a, matrix, row_of_a, loop.induction_variable, (tile_m // of_a, tile_k), a_is_mk(layout))
-        b_view = _view(b, of_b_alone, row_of_b, loop.induction_variable, (tile_n // of_b, tile_k), b_is_nk(layout))
+        b_view = _view(
+            b, of_b_alone, row_of_b, loop.induction_variable, (tile_n // of_b, tile_k), b_is_nk(layout), halves
+        )
         total = loop.inner_iter_args[0]
         start = zero if schedule.promotes else total
         of_group = {
@@ -323,9 +340,16 @@ def _scale_windows(
 
 
 def _view(
-    source: ir.Value, matrix: list[ir.Value], outer: ir.Value, k: ir.Value, shape: Extents2, k_last: bool
+    source: ir.Value,
+    matrix: list[ir.Value],
+    outer: ir.Value,
+    k: ir.Value,
+    shape: Extents2,
+    k_last: bool,
+    halves: Mapping[str, Any] = MappingProxyType({}),
 ) -> ir.Value:
     """The window at (outer, k) of an operand, with K as its last or first dimension."""
     offsets = (outer, k) if k_last else (k, outer)
     element = ir.MemRefType(source.type).element_type
-    return tile.ViewOp(tile.ViewType.get(shape if k_last else shape[::-1], element), source, [*matrix, *offsets]).result
+    window = tile.ViewType.get(shape if k_last else shape[::-1], element)
+    return tile.ViewOp(window, source, [*matrix, *offsets], **halves).result

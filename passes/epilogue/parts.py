@@ -39,11 +39,17 @@ Origin = tuple[ir.Value, ir.Value]
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the tile: the accumulators that hold it, and its first row and column in the results."""
+    """A part of the tile: the accumulators that hold it, of pairs the first and the second ones, and its first row and
+    column in the results."""
 
-    value: ir.Value
+    sums: tuple[ir.Value, ...]
     origin: Origin
     is_last: bool
+
+    @property
+    def value(self) -> ir.Value:
+        """The accumulators, of pairs the first ones."""
+        return self.sums[0]
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,12 @@ class Epilogue:
         return self.store.value if self.partial is None else self.partial.partial
 
     @property
+    def tile_shape(self) -> tuple[int, int]:
+        """Rows and columns of the results that the store writes. Pairs take two columns of accumulators for each."""
+        rows, columns = self.store.value.type.shape
+        return rows, columns // (2 if self.store.pairs else 1)
+
+    @property
     def d_elements(self) -> list[ir.Type]:
         """Elements of each full result."""
         return [element_of(matrix) for matrix in self.full]
@@ -117,7 +129,7 @@ class Epilogue:
 
         Raises ScheduleError for parts that do not fit, and unknown elements.
         """
-        rows, columns = self.store.value.type.shape
+        rows, columns = self.tile_shape
         for element in (self.acc_element, *self.d_elements):
             element_bits(element)
         part = self.schedule.epilogue.tile
@@ -134,13 +146,15 @@ class Epilogue:
     def parts(self) -> Iterator[Part]:
         """The tile's parts, each extracted at the insertion point as it is reached."""
         build = Builder.index()
-        rows, columns = self.store.value.type.shape
+        rows, columns = self.tile_shape
         part_rows, part_columns = self.part_shape
+        halves = (0, columns) if self.store.pairs else (0,)
         places = [(row, column) for row in range(0, rows, part_rows) for column in range(0, columns, part_columns)]
         for row, column in places:
-            value = self._extract(row, column, (part_rows, min(part_columns, columns - column)))
+            shape = part_rows, min(part_columns, columns - column)
+            sums = tuple(self._extract(row, half + column, shape) for half in halves)
             origin = (build.add(self.store.row, row), build.add(self.store.column, column))
-            yield Part(value, origin, (row, column) == places[-1])
+            yield Part(sums, origin, (row, column) == places[-1])
 
     def _extract(self, row: int, column: int, shape: tuple[int, int]) -> ir.Value:
         accumulators = self.accumulators
@@ -202,10 +216,11 @@ class Epilogue:
         """The number of the matrix in a batch; nothing without one."""
         return [] if self.store.batch is None else [self.store.batch]
 
-    def map(self, value: ir.Value, origin: Origin, loaded: Sequence[ir.Value] = ()) -> list[ir.Value]:
-        """Applies the epilogue region to a fragment; returns a fragment for each full result. Operands have the layout
-        of the fragment: `loaded`, from `full_operands`, or loaded here. Each amax takes its values."""
-        inputs, full = [value], iter(loaded)
+    def map(self, sums: Sequence[ir.Value], origin: Origin, loaded: Sequence[ir.Value] = ()) -> list[ir.Value]:
+        """Applies the epilogue region to a fragment, or to both of pairs; returns a fragment for each full result.
+        Operands have the layout of the fragment: `loaded`, from `full_operands`, or loaded here. Each amax takes its
+        values."""
+        inputs, full, value = list(sums), iter(loaded), sums[0]
         for operand, kind in zip(self.store.epilogue_operands, operand_kinds(self.store), strict=True):
             if kind is OperandKind.scalar:
                 inputs.append(operand)

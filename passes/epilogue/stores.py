@@ -60,14 +60,14 @@ def store_by_tma(epilogue: Epilogue, maps: TensorMapArguments, scratch: Scratch)
     d, *_ = types = list(map(element_name, epilogue.d_elements))
     swizzles = [swizzle_of_result(schedule, each, d, by_columns=epilogue.by_columns) for each in types]
     wide = _boxes(epilogue, maps, scratch, shape, swizzles, scratch_buffers(schedule))
-    left = epilogue.store.value.type.shape[1] % shape[1]
+    left = epilogue.tile_shape[1] % shape[1]
     # A narrow part of a D by rows may not fit a swizzle, so it has none. If its rows are an odd number of 16-byte
     # units, they start on different banks; if the number is even, on every second or fourth.
     of_left = swizzles if epilogue.by_columns else [NO_SWIZZLE] * len(swizzles)
     narrow = _boxes(epilogue, maps, scratch, (shape[0], left), of_left, 1) if left else None
     taken, index = _take_buffers(epilogue, wide, narrow), 0
     for part in epilogue.parts():
-        for value in zip(epilogue.map(part.value, part.origin), epilogue.full, strict=True):
+        for value in zip(epilogue.map(part.sums, part.origin), epilogue.full, strict=True):
             _store_part(epilogue, part, value, taken[index], _groups_since(taken, index))
             index += 1
     with after(_work_tiles(epilogue.store)):
@@ -107,7 +107,7 @@ Place = tuple[ir.Value, ir.Value]  # a buffer, and the tensor map for what lies 
 def _take_buffers(epilogue: Epilogue, wide: list[_Boxes], narrow: list[_Boxes] | None) -> list[Place]:
     """The buffer and the map of each part of each full result, in order: wide parts alternate. Every tile starts with
     the same buffer of each type."""
-    rows, columns = epilogue.store.value.type.shape
+    rows, columns = epilogue.tile_shape
     part_rows, part_columns = epilogue.part_shape
     taken: list[Place] = []
     turns = dict.fromkeys((boxes.buffers for boxes in wide), 0)

@@ -86,7 +86,7 @@ def worst_error(name: str, compiled_name: str) -> float:
     graph = trace(two_operands(EPILOGUES[name]), "f32", "f32")
     got = run_compiled(two_operands(EPILOGUES[compiled_name]), acc, y)
     wide = acc.astype(np.float64)
-    interval = propagate(graph, Interval(wide, wide), [y.astype(np.float64)])
+    interval = propagate(graph, [Interval(wide, wide)], [y.astype(np.float64)])
     want = evaluate(graph, wide, [y.astype(np.float64)])
     bound = np.maximum(interval.high - want, want - interval.low)
     checked = np.isfinite(bound)  # eˣ overflows f32 for some
@@ -106,14 +106,14 @@ def test_another_epilogue_leaves_the_interval(name, other):
 
 def test_an_open_comparison_takes_both_sides():
     graph = trace(lambda acc: lt.where(acc > 0.0, 5.0, -3.0), "f32", "f32")
-    interval = propagate(graph, Interval(np.array([[-1.0, 1.0, -2.0]]), np.array([[1.0, 2.0, -1.0]])), [])
+    interval = propagate(graph, [Interval(np.array([[-1.0, 1.0, -2.0]]), np.array([[1.0, 2.0, -1.0]]))], [])
     assert interval.low.tolist() == [[-3.0, 5.0, -3.0]]
     assert interval.high.tolist() == [[5.0, 5.0, -3.0]]
 
 
 def test_a_divisor_that_may_be_zero_has_no_bound():
     graph = trace(lambda acc: 1.0 / acc, "f32", "f32")
-    interval = propagate(graph, Interval(np.array([[-1.0, 1.0]]), np.array([[1.0, 2.0]])), [])
+    interval = propagate(graph, [Interval(np.array([[-1.0, 1.0]]), np.array([[1.0, 2.0]]))], [])
     assert np.isinf(interval.high[0, 0])
     assert np.isinf(interval.low[0, 0])
     assert interval.low[0, 1] == pytest.approx(0.5)

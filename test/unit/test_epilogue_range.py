@@ -145,7 +145,7 @@ def test_its_bound_holds_it_and_little_more(name: str) -> None:
     wide = x.astype(np.float64)
     with np.errstate(all="ignore"):
         want = case.exact(wide)
-        bound = propagate(graph, Interval.exact(wide), [])
+        bound = propagate(graph, [Interval.exact(wide)], [])
         for push in (-0.6, 0.0, 0.6):  # the rounding of the pushed result stays within the hardware's error
             got = in_f32(graph, x, push)
             held = np.where(np.isnan(got), bound.maybe_nan, (bound.low <= got) & (got <= bound.high))

@@ -22,6 +22,7 @@ LAST_LINES = {
     "odd_matrices.py": "150×73×67, level nvvm: all 10950 elements within bound",
     "own_pass.py": "same D before it, after it, and at level nvvm",
     "quantized_linear.py": "of the layer in float64: at most 0.335; one step of D is 0.15",
+    "gated.py": "interleaved: all 7200 elements within bound",
     "results.py": "pre and act in one matrix of (100, 144): -10.0625 and -0.0",
     "save_and_load.py": "torch has no GPU here: the kernel was loaded, but not run",
     "scaled_fp8.py": "all 15360 elements within bound",

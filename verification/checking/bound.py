@@ -80,10 +80,11 @@ class Truth:
     maybe_not: np.ndarray
 
 
-def propagate(graph: EpilogueGraph, acc: Interval, operands: Sequence[np.ndarray]) -> Interval:
+def propagate(graph: EpilogueGraph, sums: Sequence[Interval], operands: Sequence[np.ndarray]) -> Interval:
     """The interval of the epilogue's result, before it is rounded to D's type.
 
-    `acc` is (M, N); `operands` are exact, float64, and broadcast to (M, N), as in `evaluate`.
+    `sums`: the accumulator, or both of a pair, (M, N) each; `operands` are exact, float64, and broadcast to (M, N), as
+    in `evaluate`.
     """
     values: dict[int, Interval] = {}
     truths: dict[int, Truth] = {}
@@ -98,17 +99,21 @@ def propagate(graph: EpilogueGraph, acc: Interval, operands: Sequence[np.ndarray
                 values[id(node)] = _where(truths[id(condition)], values[id(x)], values[id(y)])
             else:
                 inputs = [values[id(other)] for other in node.inputs]
-                values[id(node)] = _propagate(node, inputs, acc, operands, arithmetic)
+                values[id(node)] = _propagate(node, inputs, sums, operands, arithmetic)
     result = values[id(graph.result)]
     parts = (result.low, result.high, result.maybe_nan, result.maybe_number)
-    return Interval(*(np.array(np.broadcast_to(part, acc.low.shape)) for part in parts))
+    return Interval(*(np.array(np.broadcast_to(part, sums[0].low.shape)) for part in parts))
 
 
 def _propagate(
-    node: Node, inputs: list[Interval], acc: Interval, operands: Sequence[np.ndarray], arithmetic: Arithmetic
+    node: Node,
+    inputs: list[Interval],
+    sums: Sequence[Interval],
+    operands: Sequence[np.ndarray],
+    arithmetic: Arithmetic,
 ) -> Interval:
     if node.op == "acc":
-        return acc
+        return sums[int(node.attribute or 0)]
     if node.op == "operand":
         assert isinstance(node.attribute, int)
         return Interval.exact(operands[node.attribute])

@@ -16,7 +16,7 @@ from lowtide.dialects.tile.division import KDivision, Tiles
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import WEIGHT_BLOCK, WEIGHT_ROWS, element_type
 from lowtide.passes.schedules.facts.alignment import is_packed, moved_alignment
-from lowtide.passes.schedules.facts.resources import multiplying_threads, runs_ahead
+from lowtide.passes.schedules.facts.resources import multiplying_threads, runs_ahead, tile_of_d
 from lowtide.passes.support.agents.atoms import TMA_RANKS, epilogue_rows, is_transposed, mma_atom_name
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import COPY_ATOMS, mma_atom
@@ -84,7 +84,8 @@ class Axis:
 
 def axes_of(schedule: Schedule, problem: Problem) -> tuple[Axis, Axis, Axis]:
     """M, N and K with their conditions, without those that no legal extent meets."""
-    tile_m, tile_n, tile_k = schedule.tile_mnk
+    tile_m, tile_n = tile_of_d(schedule, problem)
+    tile_k = schedule.tile_mnk[2]
     parts_m, parts_n = (tile_m, tile_n)
     if schedule.epilogue.path is not StorePath.direct and schedule.epilogue.tile is not None:
         parts_m, parts_n = schedule.epilogue.tile
@@ -158,10 +159,9 @@ def _stores(schedule: Schedule, problem: Problem, axis: str, part: int) -> Itera
     In each part of the epilogue, because its code is repeated for each part; for direct stores, in each run of columns
     of the fragments, or of rows if D is stored by columns.
     """
-    assert schedule.grid.tile is not None
     if schedule.epilogue.path is StorePath.tma:
         return
-    length, size = schedule.grid.tile["MN".index(axis)], moved_alignment("d", schedule, problem)
+    length, size = tile_of_d(schedule, problem)["MN".index(axis)], moved_alignment("d", schedule, problem)
     size //= element_type(problem.d).bytes
     if schedule.epilogue.path is StorePath.direct:
         part = min(part, _RUN)
@@ -181,9 +181,8 @@ def _lines(schedule: Schedule, problem: Problem, axis: str, part: int) -> Iterat
     path = schedule.epilogue.path
     if path is StorePath.tma:
         return
-    assert schedule.grid.tile is not None
     along, run = "MN".index(axis), _RUN
-    count = schedule.grid.tile[along]
+    count = tile_of_d(schedule, problem)[along]
     if path is not StorePath.direct:
         access = epilogue_rows(schedule, problem, multiplying_threads(schedule)).rows
         run = max(1, access.threads * access.vector // access.shape[1 - along])

@@ -96,7 +96,7 @@ class _Coverer:
 
     def __post_init__(self) -> None:
         self.axes = axes_of(self.schedule, self.problem)
-        self.fixed = (self.problem.m, self.problem.n, self.problem.k)
+        self.fixed = (self.problem.m, self.problem.columns_of_d, self.problem.k)
         self.sharings = sharings_of(self.problem, self.operands)
 
     def cover(self) -> Cover:

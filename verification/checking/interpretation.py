@@ -182,7 +182,7 @@ def run(
     Raises InterpreterError.
     """
     m = inputs["a"].shape[-2 if spec.layout[0] == "t" else -1]
-    n = inputs["b"].shape[-2 if spec.layout[1] == "n" else -1] * spec.rows_per_byte
+    n = inputs["b"].shape[-2 if spec.layout[1] == "n" else -1] * spec.rows_per_byte // spec.epilogue_graph.sums
     batch, alignments = placement.batch, placement.alignments
     matrices, between = batch_of(spec, batch), 0 if batch is None else batch.rows_between
     rows, columns = (m, n) if spec.d_order == "row" else (n, m)

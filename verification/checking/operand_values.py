@@ -33,6 +33,8 @@ def matrices_of(
         left, right = split(left, spec.decomposition), split(right, spec.decomposition)
     left = left if spec.layout in ("tn", "tt") else left.T
     right = right.T if spec.layout in ("tn", "nn") else right
+    if spec.pairs is not None and right.shape[1] % 2:
+        raise SpecError(f"b has {right.shape[1]} rows; pairs of columns need an even number [reference-pairs]")
     if left.shape[1] != right.shape[0]:
         raise SpecError(
             f"a says K = {left.shape[1]}, b says {right.shape[0]} (layout {spec.layout}); they must agree [reference-k]"
@@ -60,15 +62,15 @@ def _weights(spec: GemmSpec, packed: np.ndarray, operands: Mapping[str, Any]) ->
     return weights * np.repeat(scales, spec.group, axis=0).T
 
 
-def operands_of(spec: GemmSpec, given: Mapping[str, Any], m: int, b_shape: tuple[int, ...]) -> list[np.ndarray]:
-    """The epilogue's operands in order, float64, each broadcasting to (M, N); B is (K, N)."""
+def operands_of(spec: GemmSpec, given: Mapping[str, Any], m: int, n: int) -> list[np.ndarray]:
+    """The epilogue's operands in order, float64, each broadcasting to (M, N)."""
     names = [operand.name for operand in spec.operands]
     if {*given} - {result.name for result in spec.results} != {*names}:
         raise SpecError(
             f"epilogue operands given: {sorted(given)}; the epilogue takes {sorted(names)} [reference-operands]"
         )
     taken = spec.epilogue_graph.operands
-    return [_operand(spec, operand, np.asarray(given[operand.name]), m, b_shape[1]) for operand in taken]
+    return [_operand(spec, operand, np.asarray(given[operand.name]), m, n) for operand in taken]
 
 
 def _operand(spec: GemmSpec, operand: Operand, value: np.ndarray, m: int, n: int) -> np.ndarray:

@@ -92,6 +92,13 @@ def row_blocks(shape: tuple[int, ...]) -> Iterator[slice]:
     return (slice(row, row + step) for row in range(0, shape[0], step))
 
 
+def columns_of_pairs(array: np.ndarray, pairs: str) -> list[np.ndarray]:
+    """The first and the second column of each pair, as arrays (M, N), of an array (M, 2 · N)."""
+    if pairs == "interleaved":
+        return [array[:, 0::2], array[:, 1::2]]
+    return np.split(array, 2, axis=1)
+
+
 def rows_of(value: np.ndarray, rows: slice) -> np.ndarray:
     """The part of a broadcastable operand for these rows of D."""
     return value[rows] if value.ndim == 2 and value.shape[0] > 1 else value

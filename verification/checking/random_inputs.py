@@ -56,7 +56,8 @@ def random_inputs(
     rows_of_d, columns_of_d = _settle(spec, "m", m), _settle(spec, "n", n)
     terms = _settle(spec, "k", k)
     of_a = (rows_of_d, terms) if spec.layout[0] == "t" else (terms, rows_of_d)
-    of_b = (columns_of_d // spec.rows_per_byte, terms) if spec.layout[1] == "n" else (terms, columns_of_d)
+    columns_of_b = columns_of_d * (1 if spec.pairs is None else 2)
+    of_b = (columns_of_b // spec.rows_per_byte, terms) if spec.layout[1] == "n" else (terms, columns_of_b)
     outer = (_settle(spec, "batch", batch),) if spec.is_batched else ()
     of_groups = _groups(spec, groups, rng)
 

@@ -26,6 +26,7 @@ from lowtide.runtime.wide_products import exact_product
 from lowtide.verification.checking.bound import Interval, propagate
 from lowtide.verification.checking.operand_values import magnitudes, matrices_of, operands_of, scaled
 from lowtide.verification.checking.parts import (
+    columns_of_pairs,
     grouped_products,
     products_of_groups_of_k,
     products_or_zeros,
@@ -90,7 +91,8 @@ def _computed(
         return values, bounds
     left, right = matrices_of(spec, a, b, operands)
     left, right, lost = scaled(spec, operands, left, right)
-    given = operands_of(spec, operands, left.shape[0], right.shape)
+    columns = right.shape[1] // (1 if spec.pairs is None else 2)
+    given = operands_of(spec, operands, left.shape[0], columns)
     with np.errstate(all="ignore"):
         acc, own_error = exact_product(left, right, spec.sums)
         if with_bound:
@@ -98,15 +100,26 @@ def _computed(
             if spec.decomposition is not None:
                 own_error = own_error + left_out(spec.decomposition, magnitudes(left), magnitudes(right), magnitude)
             own_error = own_error + lost
-    values, bounds = np.empty_like(acc), np.empty_like(acc)
+    values, bounds = np.empty((len(acc), columns)), np.empty((len(acc), columns))
     for rows in row_blocks(acc.shape):
         block = [rows_of(value, rows) for value in given]
-        values[rows] = _saturated(evaluate(spec.epilogue_graph, acc[rows], block), spec.d)
+        sums = acc[rows] if spec.pairs is None else np.stack(columns_of_pairs(acc[rows], spec.pairs))
+        values[rows] = _saturated(evaluate(spec.epilogue_graph, sums, block), spec.d)
         if with_bound:
-            around = _accumulator(acc[rows], magnitude[rows], own_error[rows], left.shape[1], spec)
+            around = [
+                _accumulator(sums_of, size, lost_of, left.shape[1], spec)
+                for sums_of, size, lost_of in zip(
+                    *(_of_pair(x[rows], spec) for x in (acc, magnitude, own_error)), strict=True
+                )
+            ]
             interval = propagate(spec.epilogue_graph, around, block)
             bounds[rows] = _distance(values[rows], interval, spec.d)
     return spec.in_rows(values), spec.in_rows(bounds)
+
+
+def _of_pair(array: np.ndarray, spec: GemmSpec) -> list[np.ndarray]:
+    """The columns of each of the epilogue's accumulators."""
+    return [array] if spec.pairs is None else columns_of_pairs(array, spec.pairs)
 
 
 def _accumulator(acc: np.ndarray, magnitude: np.ndarray, own_error: np.ndarray, k: int, spec: GemmSpec) -> Interval:

@@ -95,7 +95,9 @@ def _fixed(subject: Subject, spec: GemmSpec, names: list[str]) -> list[Variant]:
 
 def _small(name: str, subject: Subject, spec: GemmSpec) -> list[int]:
     """Values of an extent: with the spec's rest in its last tile, and with other numbers of tiles or steps."""
-    tiles = dict(zip("nmk" if subject.is_swapped else "mnk", subject.schedule.tile_mnk, strict=True))
+    m, n, k = subject.schedule.tile_mnk
+    of_d = (*subject.facts.tile_of_d((m, n)), k)
+    tiles = dict(zip("nmk" if subject.is_swapped else "mnk", of_d, strict=True))
     tile = tiles.get(name, 1)  # for a batch, a matrix
     extent = getattr(spec, name)
     count, rest = -(-extent // tile), extent % tile

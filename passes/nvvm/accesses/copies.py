@@ -10,10 +10,10 @@ from lowtide.passes.nvvm.accesses.matrices import lower_stmatrix
 from lowtide.passes.nvvm.accesses.runs import (
     check_runs,
     has_whole_runs,
+    in_halves,
     in_runs_of,
     loaded_values,
     run_of,
-    thread_origin,
 )
 from lowtide.passes.nvvm.thread.context import Context, atom_of
 from lowtide.passes.nvvm.thread.memory import both, global_pointer, is_before_edge, pointer_beyond, shared_access
@@ -37,18 +37,20 @@ def lower_cp_async(context: Context, op: sm.CpAsyncOp) -> None:
             op, f"moves {run} elements at once, but its buffer is contiguous along the other dimension [cp-async-run]"
         )
     access = shared_access(context, buffer, split.row_thread, split.col_thread)
-    row0, column0 = thread_origin(context, window, split)
-    start = global_pointer(context, window, row0, column0) if _moves_here(window) else None
+    windows, places, (row0, column0) = in_halves(context, op, window, split)
+    moves = _moves_here(window)
+    starts = {each: global_pointer(context, each, row0, column0) for each in dict.fromkeys(windows)} if moves else {}
     for value in range(0, len(split.row_values), run):
-        row = context.build.add(row0, split.row_values[value])
-        column = context.build.add(column0, split.col_values[value])
+        own, row_step, column_step = windows[value], places.row_values[value], places.col_values[value]
+        row = context.build.add(row0, row_step)
+        column = context.build.add(column0, column_step)
         source = (
-            global_pointer(context, window, row, column)
-            if start is None
-            else pointer_beyond(context, window, start, split.row_values[value], split.col_values[value])
+            pointer_beyond(context, own, starts[own], row_step, column_step)
+            if moves
+            else global_pointer(context, own, row, column)
         )
         target = access.pointer(context, split.row_values[value], split.col_values[value])
-        length = _source_bytes(context, window, row, column, run, element_bytes)
+        length = _source_bytes(context, own, row, column, run, element_bytes)
         _cp_async(target, source, size, length)
 
 

@@ -16,6 +16,7 @@ from lowtide.passes.nvvm.accesses.realigned_loads import RealignedLoads
 from lowtide.passes.nvvm.accesses.runs import (
     check_runs,
     has_whole_runs,
+    in_halves,
     in_runs_of,
     loaded_values,
     run_of,
@@ -134,17 +135,25 @@ def _load_full(context: Context, op: sm.LoadGlobalOp, window: Window, split: Spl
     values = loaded_values(op, fragment, run, trans)
     if trans:  # rows of the window are the fragment's columns
         split = split.turned
-    row0, column0 = thread_origin(context, window, split)
+    windows, split, (row0, column0) = in_halves(context, op, window, split)
+    parts = dict.fromkeys(windows)
     if op.realigned:
-        realigned = RealignedLoads(context, window, split, (row0, column0), run)
-        return in_value_order(realigned.load(values[:, 0].tolist()), values, fragment)
+        firsts: list[int] = values[:, 0].tolist()
+        found: dict[int, ir.Value] = {}
+        for each in parts:
+            own = [first for first in firsts if windows[first] == each]
+            realigned = RealignedLoads(context, each, split, (row0, column0), run)
+            found.update(zip(own, realigned.load(own), strict=True))
+        return in_value_order([found[first] for first in firsts], values, fragment)
     of_elements = window.turned and run == 1  # an element is aligned wherever it lies
-    aligned = None if op.aligned or of_elements else _is_aligned(context, window, run)
+    by_vectors = op.aligned or of_elements
+    aligned = {each: None if by_vectors else _is_aligned(context, each, run) for each in parts}
     loaded = []
     for first in values[:, 0].tolist():
         row = context.build.add(row0, split.row_values[first])
         column = context.build.add(column0, split.col_values[first])
-        loaded.append(_load_run(context, window, row, column, run, aligned))
+        own = windows[first]
+        loaded.append(_load_run(context, own, row, column, run, aligned[own]))
     return in_value_order(loaded, values, fragment)
 
 

@@ -1,8 +1,12 @@
 """Runs of a thread's values that lie side by side in memory, and where they begin."""
 
+from dataclasses import replace
+
 import numpy as np
 from mlir import ir
+from mlir.dialects import arith
 from numpy.typing import NDArray
+from tensor_layouts import size
 
 from lowtide.dialects import sm
 from lowtide.dialects.tile.layouts import tv_of
@@ -14,7 +18,7 @@ from lowtide.passes.nvvm.thread.thread_offsets import layout_offset
 from lowtide.passes.nvvm.thread.values import Window
 from lowtide.passes.support.problem.element_types import element_bits
 from lowtide.targets import SplitCoordinates, fragment_loads
-from lowtide.targets.tv import Runs, extents, runs
+from lowtide.targets.tv import Runs, extents, offsets, runs
 
 
 def thread_origin(context: Context, window: Window, split: SplitCoordinates) -> tuple[ir.Value, ir.Value]:
@@ -23,6 +27,39 @@ def thread_origin(context: Context, window: Window, split: SplitCoordinates) -> 
     for offset, layout in zip(window.offsets, (split.row_thread, split.col_thread), strict=True):
         origin.append(context.build.add(offset.value, layout_offset(context.build, layout, context.tid)))
     return origin[0], origin[1]
+
+
+Origin = tuple[ir.Value, ir.Value]
+
+
+def in_halves(
+    context: Context, op: ir.OpView, window: Window, split: SplitCoordinates
+) -> tuple[list[Window], SplitCoordinates, Origin]:
+    """For each value of a thread, the window of one matrix in which it lies; the coordinates in these windows; and
+    `thread_origin` there. A window of halves has two such windows.
+
+    Raises Refusal if values of some threads are in another half than those of other threads.
+    """
+    origin, parts = thread_origin(context, window, split), window.halves
+    if len(parts) == 1:
+        return [window] * len(split.row_values), split, origin
+    height, build = parts[0].shape[0], context.build
+    threads = offsets(split.row_thread, np.arange(size(split.row_thread)))
+    halves = (threads[:, None] + np.array(split.row_values)) // height
+    if (halves == halves[0]).all():  # each value is in one half in all threads
+        rows = tuple(row % height for row in split.row_values)
+        return [parts[half] for half in halves[0].tolist()], replace(split, row_values=rows), origin
+    if (halves != halves[:, :1]).any():
+        raise Refusal(
+            op,
+            f"copies runs of {threads.max() + 1} rows, which halves of {height} rows cut; take another grid.tile, or a "
+            "number of threads that divides the rows [halves-of-threads]",
+        )
+    is_first = build.ult(layout_offset(build, split.row_thread, context.tid), height)
+    pointer = arith.select(is_first, *(part.matrix.pointer for part in parts))
+    own = replace(parts[0], matrix=replace(parts[0].matrix, pointer=pointer))
+    row = build.sub(origin[0], build.select(is_first, 0, height))
+    return [own] * len(split.row_values), split, (row, origin[1])
 
 
 def has_whole_runs(window: Window, run: int) -> bool:

@@ -47,6 +47,7 @@ def lower_tma_load(context: Context, op: sm.TmaLoadOp) -> None:
         row, outer = coordinates(build, context.scalar(op.batch), row)
     origin = build.add(row, build.mul(place, rows)), context.scalar(op.column)
     box = list(map_type.shape)[len(outer) :]
+    box[-2] = _rows_of_box(op)
 
     def start_loads() -> None:
         for offset, corner in _boxes(context, panels, rows, box, *origin):
@@ -70,9 +71,15 @@ def matrix_of(context: Context, op: sm.TmaLoadOp | sm.TmaStoreOp) -> tuple[ir.Va
     return () if op.batch is None else (context.scalar(op.batch),)
 
 
+def _rows_of_box(op: sm.TmaLoadOp) -> int:
+    """The rows of a box in shared memory: those of one matrix, or of two."""
+    matrices = 1 if op.batch is None else op.map.type.shape[0]
+    return int(op.map.type.shape[-2] * matrices)
+
+
 def _share_of(op: sm.TmaLoadOp, rows: int, parties: int) -> int:
     """The rows of a tile that each of the CTAs that share it loads: whole boxes that begin where the swizzle does."""
-    share, box_rows = rows // parties, op.map.type.shape[-2]
+    share, box_rows = rows // parties, _rows_of_box(op)
     if rows % parties or share % box_rows or (parties > 1 and share % SWIZZLE_ROWS):
         raise Refusal(
             op,

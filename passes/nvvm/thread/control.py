@@ -43,6 +43,7 @@ def lower_view(context: Context, op: tile.ViewOp) -> None:
         raise Refusal(op, "is a window of scales; load these from their matrix, by sm.load_scales [scales-window]")
     assert isinstance(matrix, GlobalMatrix)
     *batch, _, _ = op.offsets if kind is OperandKind.full else [*op.offsets, None]
+    second = _matrix_of(context, matrix, context.build.add(context.scalar(batch[0]), 1)) if op.halves else None
     for number in batch:
         matrix = _matrix_of(context, matrix, context.scalar(number))
     offsets = tuple(offset_of(context, value) for value in list(op.offsets)[len(batch) :])
@@ -51,7 +52,7 @@ def lower_view(context: Context, op: tile.ViewOp) -> None:
         matrix = replace(matrix, extents=matrix.extents[::-1], by_columns=False)
         context.values[op.result] = Window(kind, matrix, offsets[::-1], shape[::-1], turned=True)
     else:
-        context.values[op.result] = Window(kind, matrix, offsets, shape)
+        context.values[op.result] = Window(kind, matrix, offsets, shape, second=second)
 
 
 def _matrix_of(context: Context, batch: GlobalMatrix, number: ir.Value) -> GlobalMatrix:

@@ -74,6 +74,16 @@ class Window:
     offsets: tuple[Offset, ...]
     shape: tuple[int, int]
     turned: bool = False
+    second: GlobalMatrix | None = None
+    """The matrix of the second half of the rows, which begins at the same row, of a window of `halves`."""
+
+    @property
+    def halves(self) -> tuple["Window", ...]:
+        """The windows of one matrix each: this one, or its two halves."""
+        if self.second is None:
+            return (self,)
+        one = replace(self, shape=(self.shape[0] // 2, self.shape[1]), second=None)
+        return one, replace(one, matrix=self.second)
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ BOTH = f"write the same in both, or {AGAIN}"
 
 def mismatches(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
     """A refusal for each difference between the kernel and its (complete) schedule."""
-    yield from _work_tiles(kernel, schedule)
+    yield from _work_tiles(kernel, schedule, problem)
     yield from _stages(kernel, schedule)
     yield from _prologue(kernel, schedule)
     yield from _mma(kernel, schedule, problem)
@@ -85,10 +85,10 @@ def mismatches(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> I
     yield from _prefetched(kernel, schedule)
 
 
-def _work_tiles(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
+def _work_tiles(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
     grid = schedule.grid
     assert grid.tile is not None
-    shapes = {part: shape for shape, part in work_loops(grid)}
+    shapes = {part: problem.tile_of_d(shape) for shape, part in work_loops(grid)}
     loops = walk(kernel, tile.WorkTilesOp)
     missing = [part for part in shapes if loops and part not in map(work_part, loops)]
     if missing:
@@ -358,7 +358,7 @@ def _scratch(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Ite
     assert epilogue.tile is not None
     shapes = [tuple(ir.MemRefType(write.destination.type).shape) for write in writes]
     # Only the last part of a row may be narrower, and only parts of half tiles may be lower.
-    narrow = (epilogue.tile[0], narrow_columns(schedule)) if epilogue.tile in shapes else None
+    narrow = (epilogue.tile[0], narrow_columns(schedule, problem)) if epilogue.tile in shapes else None
     stacked = warps_along_k(schedule)
     whole = {(stacked * min(shape[0], epilogue.tile[0]), epilogue.tile[1]) for shape, _ in work_loops(schedule.grid)}
     buffers = []

@@ -12,13 +12,14 @@ from typing import NamedTuple
 from lowtide.dialects.tile import OperandsKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, without_codes
-from lowtide.passes.schedules.choice import groups, swap
+from lowtide.passes.schedules.choice import groups, pairs, swap
 from lowtide.passes.schedules.choice.parts import with_swizzles
 from lowtide.passes.schedules.choice.reasons import reasons
 from lowtide.passes.schedules.choice.search import in_turn, legal
 from lowtide.passes.schedules.choice.sparing import WHY, holds_too_many_sums, sparing
 from lowtide.passes.schedules.facts.alignment import multiplied
 from lowtide.passes.schedules.rules.groups import WHY as WHY_OF_GROUPS
+from lowtide.passes.schedules.rules.pairs import WHY as WHY_OF_PAIRS
 from lowtide.passes.schedules.rules.rules import broken_field
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import SwizzleChoice, Target
@@ -91,7 +92,7 @@ def ways(problem: Problem, target: Target, given: Schedule) -> tuple[Way, ...]:
     """The product as given, the swapped one, or both. Of both, the one estimated to be faster is then chosen."""
     if problem.is_grouped or problem.k_is_grouped:
         return (Way(groups.expected(problem), given),)
-    if problem.swapped or given.grid.operands is OperandsKind.as_given:
+    if problem.swapped or problem.pairs is not None or given.grid.operands is OperandsKind.as_given:
         return (Way(problem, given),)
     if given.grid.operands is OperandsKind.swapped:
         return (Way(problem.swap(), given),)
@@ -140,8 +141,8 @@ def _complete(way: Way, target: Target) -> Iterator[Choice]:
     message = broken_field(asked, problem, target)
     if message is not None:
         raise ScheduleError(message)
-    of_groups = groups.fields(asked, problem)
-    given = asked.set(of_groups) if of_groups else asked
+    of_groups, of_pairs = groups.fields(asked, problem), pairs.fields(asked, problem)
+    given = asked.set({**of_groups, **of_pairs}) if of_groups or of_pairs else asked
     for found in legal(problem, target, given):
         own = multiplied(found.schedule, problem)
         schedule, swizzles = with_swizzles(found.schedule, own)
@@ -150,6 +151,7 @@ def _complete(way: Way, target: Target) -> Iterator[Choice]:
         if found.why_no_producer:
             why_not = without_codes(found.why_no_producer)
             why["mainloop.agents.single.instances"] += f"; a producer and consumers are not legal here: {why_not}"
-        why |= dict.fromkeys(of_groups, WHY_OF_GROUPS) | dict.fromkeys(asked.decided(), "given")
+        why |= dict.fromkeys(of_groups, WHY_OF_GROUPS) | dict.fromkeys(of_pairs, WHY_OF_PAIRS)
+        why |= dict.fromkeys(asked.decided(), "given")
         why |= {} if why_swapped is None else {"grid.operands": why_swapped}
         yield Choice(schedule, {path: why[path] for path in schedule.decided() if path in why}, swizzles)

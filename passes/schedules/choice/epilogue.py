@@ -22,6 +22,7 @@ from lowtide.passes.schedules.facts.resources import (
     stored_columns,
     swizzle_base,
     threads_of,
+    tile_of_d,
     warps_along_k,
 )
 from lowtide.passes.schedules.rules.epilogue import start, stores_whole_rows
@@ -79,10 +80,12 @@ def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
     is_wide = schedule.multiply.atom == FMA or 2 * widest >= _WIDEST_BITS
     # In a narrow tile, 64 rows have fewer vectors than a warpgroup has threads.
     may_be_narrow = schedule.agents.has_producer and schedule.epilogue.tile is None
-    is_narrow = may_be_narrow and schedule.tile_mnk[1] * widest < 2 * _WIDEST_BITS
+    is_narrow = may_be_narrow and tile_of_d(schedule, problem)[1] * widest < 2 * _WIDEST_BITS
     by_threads = StorePath.direct if (is_wide or is_narrow) and is_light else StorePath.smem
     if problem.d_is_column_major and not by_tma:
         schedule = schedule.filled(_path_of_columns(schedule, problem))
+    if problem.pairs is not None and (is_converted or len({*problem.stored}) > 1):
+        by_threads = StorePath.direct  # pairs leave the registers as results, and one scratch has one type
     schedule = schedule.filled({"epilogue.path": StorePath.tma if by_tma else by_threads})
     # Full operands are read in whole rows. Without them, the traffic is half as much if elements are converted first.
     # Results of several types leave the scratch together, as sums.
@@ -130,7 +133,7 @@ def _gains_by_first_rows(schedule: Schedule, problem: Problem) -> bool:
     wait for the slot, which is released later.
     """
     has_steps = problem.k is not None and problem.k >= _STEPS_BEFORE_FIRST_ROWS * schedule.tile_mnk[2]
-    is_bare = not problem.region_kinds and not problem.has_math and not problem.beside
+    is_bare = not problem.region_kinds and not problem.has_math and not problem.beside and problem.pairs is None
     return has_steps and is_bare and schedule.grid.waves is not WavesKind.synchronized
 
 
@@ -141,7 +144,7 @@ def _tile(schedule: Schedule, problem: Problem) -> Extents2:
     takes a register: a thread then has at most `_ROWS_VALUES` elements. If the epilogue calls functions, a thread has
     at most `_FUNCTION_VALUES`.
     """
-    m, n, _ = schedule.tile_mnk
+    m, n = tile_of_d(schedule, problem)
     most = (
         (ring_bytes(schedule, problem) or _SCRATCH_BYTES) * 8 // element_type(scratch_element(schedule, problem)).bits
     )
@@ -151,7 +154,7 @@ def _tile(schedule: Schedule, problem: Problem) -> Extents2:
     if schedule.epilogue.math is EpilogueMath.rows or schedule.epilogue.store is not None:
         most = min(most, _ROWS_VALUES * threads_of(schedule))
     elif problem.has_math:
-        most = min(most, _FUNCTION_VALUES * threads_of(schedule))
+        most = min(most, _FUNCTION_VALUES // problem.sums * threads_of(schedule))
     step = schedule.multiply.step[0]
     rows = m
     while rows > step and (rows * n > most or m % rows):
@@ -165,7 +168,7 @@ def _tile_beside_roles(schedule: Schedule, problem: Problem) -> Extents2:
     Parts are narrower with operands, function calls and narrow stores: these need registers while threads still hold
     the accumulators of the other parts.
     """
-    m, n, _ = schedule.tile_mnk
+    m, n = tile_of_d(schedule, problem)
     most = _SCRATCH_BYTES * 8 // (m * element_type(scratch_element(schedule, problem)).bits)
     if problem.region_kinds and schedule.epilogue.math is EpilogueMath.rows:
         most = min(most, _COLUMNS_BESIDE_ROWS // max(1, problem.region_kinds.count(OperandKind.full)))
@@ -210,7 +213,7 @@ def _prefetch(schedule: Schedule, problem: Problem, target: Target) -> int:
 def _boxes(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
     """Parts of one box per warpgroup, as wide as a swizzle's row can be."""
     unit = swizzle_base(problem.d)
-    _, n, _ = schedule.tile_mnk
+    _, n = tile_of_d(schedule, problem)
     if problem.d_is_column_major:
         return _boxes_of_columns(schedule, problem)
     if schedule.epilogue.tile is not None:
@@ -250,7 +253,7 @@ def _buffers(schedule: Schedule, problem: Problem, target: Target) -> int:
     m, _, _ = schedule.tile_mnk
     assert schedule.epilogue.tile is not None
     rows, columns = schedule.epilogue.tile
-    number = max(1, m // max(1, rows) * (stored_columns(schedule) // max(1, columns)))
+    number = max(1, m // max(1, rows) * (stored_columns(schedule, problem) // max(1, columns)))
     counts = [count for count in range(_MOST_BUFFERS, 0, -1) if number % count == 0]
     stages = {count: fitting_stages(schedule.with_(buffers=count), problem, target) for count in counts}
     enough = _STAGES_OF_ONE_WAVE if _is_one_wave(schedule, problem, target) else _FEWEST_STAGES
@@ -266,7 +269,7 @@ def _is_one_wave(schedule: Schedule, problem: Problem, target: Target) -> bool:
 def _outgrows_l2(problem: Problem, target: Target) -> bool:
     """Whether the full results are larger than L2: then they are evicted first, so that A and B stay in L2."""
     elements, bits = problem.tiles((1, 1)), sum(element_type(each).bits for each in problem.stored)
-    return elements is not None and elements * bits // 8 > target.l2_bytes
+    return elements is not None and elements // problem.sums * bits // 8 > target.l2_bytes
 
 
 def scratch_swizzle(schedule: Schedule, problem: Problem) -> SwizzleChoice:

@@ -84,7 +84,7 @@ def product_of(problem: Problem) -> Product:
         k=k,
         batch=batch_of(problem),
         operand_bytes=element_type(problem.a).bits / 8,
-        result_bytes=sum(element_type(each).bits for each in problem.stored) / 8,
+        result_bytes=sum(element_type(each).bits for each in problem.stored) / 8 / problem.sums,
         row_bytes=(of_a, of_b),
         stores_columns=problem.d_is_column_major and not _is_transposed_by_tma(problem),
         stores_early=_may_store_early(problem),

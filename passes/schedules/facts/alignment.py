@@ -16,7 +16,14 @@ from lowtide.dialects.tile import PackKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.facts.resources import multiplying_threads
-from lowtide.passes.support.agents.atoms import GLOBAL_LOADS, TMA_RANKS, epilogue_rows, fragment_run, tiled_mma
+from lowtide.passes.support.agents.atoms import (
+    GLOBAL_LOADS,
+    TMA_RANKS,
+    epilogue_rows,
+    fragment_run,
+    part_of,
+    tiled_mma,
+)
 from lowtide.passes.support.problem.matrix_layouts import k_is_last, turned_layout
 from lowtide.passes.support.problem.problem import Problem, problem_in
 
@@ -95,8 +102,8 @@ def _of_output(schedule: Schedule, problem: Problem) -> int:
     if path is None or path is StorePath.tma or schedule.multiply.atoms is None or schedule.grid.tile is None:
         return WIDEST
     if path is StorePath.direct:
-        shape, d = schedule.grid.tile, element_type(problem.d)
-        tv, by_columns = tiled_mma(schedule, problem).tv("c", shape), problem.d_is_column_major
+        shape, d = problem.tile_of_d(schedule.grid.tile), element_type(problem.d)
+        tv, by_columns = part_of(tiled_mma(schedule, problem), shape).tv("c", shape), problem.d_is_column_major
         held = fragment_run(tv, shape, d.bits, by_columns) * d.bytes
         return max(d.bytes, min(held, schedule.epilogue.store or held))
     atom = epilogue_rows(schedule, problem, multiplying_threads(schedule)).store(problem.d)

@@ -101,7 +101,7 @@ def scratch_bytes(schedule: Schedule, problem: Problem) -> int:
     widths = [element_type(element).bits for element in scratch_elements(schedule, problem)]
     of_rows, count = warps_along_k(schedule) * rows, scratch_buffers(schedule)
     sizes = [of_rows * columns * bits // 8 for bits in widths for _ in range(count)]
-    if narrow := narrow_columns(schedule):
+    if narrow := narrow_columns(schedule, problem):
         sizes += [rows * narrow * bits // 8 for bits in widths]
     if schedule.agents.consumer.turns > 1:  # each has its own buffers
         return schedule.agents.consumer.turns * sum(map(aligned, sizes))
@@ -118,18 +118,23 @@ def scratch_buffers(schedule: Schedule) -> int:
     return schedule.epilogue.buffers or 1
 
 
-def stored_columns(schedule: Schedule) -> int:
-    """The columns of a tile that a CTA stores: a share of them if K of every tile is divided by `scatter`."""
+def tile_of_d(schedule: Schedule, problem: Problem) -> Extents2:
+    """Rows and columns of D that a tile of the grid holds; of pairs, it has two columns of accumulators for each."""
     assert schedule.grid.tile is not None
-    division, columns = schedule.k_division, schedule.grid.tile[1]
+    return problem.tile_of_d(schedule.grid.tile)
+
+
+def stored_columns(schedule: Schedule, problem: Problem) -> int:
+    """The columns of a tile of D that a CTA stores: a share of them if K of every tile is divided by `scatter`."""
+    division, (_, columns) = schedule.k_division, tile_of_d(schedule, problem)
     is_share = division is not None and division.is_scattered and not division.is_of_tail
     return columns // division.parts if division is not None and is_share else columns
 
 
-def narrow_columns(schedule: Schedule) -> int:
+def narrow_columns(schedule: Schedule, problem: Problem) -> int:
     """Columns of the last part in a row of parts if it is narrower than the epilogue tile; else 0."""
-    assert schedule.grid.tile is not None and schedule.epilogue.tile is not None
-    return schedule.grid.tile[1] % schedule.epilogue.tile[1] if schedule.epilogue.path is StorePath.tma else 0
+    assert schedule.epilogue.tile is not None
+    return tile_of_d(schedule, problem)[1] % schedule.epilogue.tile[1] if schedule.epilogue.path is StorePath.tma else 0
 
 
 def runs_ahead(schedule: Schedule) -> bool:

@@ -22,6 +22,7 @@ from lowtide.passes.schedules.facts.resources import (
     scratch_element,
     stored_columns,
     swizzle_base,
+    tile_of_d,
     work_loops,
 )
 from lowtide.passes.schedules.rules.copies import swizzle_of
@@ -214,7 +215,8 @@ def parts(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
     step_m, step_n, _ = schedule.multiply.step
     # The columns of a wgmma are held in runs of 8; a part of the tile may have any number of runs.
     steps = (step_m, 8 if schedule.multiply.by_warpgroups else step_n)
-    for letter, extent, part, step in zip("MN", schedule.tile_mnk, schedule.epilogue.tile, steps, strict=False):
+    extents = tile_of_d(schedule, problem)
+    for letter, extent, part, step in zip("MN", extents, schedule.epilogue.tile, steps, strict=False):
         may_be_narrow = letter == "N" and path is StorePath.tma and part <= extent  # its last part
         if part % step or (extent % part and not may_be_narrow):
             yield (
@@ -290,7 +292,7 @@ def _tma_stores(schedule: Schedule, problem: Problem) -> Iterator[str]:
     width = 1 << (bits + unit) if bits else rows if problem.d_is_column_major else columns
     yield from (_boxes_of_columns if problem.d_is_column_major else _boxes_of_rows)(schedule, problem, width)
     m, _, _ = schedule.tile_mnk
-    count, buffers = m // rows * (stored_columns(schedule) // columns), scratch_buffers(schedule)
+    count, buffers = m // rows * (stored_columns(schedule, problem) // columns), scratch_buffers(schedule)
     if count % buffers:
         fewer = max(number for number in range(1, buffers) if count % number == 0)
         yield (
@@ -320,7 +322,7 @@ def _boxes_of_rows(schedule: Schedule, problem: Problem, width: int) -> Iterator
             f"epilogue.tile N = {columns}: epilogue.swizzle = <{bits},{base},{shift}> takes boxes of {width} columns; "
             f"take a multiple of {width}, or epilogue.swizzle = <{narrower},{unit},3> [tma-store-boxes]"
         )
-    _, n, _ = schedule.tile_mnk
+    _, n = tile_of_d(schedule, problem)
     if width > MAX_BOX_SIDE or columns % whole:
         yield (
             f"epilogue.tile N = {columns}: a box's row is a multiple of 16 bytes and at most {MAX_BOX_SIDE} elements"
@@ -328,6 +330,6 @@ def _boxes_of_rows(schedule: Schedule, problem: Problem, width: int) -> Iterator
         )
     elif n % columns % whole:
         yield (
-            f"grid.tile N = {n}: the row of a box is a multiple of 16 bytes, also in the last part of {n % columns} "
-            f"columns; take {n // whole * whole} [tma-store-last-part]"
+            f"grid.tile N = {n * problem.sums}: the row of a box is a multiple of 16 bytes, also in the last part of "
+            f"{n % columns} columns; take {n // whole * whole * problem.sums} [tma-store-last-part]"
         )

@@ -16,6 +16,7 @@ from lowtide.passes.schedules.rules import grid as grid_rules
 from lowtide.passes.schedules.rules import groups as group_rules
 from lowtide.passes.schedules.rules import mainloop as mainloop_rules
 from lowtide.passes.schedules.rules import multiply as multiply_rules
+from lowtide.passes.schedules.rules import pairs as pair_rules
 from lowtide.passes.schedules.rules import weights as weight_rules
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target, operand_types
@@ -101,6 +102,7 @@ def _elements(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
 _VALUE_RULES: tuple[Rule, ...] = (
     _elements,
     group_rules.groups,
+    pair_rules.pairs,
     grid_rules.operands,
     grid_rules.extents,
     grid_rules.order,

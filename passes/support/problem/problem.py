@@ -105,6 +105,23 @@ class Problem:
     """The element types of the full results after D."""
     groups: int | None = None
     """The number of groups of rows, if rows are grouped and it is known at compile time. Groups of K are a batch."""
+    pairs: str | None = None
+    """How the columns of pairs lie in B, "stacked" or "interleaved", if two columns of B belong to each column of D;
+    `n` is the number of B's."""
+
+    @property
+    def sums(self) -> int:
+        """The number of accumulators for each element of D."""
+        return 1 if self.pairs is None else 2
+
+    @property
+    def columns_of_d(self) -> int | None:
+        """N of D, if it is known: of pairs, half of B's columns."""
+        return None if self.n is None else self.n // self.sums
+
+    def tile_of_d(self, tile: Sequence[int]) -> tuple[int, int]:
+        """The extents of D that belong to a tile of accumulators."""
+        return tile[0], tile[1] // self.sums
 
     @property
     def stored(self) -> tuple[str, ...]:
@@ -154,7 +171,7 @@ class Problem:
     def is_plain(self) -> bool:
         """Whether sums are converted and stored as D, and nothing else is read, computed or given."""
         is_bare = not self.kinds or self.kinds == (OperandKind.ends,)
-        return is_bare and not self.has_math and self.results == (ResultKind.full,)
+        return is_bare and not self.has_math and self.results == (ResultKind.full,) and self.pairs is None
 
     @property
     def is_grouped(self) -> bool:
@@ -219,7 +236,7 @@ class Problem:
     @property
     def row_of_d(self) -> int | None:
         """The elements of a row of D as it lies in memory; None if they are known only at run time."""
-        return self.m if self.d_is_column_major else self.n
+        return self.m if self.d_is_column_major else self.columns_of_d
 
     def tiles(self, tile: Sequence[int]) -> int | None:
         """The number of tiles of D, in all matrices of a batch; None if it is known only at run time."""
@@ -254,10 +271,14 @@ class Problem:
             counts = isinstance(matrix, ir.MemRefType) and (not name or name != self.packed)  # two rows per byte or one
             return static_extent(matrix, dim) if counts else None
 
+        of_d, of_b = extent(d, -1), extent(b, n_in_b, "b")
+        if self.pairs is not None:
+            is_in_halves = isinstance(b, ir.MemRefType) and b.rank > 2
+            of_d, of_b = _times(of_d, self.sums), _times(of_b, self.sums if is_in_halves else 1)
         return replace(
             self,
             m=_either(extent(d, -2), extent(a, m_in_a, "a")),
-            n=_either(extent(d, -1), extent(b, n_in_b, "b")),
+            n=_either(of_d, of_b),
             k=_either(extent(a, k_in_a), extent(b, k_in_b)),
         )
 
@@ -306,6 +327,7 @@ class Problem:
             transposed=None,
             precision=attribute.precision,
             results=results,
+            pairs=_word_of_pairs(attribute) if attribute.pairs else None,
         )
 
 
@@ -379,9 +401,14 @@ def keep_asked(gemm: tile.GemmOp) -> None:
         function.attributes["tile.problem"] = problem_attribute(gemm)
 
 
+def _word_of_pairs(attribute: tile.ProblemAttr) -> str:
+    return "interleaved" if attribute.interleaved else "stacked"
+
+
 def problem_attribute(gemm: tile.GemmOp) -> tile.ProblemAttr:
     """`#tile.problem` of a tile.gemm."""
     a, b = _types_given(gemm)
+    pairs = {"pairs": True, "interleaved": bool(gemm.interleaved)} if gemm.pairs else {}
     return tile.ProblemAttr.get(
         layout=gemm_layout(gemm),
         a=a,
@@ -397,6 +424,7 @@ def problem_attribute(gemm: tile.GemmOp) -> tile.ProblemAttr:
         by_columns=any(is_column_major(result.type) for result in results_of(gemm, ResultKind.full)),
         group=int(gemm.group) if gemm.group else 0,
         precision=gemm.precision,
+        **pairs,
         context=gemm.context,
     )
 
@@ -420,6 +448,10 @@ def empty_extents(gemm: tile.GemmOp) -> set[str]:
 def _element(type_: ir.Type) -> ir.Type:
     """The element type of a matrix or a window; any other type is returned unchanged."""
     return type_.element_type if isinstance(type_, ir.MemRefType | tile.ViewType) else type_
+
+
+def _times(extent: int | None, count: int) -> int | None:
+    return None if extent is None else extent * count
 
 
 def _either(x: int | None, y: int | None) -> int | None:

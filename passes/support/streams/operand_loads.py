@@ -82,7 +82,7 @@ def _narrowed(load: sm.LoadGlobalOp, k: int, step: int) -> ir.Value:
     offsets, shape = list(view.offsets), list(view.result.type.shape)
     offsets[dim], shape[dim] = Builder.index().add(offsets[dim], k), step
     window = tile.ViewType.get(shape, view.result.type.element_type)
-    return tile.ViewOp(window, view.source, offsets).result
+    return tile.ViewOp(window, view.source, offsets, halves=view.halves).result
 
 
 def operand_load(

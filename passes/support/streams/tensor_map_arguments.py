@@ -30,12 +30,13 @@ def launch_of(module: ir.Module, kernel: tile.KernelOp) -> tile.LaunchOp:
 
 
 def box_type(
-    op: ir.OpView, buffer: ir.Type, rows: int | None, rank: int, *, batched: bool = False, ragged: bool = False
+    op: ir.OpView, buffer: ir.Type, rows: int | None, rank: int, *, matrices: int = 0, ragged: bool = False
 ) -> sm.TensorMapType:
     """The `!sm.tensor_map` of the boxes that fill or empty a buffer, or `rows` of its rows.
 
     With rank 3 and more, a box has all panels of the buffer; but if it has only some rows, it has one panel, since the
-    panels of a box lie one behind the other. A box of a batch has one more side, the first; of a ragged map it has two.
+    panels of a box lie one behind the other. A box of a batch has one more side, the first: it has rows of 1 or 2
+    `matrices`, which share the rows of the buffer evenly. A box of a ragged map has two more sides.
 
     Raises Refusal if the buffer does not lie in panels, or TMA does not take the box.
     """
@@ -45,10 +46,10 @@ def box_type(
         raise Refusal(op, str(error)) from error
     memref = ir.MemRefType(buffer)
     _, swizzle = layout_of(memref.layout)
-    sides = [rows or panels.rows, panels.width]
+    sides = [rows or panels.rows // max(matrices, 1), panels.width]
     if rank > 2:
         sides = [1] * (rank - 3) + [panels.count if rows in (None, panels.rows) else 1, *sides]
-    sides = [1] * (2 * ragged + batched) + sides
+    sides = [1] * (2 * ragged) + [matrices] * bool(matrices) + sides
     try:
         return sm.TensorMapType.get(sides, memref.element_type, swizzle_attr(swizzle))
     except ValueError as error:
@@ -126,12 +127,13 @@ class TensorMapArguments:
         is_written: bool = False,
         is_last: bool = False,
         is_ragged: bool = False,
+        halves: bool = False,
     ) -> ir.Value:
         """The kernel argument that maps `matrix` in boxes of the shape of `buffer`, or of `rows` of its rows.
 
         A box of rank 2 is one panel; a box of rank 3 to 5 is all panels of the buffer. A batch adds one to the rank.
         `is_last`: boxes have only as many rows as are left for the last box of the matrix. `is_ragged`: each load says
-        where the rows end.
+        where the rows end. `halves`: a box has rows of both matrices of a pair.
         The host checks the rows of a matrix that is written. A packed matrix needs no check: its rows lie in a
         workspace, where TMA may write whole units behind them. Raises Refusal if TMA has no such box.
         """
@@ -142,7 +144,7 @@ class TensorMapArguments:
                 " [tensor-map-argument]",
             )
         position = self.matrices.index(matrix)
-        type_ = box_type(op, buffer, rows, rank, batched=is_batch(matrix), ragged=is_ragged)
+        type_ = box_type(op, buffer, rows, rank, matrices=2 if halves else int(is_batch(matrix)), ragged=is_ragged)
         key = position, type_, is_last, is_ragged
         if key not in self.found:
             with before(self.launch):

@@ -89,7 +89,7 @@ tile.kernel @next(%n: index) {
 
 !mats = memref<?x?x?xbf16, strided<[?, ?, 1]>>
 func.func @map(%a: !mats) {
-  // expected-error @below {{maps boxes of one matrix of a batch, whose first side is 1, not '!sm.tensor_map<8x64xbf16>' [map-batch-box]}}
+  // expected-error @below {{maps boxes of one matrix of a batch, whose first side is 1, or of all matrices, not '!sm.tensor_map<8x64xbf16>' [map-batch-box]}}
   %map = sm.tensor_map %a : !mats to !sm.tensor_map<8x64xbf16>
   return
 }
@@ -98,7 +98,7 @@ func.func @map(%a: !mats) {
 !buffer = memref<8x64xbf16, #tile.layout<(8,64):(64,1)>, #gpu.address_space<workgroup>>
 tile.kernel @box(%map: !sm.tensor_map<8x64xbf16>, %n: index) {
   %scratch = sm.alloc : !buffer
-  // expected-error @below {{moves boxes of one matrix of a batch; the first side of the map's must be 1 [moved-batch-box]}}
+  // expected-error @below {{moves boxes of one matrix of a batch; the first side of the map's must be 1, or 2 to load rows of two matrices [moved-batch-box]}}
   sm.tma_store %scratch to %map[%n, %n, %n] : !buffer, !sm.tensor_map<8x64xbf16>
   tile.return
 }

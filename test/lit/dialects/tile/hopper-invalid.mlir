@@ -188,7 +188,7 @@ module attributes {test.bad = #tile.problem<tn, a = bf16, b = bf16, acc = f32, r
 
 // -----
 
-// expected-error @below {{expected 'operands', 'empty', 'swapped', 'fast', 'by_columns', 'group' or 'by' [problem-clause]}}
+// expected-error @below {{expected 'operands', 'empty', 'swapped', 'fast', 'by_columns', 'group', 'by', 'pairs' or 'interleaved' [problem-clause]}}
 module attributes {test.bad = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16], full = [m]>} {}
 
 // -----

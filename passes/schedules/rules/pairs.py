@@ -1,0 +1,71 @@
+"""Rules of pairs of columns, whose epilogue takes two accumulators for each element of D.
+
+A tile of accumulators has the first columns of pairs in its first half, and the second ones in the other half. So each
+thread holds both, and the parts of the epilogue are those of D, which is half as wide.
+"""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from lowtide.dialects.tile import EpilogueMath, EpilogueStart, OperandsKind
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.support.agents.atoms import TMA_RANKS
+from lowtide.passes.support.problem.matrix_layouts import b_is_nk
+from lowtide.passes.support.problem.problem import Problem
+from lowtide.targets import Target
+
+# The values of fields that pairs support; the first is the default. None: the field is left out.
+WITH_PAIRS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
+    {
+        "grid.operands": (None, OperandsKind.as_given),
+        "epilogue.math": (EpilogueMath.registers,),
+        "epilogue.start": (None, EpilogueStart.all_sums),
+    }
+)
+WHY = "the epilogue takes both accumulators of a pair from the registers of one thread"
+_COLUMNS_TOGETHER = 16  # of an accumulator tile: runs of 8 columns in each half
+
+
+def pairs(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """The rules that pairs of columns set for the given fields."""
+    if problem.pairs is None:
+        return
+    if problem.swapped or not b_is_nk(problem.layout) or problem.d_is_column_major:
+        yield (
+            f"pairs of columns with layout {problem.layout}: B has K as its last dimension and D lies by rows; take "
+            "layout tn or nn, and D by rows [pairs-of-columns]"
+        )
+    for path, taken in WITH_PAIRS.items():
+        value = schedule.get(path)
+        if value is not None and value not in taken:
+            others = " or ".join(str(each) for each in taken if each is not None)
+            yield f"{path} = {value}: {WHY}; take {others} [pairs-field]"
+    tile, division = schedule.grid.tile, schedule.k_division
+    if tile is not None and tile[1] % _COLUMNS_TOGETHER:
+        yield (
+            f"grid.tile N = {tile[1]}: each half of the columns is a multiple of {_COLUMNS_TOGETHER // 2}; nearest is "
+            f"{max(1, tile[1] // _COLUMNS_TOGETHER) * _COLUMNS_TOGETHER} [pairs-tile]"
+        )
+    is_stepped = schedule.multiply.permutation is not None and not schedule.multiply.by_warpgroups
+    step = schedule.multiply.step[1] if is_stepped else 1
+    if tile is not None and tile[1] // 2 % step:
+        yield (
+            f"grid.tile N = {tile[1]}: each half of the columns is a multiple of {step}, one step of the tiled mma; "
+            f"nearest is {max(1, tile[1] // (2 * step)) * 2 * step} [pairs-step]"
+        )
+    if division is not None and division.is_scattered:
+        yield f"k_division = {division} stores shares of columns, which cut pairs; take split or stream_k [pairs-share]"
+    if schedule.cluster[0] > 1:
+        yield (
+            f"grid.cluster = {list(schedule.cluster)}: CTAs that share B would cut pairs; take [1, "
+            f"{schedule.cluster[1]}] [pairs-cluster]"
+        )
+    copy = schedule.mainloop.b.copy
+    if copy is not None and TMA_RANKS.get(str(copy), 2) > 2:
+        yield f"b.copy = {copy}: its boxes have rows of one matrix; take tma, which copies both halves [pairs-copy]"
+    if schedule.multiply.atoms is not None and schedule.multiply.atoms[2] > 1:
+        yield (
+            f"multiply.atoms = {list(schedule.multiply.atoms)}: warps along K exchange sums of whole tiles; take 1 "
+            "along K [pairs-warps]"
+        )
