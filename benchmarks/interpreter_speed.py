@@ -1,18 +1,31 @@
 """CPU time of the interpreter at level nvvm, on fixed cases: of a first run from text, and of one more run.
 
-python benchmarks/interpreter_speed.py [--only NAME] [--profile] [--rounds 3]
+With --ptx: of kernels of the corpus in PTX (test/ptx/kernels), in warp instructions per minute of CPU time, with all
+checks. Each instruction counts once for each warp that executes it.
+
+python benchmarks/interpreter_speed.py [--ptx] [--only NAME] [--profile] [--rounds 3]
 """
 
 import argparse
 import cProfile
 import pstats
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 import lowtide as lt
 from lowtide.interpreter import Loaded, interpret
+from lowtide.interpreter.launching import parsed
+from lowtide.interpreter.machine.options import Work
+from lowtide.ptx.judging import Watch, prepare, run_judged
+from lowtide.ptx.launch_files import AFTER, BEFORE, LAUNCH, read_launch
+from lowtide.ptx.recording import PTX
+from lowtide.ptx.settings import Settings
+
+KERNELS = Path(__file__).resolve().parents[1] / "test" / "ptx" / "kernels"
 
 
 @dataclass(frozen=True)
@@ -60,12 +73,47 @@ def run(module: str | Loaded, case: Case) -> tuple[float, np.ndarray]:
     return time.process_time() - started, d
 
 
+PTX_CASES = (
+    *("matmul_fp16_mmav2", "matmul_fp16_s1", "matmul_fp16_s2", "matmul_fp16_s4", "matmul_batched", "matmul_f32_ieee"),
+    *("matmul_tma_persistent", "attention_full", "softmax_rows", "layernorm_fwd", "transpose", "tiled_matmul"),
+)
+
+
+def ptx_rate(name: str, rounds: int) -> tuple[int, float]:
+    """The number of warp instructions of a kernel of the corpus, and the CPU seconds of a check, decoding left out."""
+    folder = KERNELS / name
+    source = parsed((folder / PTX).read_text(encoding="utf-8"), PTX)
+    given = read_launch(source.module, folder / LAUNCH, folder / BEFORE, folder / AFTER, None)
+    prepare(source, given.record)
+    seconds, work = [], Work()
+    for _ in range(rounds):
+        work = Work()
+        started = time.process_time()
+        report = run_judged(source, given.record, given.expected, Settings(), Watch(work=work))
+        seconds.append(time.process_time() - started)
+        assert report.ok, report.message
+    return work.instructions, min(seconds)
+
+
+def ptx_rates(names: Sequence[str], rounds: int) -> None:
+    """Print a line for each kernel, and one for all."""
+    found = {name: ptx_rate(name, rounds) for name in names}
+    for name, (count, seconds) in {**found, "all": tuple(map(sum, zip(*found.values(), strict=True)))}.items():
+        print(
+            f"{name:24} {count:8,} warp instructions {seconds:6.2f} s {count / seconds * 60e-6:6.1f} million a minute"
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", action="append")
+    parser.add_argument("--ptx", action="store_true")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
+    if arguments.ptx:
+        ptx_rates(arguments.only or PTX_CASES, arguments.rounds)
+        return
     for name, case in CASES.items():
         if arguments.only and name not in arguments.only:
             continue

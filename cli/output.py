@@ -1,7 +1,9 @@
 """Lines and tables on standard output, progress on standard error, for commands that need no compiler."""
 
+import math
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO
@@ -13,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 PATIENCE = 1.0  # seconds before progress is shown
+EVERY = 10.0  # seconds between lines of progress, if they are not written to a terminal
 _WIDTH = 1000  # of tables not printed to a terminal, so that nothing wraps
 
 
@@ -43,7 +46,8 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: Seque
 def busy(what: str) -> Iterator[Callable[[str], None]]:
     """Show progress on standard error once the work takes longer than a second.
 
-    Yields a function that changes the text. If standard error is no terminal, one line is written.
+    Yields a function that changes the text. If standard error is no terminal, a line is written, and then one every ten
+    seconds in which the text changes.
     """
     console = Console(stderr=True, highlight=False)
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
@@ -56,11 +60,22 @@ def busy(what: str) -> Iterator[Callable[[str], None]]:
         else:
             typer.echo(f"{progress.tasks[0].description} …", err=True)
 
-    timer = threading.Timer(PATIENCE, show)
+    told = [math.inf]
+
+    def show_first() -> None:
+        show()
+        told[0] = time.monotonic()
+
+    def update(text: str) -> None:
+        progress.update(task, description=text)
+        if not console.is_terminal and time.monotonic() - told[0] > EVERY:
+            show_first()
+
+    timer = threading.Timer(PATIENCE, show_first)
     timer.daemon = True
     timer.start()
     try:
-        yield lambda text: progress.update(task, description=text)
+        yield update
     finally:
         timer.cancel()
         timer.join()

@@ -12,9 +12,9 @@ import typer
 from lowtide.cli.output import busy, counted, line, table
 from lowtide.errors import Error, LaunchError
 from lowtide.interpreter.launching import Parsed, parsed
-from lowtide.interpreter.machine.options import Progress
+from lowtide.interpreter.machine.options import Work
 from lowtide.ptx.info import KernelInfo, kernels_of
-from lowtide.ptx.judging import check_record, run_judged
+from lowtide.ptx.judging import Watch, check_record, run_judged
 from lowtide.ptx.kinds import UNKNOWN, kind_before_run
 from lowtide.ptx.launch_files import AFTER, BEFORE, LAUNCH, Recorded, read_launch
 from lowtide.ptx.recorders.triton_cache import CachedKernel, kernels_in
@@ -68,7 +68,7 @@ def run(
     """
     files = _Files(file, launch, arrays, expect, kernel)
     settings = Settings(seed, sms, max_steps, base=base, strict=strict, minutes=minutes)
-    _end(files.judge(lambda source, given, progress: _ran(source, given, settings, progress, out)), as_json)
+    _end(files.judge(lambda source, given, watch: _ran(source, given, settings, watch, out)), as_json)
 
 
 @app.command()
@@ -95,7 +95,7 @@ def check(
     files = _Files(file, launch, arrays, expect, kernel)
     settings = Settings(seed, sms, max_steps, orders, seconds, base, strict, minutes)
     judged = files.judge(
-        lambda source, given, progress: check_record(source, given.record, given.expected, settings, progress)
+        lambda source, given, watch: check_record(source, given.record, given.expected, settings, watch)
     )
     _end(judged, as_json)
 
@@ -206,23 +206,33 @@ class _Files:
         except Error as error:
             return broken(error, kind_before_run(error), None, self.file.name)
         with busy(f"running {self.file.name}") as update:
-            report: Report = how(source, given, _progress(update))
+            report: Report = how(source, given, _watch(update))
         return report
 
 
-def _progress(update: Callable[[str], None]) -> Progress:
-    """Shows the number of completed CTAs, and the estimated time of the others."""
-    started = time.monotonic()
+def _watch(update: Callable[[str], None]) -> Watch:
+    """Shows the number of completed CTAs, of instructions, and the estimated time of the other CTAs."""
+    started, work, done = time.monotonic(), Work(), [0, 0]
+
+    def tell() -> None:
+        ended, ctas = done
+        count = f"{work.instructions:,} warp instructions"
+        if not ended:
+            update(f"running the first CTAs: {count}")
+            return
+        left = (time.monotonic() - started) / ended * (ctas - ended)
+        update(f"running: {ended} of {ctas} CTAs, {count}, about {left:.0f} s left")
 
     def on_end(ended: int, ctas: int) -> None:
-        left = (time.monotonic() - started) / ended * (ctas - ended)
-        update(f"running: {ended} of {ctas} CTAs, about {left:.0f} s left")
+        done[:] = ended, ctas
+        tell()
 
-    return on_end
+    work.on_tick = tell
+    return Watch(on_end, work)
 
 
-def _ran(source: Parsed, given: Recorded, settings: Settings, progress: Progress, out: Path | None) -> Report:
-    report = run_judged(source, given.record, given.expected, settings, progress)
+def _ran(source: Parsed, given: Recorded, settings: Settings, watch: Watch, out: Path | None) -> Report:
+    report = run_judged(source, given.record, given.expected, settings, watch)
     if out is not None and report.arrays:
         write_arrays(out, report.arrays)
     return report

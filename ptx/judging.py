@@ -14,7 +14,7 @@ from lowtide.errors import Error, InterpreterError, LaunchError, without_codes
 from lowtide.interpreter.launching import Parsed, run
 from lowtide.interpreter.machine.exploration import Explorer, explore
 from lowtide.interpreter.machine.interleavings import Report as Orders
-from lowtide.interpreter.machine.options import Observers, Progress
+from lowtide.interpreter.machine.options import Observers, Progress, Work
 from lowtide.interpreter.machine.reliances import Relied
 from lowtide.interpreter.numbers.domains import domain
 from lowtide.interpreter.ptx.syntax import Instruction
@@ -104,35 +104,43 @@ def prepare(source: Parsed, record: LaunchRecord) -> None:
         source.program(launch.kernel, domain(DOMAIN))
 
 
-def _observers(settings: Settings, progress: Progress | None = None) -> Observers:
+@dataclass(frozen=True)
+class Watch:
+    """Told of a run as it goes on: of each CTA that ends, and of the instructions."""
+
+    on_progress: Progress = lambda ended, ctas: None
+    work: Work | None = None
+
+
+def _observers(settings: Settings, watch: Watch | None = None) -> Observers:
     deadline = time.monotonic() + 60 * settings.minutes
     observers = Observers(relied=None if settings.strict else Relied(), deadline=deadline)
-    return observers if progress is None else replace(observers, on_progress=progress)
+    return observers if watch is None else replace(observers, on_progress=watch.on_progress, work=watch.work)
 
 
 def run_record(
-    source: Parsed, record: LaunchRecord, settings: Settings, progress: Progress | None = None
+    source: Parsed, record: LaunchRecord, settings: Settings, watch: Watch | None = None
 ) -> dict[str, NDArray[Any]]:
     """The arrays after the launches. Raises InterpreterError for a broken rule."""
     prepare(source, record)
-    observers = _observers(settings, progress)
+    observers = _observers(settings, watch)
     return run(source, record, options=settings.options, observers=observers)
 
 
 def run_judged(
-    source: Parsed, record: LaunchRecord, expected: Expected, settings: Settings, progress: Progress | None = None
+    source: Parsed, record: LaunchRecord, expected: Expected, settings: Settings, watch: Watch | None = None
 ) -> Report:
     """The report of one run."""
-    observers = _observers(settings, progress)
+    observers = _observers(settings, watch)
     return _judged(source, record, expected, settings, observers)
 
 
 def check_record(
-    source: Parsed, record: LaunchRecord, expected: Expected, settings: Settings, progress: Progress | None = None
+    source: Parsed, record: LaunchRecord, expected: Expected, settings: Settings, watch: Watch | None = None
 ) -> Report:
     """As `run_judged`, with whether the verdict holds for every order of warps; others are run if it may not."""
     started, orders = time.perf_counter(), Orders()
-    observers = replace(_observers(settings, progress), report=orders)
+    observers = replace(_observers(settings, watch), report=orders)
     report = _judged(source, record, expected, settings, observers)
     if not report.ok:
         return report

@@ -99,6 +99,8 @@ def run_graph(state: AgentState, graph: Graph, start: Start | None = None) -> St
         state.mask = path.mask
         block = graph.blocks[path.block]
         acted += block.acts
+        if (work := state.machine.observers.work) is not None:
+            work.instructions += block.count(index)
         place = (path.block, index) if joins and path.mask is None else None
         yield from _run_ops(state, block.ops[index:] if index else block.ops, graph.kept, place)
         index = 0
@@ -171,6 +173,8 @@ def run_convoy(convoy: Convoy, graph: Graph, block: int, index: int) -> Steps:
     while True:
         ops = graph.blocks[block].ops
         count_steps(convoy, len(ops) - index + 1)
+        if (work := convoy.machine.observers.work) is not None:
+            work.instructions += graph.blocks[block].count(index) * len(convoy.states)
         for number in range(index, len(ops)):
             op, waiting = ops[number], {}
             if op.signals and convoy.is_by_several(op):
@@ -239,6 +243,8 @@ def _part(
 ) -> None:
     """The warps go on from a place by themselves, after those of `waiting` have finished their ops, with the registers
     that may be read then; they have those of `known` already."""
+    if (work := convoy.machine.observers.work) is not None and at.edge is None:  # the warps count the rest themselves
+        work.instructions -= graph.blocks[at.block].count(at.index) * len(convoy.states)
     convoy.scatter(slot for slot in graph.live_at(at.block, at.index) if slot not in known)
     starts = [waiting.get(number, Start()) for number in range(len(convoy.states))]
     convoy.end([replace(at, steps=start.steps, wait=start.wait) for start in starts])

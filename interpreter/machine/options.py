@@ -1,6 +1,7 @@
 """The options and observers of a run: two records that are passed as a whole."""
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -12,6 +13,8 @@ from lowtide.interpreter.machine.traces import Trace
 
 #: Called as CTAs of a launch end, with the number of ended ones and the total.
 Progress: TypeAlias = Callable[[int, int], None]
+
+_TICK = 1.0  # seconds
 
 MAX_STEPS = 10_000_000
 """The default number of ops that an agent may run; more count as an endless loop."""
@@ -33,6 +36,24 @@ class Options:
     unwritten_values: bool = False
 
 
+@dataclass
+class Work:
+    """What a run at level ptx has done so far: the number of instructions, each counted once for each warp.
+
+    `on_tick` is called about once a second while the run goes on.
+    """
+
+    on_tick: Callable[[], None] = lambda: None
+    instructions: int = 0
+    last: float = 0.0
+
+    def tick(self) -> None:
+        """Some time has passed."""
+        if (now := time.monotonic()) - self.last > _TICK:
+            self.last = now
+            self.on_tick()
+
+
 @dataclass(frozen=True)
 class Observers:
     """Objects that are filled or called during a run, if given.
@@ -40,8 +61,8 @@ class Observers:
     `trace` records the work of CTAs, `paths` the branches that they take, `report` whether the verdict holds for every
     order of agents; `relied` notes what the kernel relies on that only hardware promises, which is otherwise refused.
     `explorer` (exploration.py) chooses the order in place of the seed, and is told of asks and
-    changes. `on_progress` is called when a CTA ends. The launches must end before `deadline`, a time of
-    `time.monotonic`.
+    changes. `on_progress` is called when a CTA ends, and `work` counts instructions. The launches must end before
+    `deadline`, a time of `time.monotonic`.
     """
 
     trace: Trace | None = None
@@ -51,3 +72,4 @@ class Observers:
     on_progress: Progress = lambda ended, ctas: None
     relied: Relied | None = None
     deadline: float = math.inf
+    work: Work | None = None

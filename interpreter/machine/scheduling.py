@@ -133,6 +133,8 @@ def run_all(
                 agent.state.end()
             raise InterpreterError("\n".join([str(error), *_standing(running)])) from None
         cta, index = agent.state.cta, agent.state.cta.index
+        if (work := cta.machine.observers.work) is not None:
+            work.tick()
         if cta.spawned:
             running.extend(cta.spawned)
             held[index] += len(cta.spawned)
@@ -166,6 +168,8 @@ def _together(agent: Agent, place: tuple[int, int], running: list[Agent]) -> Age
         return agent
     graph = agent.program.graph
     convoy = Convoy([each.state for each in here], graph.live_at(*place), graph.all_written)
+    if (work := cta.machine.observers.work) is not None and place[1]:  # the convoy counts the rest of the block
+        work.instructions -= graph.blocks[place[0]].count(place[1]) * len(here)
     made = Agent(convoy, run_convoy(convoy, graph, *place), members=tuple(here))
     running[:] = [each for each in running if each not in here]
     running.append(made)

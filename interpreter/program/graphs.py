@@ -77,6 +77,16 @@ class Block:
     branch: Branch
     acts: bool = True
 
+    def count(self, index: int) -> int:
+        """The number of instructions from op `index` on, with the branch."""
+        if not index:
+            return self._length
+        return sum(len(getattr(op, "ops", (op,))) for op in self.ops[index:]) + (self.branch.op is not None)
+
+    @cached_property
+    def _length(self) -> int:
+        return sum(len(getattr(op, "ops", (op,))) for op in self.ops) + (self.branch.op is not None)
+
 
 @dataclass(eq=False)
 class Graph:

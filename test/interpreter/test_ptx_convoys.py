@@ -5,7 +5,10 @@ import pytest
 from ptx_kernels import kernel, run
 
 from lowtide.errors import InterpreterError
+from lowtide.interpreter import run as run_record
 from lowtide.interpreter.machine.convoys import Convoy
+from lowtide.interpreter.machine.options import Observers, Work
+from lowtide.launches import Array, Launch, LaunchRecord, Pointer
 
 THREADS = 128
 T = np.arange(THREADS)
@@ -23,6 +26,18 @@ END = "st.global.u32 [%rd12], %r5;"
 def result(body, x=T, seed=0):
     buffers = {"x": ("i32", x), "y": ("i32", THREADS)}
     return run(kernel(START + body + END, ["x", "y"], SHARED), buffers, threads=THREADS, seed=seed)["y"]
+
+
+def test_instructions_are_counted_once_for_each_warp():
+    """Also where warps join after a barrier, and part before a branch that they take differently."""
+    body = "bar.sync 0; mov.u32 %r5, %r1; setp.lt.u32 %p1, %r1, 64; @%p1 bra END; add.u32 %r5, %r5, 1;\nEND:\n"
+    text = kernel(START + body + END, ["x", "y"], SHARED)
+    ended, work = [], Work()
+    watch = Observers(on_progress=lambda *counts: ended.append(counts), work=work)
+    arrays = {"x": Array("i32", (128,), (), T), "y": Array("i32", (128,), (), T)}
+    launch = Launch("test", (1, 1, 1), (THREADS, 1, 1), (Pointer("x"), Pointer("y")))
+    run_record(text, LaunchRecord(arrays, (launch,)), observers=watch)
+    assert (ended, work.instructions) == ([(1, 1)], 4 * 16 + 2)
 
 
 @pytest.fixture

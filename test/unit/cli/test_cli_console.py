@@ -44,6 +44,21 @@ def test_what_takes_longer_than_patience_is_shown(
     assert cli_compile.busy is cli_output.busy
 
 
+def test_progress_is_written_again_after_a_while(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli_output, "PATIENCE", 0.0)
+    monkeypatch.setattr(cli_output, "EVERY", 0.0)
+    with cli_output.busy("running") as update:
+        while not capsys.readouterr().err:
+            pass
+        update("running: 1 of 2 CTAs")
+        shown = capsys.readouterr().err
+        monkeypatch.setattr(cli_output, "EVERY", 60.0)
+        update("running: 2 of 2 CTAs")
+    assert (shown, capsys.readouterr().err) == ("running: 1 of 2 CTAs …\n", "")
+
+
 def test_what_is_quick_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with cli_output.busy("waiting"):
         pass
