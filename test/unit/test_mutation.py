@@ -9,8 +9,9 @@ import pytest
 
 from lowtide.compiler.driver import Lowered, lower
 from lowtide.dialects.tile import RasterKind, SchedulerKind
+from lowtide.interpreter import Loaded
 from lowtide.verification.mutation import report
-from lowtide.verification.mutation.detectors import Finding, find
+from lowtide.verification.mutation.detectors import Finding, find, run
 from lowtide.verification.mutation.equivalents import argument_for
 from lowtide.verification.mutation.every_shape import judged_on_every_shape
 from lowtide.verification.mutation.kernels import KERNELS
@@ -26,7 +27,7 @@ SAMPLED = ("sm80-persistent", "sm80-f64", "sm90-split-k")
 
 @pytest.fixture(scope="module")
 def lowered() -> dict[str, Lowered]:
-    others = ("sm80-two-stages", "sm80-simt", "sm80, scatter", "sm80, packed", "sm80, batch")
+    others = ("sm80-two-stages", "sm80-simt", "sm80, scatter", "sm80, packed", "sm80, batch", "sm80-groups")
     return {name: lower(KERNELS[name].problem()) for name in (*SAMPLED, *others, "sm90-tma-wgmma", "sm90-pingpong")}
 
 
@@ -127,9 +128,9 @@ OF_PLACES = sorted({operator.name for operator in PLACES if {"problem", "cta"} &
 
 
 @pytest.mark.parametrize("operator", OF_PLACES)
-def test_faults_of_packing_and_of_batches_are_found(lowered: dict[str, Lowered], operator: str) -> None:
+def test_faults_of_packing_of_batches_and_of_groups_are_found(lowered: dict[str, Lowered], operator: str) -> None:
     """The last place of each in a kernel that packs, or of a batch: the output's, where inputs have one too."""
-    for name in ("sm80, packed", "sm80, batch"):
+    for name in ("sm80, packed", "sm80, batch", "sm80-groups"):
         original = lowered[name]
         for own in (one for one in PLACES if one.name == operator):
             for level in {"problem", "cta"} & {*own.levels}:
@@ -137,6 +138,19 @@ def test_faults_of_packing_and_of_batches_are_found(lowered: dict[str, Lowered],
                 if places := sites(own, text):
                     faulty = own.edit(text, places[-1])
                     assert faulty is not None and find(KERNELS[name], level, faulty, original) is not None, level
+
+
+@pytest.mark.parametrize("operator", ["an end before the end before", "an end beyond the rows"])
+def test_ends_of_groups_that_are_not_clamped_are_found(lowered: dict[str, Lowered], operator: str) -> None:
+    original, kernel = lowered["sm80-groups"], KERNELS["sm80-groups"]
+    trials = [one for one in kernel.trials if one.ends and (one.ends[0] < 0 or one.ends[-1] > one.shape[0])]
+    (own,) = (one for one in PLACES if one.name == operator)
+    (place,) = sites(own, original.levels["nvvm"])
+    faulty = own.edit(original.levels["nvvm"], place)
+    assert faulty is not None
+    wrong, right = (Loaded(text) for text in (faulty, original.levels["nvvm"]))
+    assert any(run(kernel, wrong, trial, timed=True) for trial in trials)
+    assert not any(run(kernel, right, trial, timed=True) for trial in trials)
 
 
 def test_faults_of_an_amax_are_found_at_every_place() -> None:

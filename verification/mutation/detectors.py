@@ -119,11 +119,11 @@ def run(kernel: Kernel, loaded: Loaded, trial: Trial, timed: bool = False) -> Fi
     named: dict[str, Any] = place.named
     named["alignments"] |= dict.fromkeys(scales, trial.scales[0])
     named["bases"] |= dict.fromkeys(scales, trial.scales[1])
-    placement = interpretation.Placement(batch=trial.batch, **named)
+    placement = interpretation.Placement(batch=trial.batch, ends=trial.ends, **named)
     inputs = _small_integers(kernel, trial, placement)
     where = f"{'x'.join(map(str, trial.shape))}, {trial.sms} SMs, seed {trial.seed}"
     where += f", place {trial.place}" * bool(trial.place) + (f", {trial.batch}" if trial.batch is not None else "")
-    where += f", scales {trial.scales}" * bool(scales)
+    where += f", scales {trial.scales}" * bool(scales) + (f", ends {trial.ends}" if trial.ends is not None else "")
     report = Report()
     try:
         options = {"sms": trial.sms, "seed": trial.seed, "domain": kernel.domain, "report": report}

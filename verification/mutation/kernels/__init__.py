@@ -11,15 +11,21 @@ from types import MappingProxyType
 
 from lowtide.verification.mutation.kernels.elements import BYTES, SCALED, TYPES
 from lowtide.verification.mutation.kernels.epilogues import EPILOGUES
+from lowtide.verification.mutation.kernels.groups import GROUPS
 from lowtide.verification.mutation.kernels.kernel import Kernel, Shape, Trial
 from lowtide.verification.mutation.kernels.places import PLACES
 from lowtide.verification.mutation.kernels.sm80 import SM80
 from lowtide.verification.mutation.kernels.sm90a import SM90A
+from lowtide.verification.mutation.operators.operator import THREAD_LEVELS
 
-_TIMED = {"sm90-wave-sync": ("ptx",)}  # its bounded wait, as instructions
+_TIMED = {
+    "sm90-wave-sync": ("ptx",),  # its bounded wait, as instructions
+    # Threads branch on ends that they load. The analysis takes everything from memory for data of others.
+    **dict.fromkeys(("sm80-groups", "sm90-groups"), (*THREAD_LEVELS, "ptx")),
+}
 
 # What is drawn for a kernel depends on those before it, so new ones come last.
-_ALL = (*SM80, *SM90A, *PLACES, *BYTES, *TYPES, *SCALED, *EPILOGUES)
+_ALL = (*SM80, *SM90A, *PLACES, *BYTES, *TYPES, *SCALED, *EPILOGUES, *GROUPS)
 
 KERNELS: Mapping[str, Kernel] = MappingProxyType(
     {kernel.name: replace(kernel, timed=_TIMED.get(kernel.name, ())) for kernel in _ALL}

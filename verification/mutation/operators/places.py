@@ -1,4 +1,5 @@
-"""Faults in the addressing of matrices: packing of unaligned ones, and the index of the matrix in a batch."""
+"""Faults in the addressing of matrices: packing of unaligned ones, the index of the matrix in a batch or of a group of
+rows, and the ends of groups."""
 
 from lowtide.verification.mutation.edits import constant, drop, fixed, into, number, swapped
 from lowtide.verification.mutation.operators.operator import CTA_LEVELS, THREAD_LEVELS, Faults, Kind, Side, rows
@@ -48,6 +49,18 @@ _IN_KERNELS: Faults = {
         "stored to matrix 0": fixed(0)
     },
     (CTA_LEVELS, r"tile\.work_tiles .* batch\((%\w+) of (?P<i>%\w+)\)"): {"work items of one matrix": fixed(1)},
+    (CTA_LEVELS, r"(tile\.view|sm\.tma_load) %\w+\[(?P<i>%group\w*), "): {
+        "a window of the first group's matrix": fixed(0)
+    },
+    (CTA_LEVELS, r"(memref\.subview %\w+\[0, 0\] \[)%rows_end(\w*), "): {
+        "the rows of a group end where the tile begins": into(r"\1%m\2, ")
+    },
+    (("nvvm",), r"(= llvm\.load .* -> i32\n *%\w+ = arith\.maxsi )(%\w+), (%\w+) :"): {
+        "an end before the end before": into(r"\1\2, \2 :")
+    },
+    (("nvvm",), r"(= arith\.maxsi .*\n *%\w+ = arith\.minsi )(%\w+), (%\w+) :"): {
+        "an end beyond the rows": into(r"\1\2, \2 :")
+    },
     (CTA_LEVELS, r"tile\.prepare (?P<a>%\w+) from (?P<b>%\w+) :"): {"a copy the other way": swapped},
 }
 

@@ -1,0 +1,24 @@
+"""Kernels of groups of rows, with and without a producer. Each run has another split of the rows."""
+
+from lowtide.verification.mutation.kernels.kernel import FILL, ROLES, Kernel, every_kind, parts_of, sm80, sm90, spec_of
+
+_LARGE, _SMALL = (150, 47, 100), (60, 24, 40)
+
+GROUPS: tuple[Kernel, ...] = (
+    sm80(
+        "sm80-groups",
+        spec_of(groups=3, epilogue=every_kind),
+        f"{FILL}, k = 32, scheduler = persistent",
+        _LARGE,
+        _SMALL,
+        parts=(*((m, n, k) for m, n, k in parts_of(32, 32, 32)[::4]), *(_SMALL,) * 8),
+    ),
+    sm90(
+        "sm90-groups",
+        spec_of(groups=3),
+        f"{ROLES}, grid.tile = [128, 24], epilogue.path = tma, epilogue.tile = [64, 8], epilogue.buffers = 2",
+        (300, 48, 100),
+        (200, 24, 61),
+        parts=(*((200, 24, k) for k in range(30, 38)), *((129 + 9 * m, 24, 40) for m in range(8))),
+    ),
+)
