@@ -92,10 +92,7 @@ class Convoy(AgentState):
         return access
 
     def access_by_warps(self, ops: Sequence[Described], rows: int) -> Access:
-        access = self.states[0].access_of(ops)
-        warps = np.repeat([state.warp for state in self.states], rows)
-        access.warps = np.tile(warps, len(ops))[:, None]
-        return access
+        return access_by_warps(self.states, ops, rows)
 
     def gather(self, slots: Iterable[int]) -> None:
         """Make one value of the values that the warps have in slots."""
@@ -119,6 +116,9 @@ class Convoy(AgentState):
         self.op = op
         if not self.apart.isdisjoint(op.operands):
             self.gather([slot for slot in op.operands if slot in self.apart])
+        if op.by_convoy is not None:
+            op.by_convoy(self, op)
+            return True
         if op.is_wide and self.apart.isdisjoint(op.operands):
             try:
                 run = op.bulk.run if isinstance(op, Batch) else op.handler
@@ -150,11 +150,15 @@ class Convoy(AgentState):
         """Run an op warp by warp."""
         self.scatter(dict.fromkeys((*op.operands, *op.results)))
         for state in self.states:
-            self._acting, state.op = state, op
-            op.handler(state, op)
-            self._note_undefined(state, op)
-        self._acting = self.states[0]
+            self.run_alone(state, op)
         self._gather_after(op)
+
+    def run_alone(self, state: AgentState, op: Any) -> None:
+        """Run an op for one of the warps, on its own values."""
+        self._acting, state.op = state, op
+        op.handler(state, op)
+        self._note_undefined(state, op)
+        self._acting = self.states[0]
 
     def wait(self, op: Any) -> dict[int, Start]:
         """Run an op that may wait, warp by warp. Returns those that still wait in it, by their number."""
@@ -195,6 +199,13 @@ class Convoy(AgentState):
         self.starts = None if starts is None else list(starts)
         for state in self.states:
             state.steps, state.op = self.steps, self.op
+
+
+def access_by_warps(states: Sequence[AgentState], ops: Sequence[Described], rows: int) -> Access:
+    """An access by several whole warps, each with `rows` addresses for each op."""
+    access = states[0].access_of(ops)
+    access.warps = np.tile(np.repeat([state.warp for state in states], rows), len(ops))[:, None]
+    return access
 
 
 # One value of several warps -------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from lowtide.interpreter.numbers.cells import (
     Values,
     lane_column,
 )
+from lowtide.interpreter.program.batches import NotTogether
 
 _LISTED = 256
 """The number of spans that an agent has written and not shown to the async proxy; beyond it, they are not listed."""
@@ -233,8 +234,8 @@ class SharedMemory(OrderedMemory):
         if not np.count_nonzero(shown):
             return
         writer = self._writer[span.units]
-        mine = (writer == access.warp * LANES + lane) & (shown != IN_FLIGHT)
-        hidden = (shown > self.clocks.known[access.warp, writer // LANES]) & ~mine
+        mine = (writer == access.agents * LANES + lane) & (shown != IN_FLIGHT)
+        hidden = (shown > self.clocks.known[access.agents, writer // LANES]) & ~mine
         if not hidden.any():
             return
         unfenced = hidden & (shown == IN_FLIGHT) if self.relied is not None else np.zeros_like(hidden)
@@ -245,6 +246,8 @@ class SharedMemory(OrderedMemory):
             relied = self.relied if where is forgiven else None
             if relied is not None and CP_ASYNC_SEEN in relied.places:
                 continue  # only the first place is told
+            if access.warps is not None:
+                raise NotTogether
             row, byte = span.first(where)
             rule = self._why_hidden(span, where, verb)
             if relied is None:

@@ -18,12 +18,14 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import hardware
 from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
 from lowtide.interpreter.machine.clusters import window
+from lowtide.interpreter.machine.convoys import access_by_warps
 from lowtide.interpreter.machine.hardware import MatrixDescriptor
 from lowtide.interpreter.machine.lanes import uniform, whole_warp
 from lowtide.interpreter.machine.ordered_memory import OpenRead
 from lowtide.interpreter.machine.teams import WARPGROUP
 from lowtide.interpreter.machine.warpgroups import check_meetings, meet
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, Access, Described, Span
+from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.packed import PACKED_TYPES
 from lowtide.interpreter.program.batches import NotTogether
 
@@ -166,13 +168,7 @@ def multiply(
     matrix = state.machine.domain.full((ROWS, product.n), 0, product.accumulator)
     if acc is not None:
         matrix.reshape(-1)[product.places] = acc
-    if product.sign < 0:
-        left = [state.machine.domain.negate(each) for each in left]
-    if product.saturates:
-        exact = state.machine.domain.mmas(left, right, matrix.astype(np.int64), product.dtypes, "i64")
-        result = np.clip(exact, _LIMITS.min, _LIMITS.max).astype(matrix.dtype)
-    else:
-        result = state.machine.domain.mmas(left, right, matrix, product.dtypes, product.accumulator)
+    result = _summed(state.machine.domain, product, left, right, matrix)
     if len(ops) > 1:
         for op, operands in zip(ops, bits, strict=True):
             meet(state, op, *operands)
@@ -186,6 +182,59 @@ def multiply(
     if not state.mmas or state.mmas[-1] != group:
         state.mmas.append(group)
     return result.reshape(-1)[product.places], group
+
+
+def multiply_together(
+    states: Sequence[AgentState],
+    op: Described,
+    product: Product,
+    descriptors: tuple[int, int],
+    accs: Sequence[Values | None],
+) -> tuple[Values, int]:
+    """As `multiply`, by the four warps of a warpgroup, which have the accumulators `accs`: those after the product,
+    (4, 32, n / 2), and their group. Raises NotTogether if they cannot run it as one; nothing has changed then."""
+    first, domain = states[0], states[0].machine.domain
+    if [state.warp - first.warp for state in states] != [*range(WARPGROUP)] or first.warp % WARPGROUP:
+        raise NotTogether
+    for state in states:
+        check_meetings(state, (op,), [descriptors])
+    warpgroup, one = warpgroup_of(first, first.warp // WARPGROUP), first.access_of((op,))
+    if len(set(warpgroup.started)) > 1 or len(set(warpgroup.committed)) > 1:
+        raise NotTogether
+    rows, columns, shared = range(WARPGROUP * ROWS), range(product.n), first.cta.shared
+    places = [_addresses(first, one, product, descriptors[:1], rows, 0)]
+    places.append(_addresses(first, one, product, descriptors[1:], columns, 1))
+    spans = [shared.see(access_by_warps(states, (op,), len(places[0]) // WARPGROUP), places[0], 16)]
+    shared.see(access_by_warps(states, (op,), len(places[1])), np.tile(places[1], WARPGROUP), 16)
+    spans.append(shared.span(one, places[1], 16))
+    payloads = [shared.numbers(one, span, dtype) for span, dtype in zip(spans, product.dtypes, strict=True)]
+    left, right = (_matrices(product, payload, 1, len(each), which)
+                   for which, (payload, each) in enumerate(zip(payloads, (rows, columns), strict=True)))  # fmt: skip
+    matrix = domain.full((WARPGROUP * ROWS, product.n), 0, product.accumulator)
+    if accs[0] is not None:
+        matrix.reshape(WARPGROUP, -1)[:, product.places] = np.stack(accs)  # type: ignore[arg-type]
+    result = _summed(domain, product, left, right, matrix)
+    group = warpgroup.committed[0]
+    reads = warpgroup.reads.setdefault(group, [])
+    reads.extend(shared.opened(one, span, warpgroup.reader) for span in spans)
+    warpgroup.started = [count + 1 for count in warpgroup.started]
+    for state in states:
+        meet(state, op, *descriptors)
+        if not state.mmas or state.mmas[-1] != group:
+            state.mmas.append(group)
+    return result.reshape(WARPGROUP, -1)[:, product.places], group
+
+
+def _summed(
+    domain: Domain, product: Product, left: Sequence[Values], right: Sequence[Values], matrix: Values
+) -> Values:
+    """The matrix after a chain of products."""
+    if product.sign < 0:
+        left = [domain.negate(each) for each in left]
+    if product.saturates:
+        exact = domain.mmas(left, right, matrix.astype(np.int64), product.dtypes, "i64")
+        return np.clip(exact, _LIMITS.min, _LIMITS.max).astype(matrix.dtype)
+    return domain.mmas(left, right, matrix, product.dtypes, product.accumulator)
 
 
 def _in_registers(state: AgentState, op: Described, product: Product, held: Values) -> Values:
@@ -227,14 +276,20 @@ def _operands(
     state: AgentState, access: Access, product: Product, descriptors: Sequence[int], rows: range, which: int
 ) -> tuple[Sequence[Values], Span]:
     """Rows of A (`which` 0) or B of each product, (rows, k), from its descriptor; and their bytes."""
-    dtype, k = product.dtypes[which], product.k
+    dtype = product.dtypes[which]
     addresses = _addresses(state, access, product, descriptors, rows, which)
     run = 16 // ELEMENT_BYTES[dtype]
     payload, span = state.cta.shared.seen(access, addresses, dtype, run)
-    parts = payload.reshape(len(descriptors), -1, run)
+    return _matrices(product, payload, len(descriptors), len(rows), which), span
+
+
+def _matrices(product: Product, payload: Values, count: int, rows: int, which: int) -> list[Values]:
+    """`count` matrices (rows, k) from their runs of 16 bytes."""
+    run, k = payload.shape[1], product.k
+    parts = payload.reshape(count, -1, run)
     if product.k_major[which]:
-        return [part.reshape(len(rows), k) for part in parts], span
-    return [part.reshape(len(rows) // run, k, run).swapaxes(1, 2).reshape(len(rows), k) for part in parts], span
+        return [part.reshape(rows, k) for part in parts]
+    return [part.reshape(rows // run, k, run).swapaxes(1, 2).reshape(rows, k) for part in parts]
 
 
 def _addresses(

@@ -55,7 +55,7 @@ class Batch:
 
     __slots__ = (
         *("acts", "bulk", "data", "has_places", "is_wide", "name", "operands", "ops", "regions", "results"),
-        *("resumable", "signals"),
+        *("by_convoy", "resumable", "signals"),
     )
 
     def __init__(self, ops: tuple[Any, ...], bulk: Bulk) -> None:
@@ -65,6 +65,7 @@ class Batch:
         self.operands = tuple(dict.fromkeys(slot for op in ops for slot in op.operands))
         self.results = tuple(slot for op in ops for slot in op.results)
         self.acts = any(op.acts for op in ops)
+        self.by_convoy = None
         self.resumable = self.has_places = self.signals = False
         self.is_wide = all(getattr(op, "is_wide", False) for op in ops)
         self.regions: tuple[Any, ...] = ()

@@ -70,7 +70,8 @@ class Op:
     their types (values of MLIR), and `readers` and `give` make registers of them. `guard` is the slot of its guard,
     `sources` those of the registers that it reads otherwise.
     `computes`: its only effect is that on its results. `is_wide`: several warps may run it as one
-    (machine/convoys.py). `signals`: it changes what other warps poll. `has_places`: it reads its results, too.
+    (machine/convoys.py); `by_convoy`, if given, runs it for them. `signals`: it changes what other warps poll.
+    `has_places`: it reads its results, too.
     """
 
     instruction: Instruction
@@ -94,6 +95,7 @@ class Op:
     sources: tuple[int, ...] = ()
     computes: bool = False
     is_wide: bool = False
+    by_convoy: Callable[..., None] | None = None
     signals: bool = False
     has_places: bool = False
 
@@ -356,6 +358,7 @@ def bind(instruction: Instruction, table: Table, slots: Slots) -> Op:
     op.is_free = row.is_value or op.bulk is not None
     op.operands, op.computes = tuple(read), row.is_value
     op.signals = bool(_SIGNALS.fullmatch(instruction.name))
+    op.by_convoy = None if instruction.guard is not None or not slots.are_places else row.by_convoy
     op.is_wide, op.has_places = row.is_value or row.is_wide, row.name == "wgmma.mma_async"
     return op
 

@@ -35,7 +35,7 @@ class Row:
 
     `acts` is False if it only computes registers and polls. `bulk`: how consecutive ones run as one
     (program/batches.py). `is_wide`: several warps may run one as one, though it does not only compute
-    (machine/convoys.py).
+    (machine/convoys.py); `by_convoy` is how they do, if it is another function.
     """
 
     name: str
@@ -49,6 +49,7 @@ class Row:
     prepare: Prepare | None = None
     bulk: Bulk | None = None
     is_wide: bool = False
+    by_convoy: Callable[..., None] | None = None
 
     @property
     def resumable(self) -> bool:
@@ -122,13 +123,14 @@ class Table:
         prepare: Prepare | None = None,
         bulk: Bulk | None = None,
         is_wide: bool = False,
+        by_convoy: Callable[..., None] | None = None,
     ) -> Callable[..., Any]:
         """Register a function of an agent and values under these names."""
 
         def enter(handler: Callable[..., Any]) -> Callable[..., Any]:
             for name in names:
                 kinds = _set(types), _set(words)
-                self.enter(Row(name, section, *kinds, handler, results, False, acts, prepare, bulk, is_wide))
+                self.enter(Row(name, section, *kinds, handler, results, False, acts, prepare, bulk, is_wide, by_convoy))
             return handler
 
         return enter

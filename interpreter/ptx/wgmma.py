@@ -6,6 +6,7 @@ accumulators in flight pass from one wgmma to the next, and a wait alone makes n
 reader above it. They become readable as results of a wait that takes them as inputs (ops/).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -18,11 +19,14 @@ from numpy.typing import NDArray
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import warp_matrices, wgmma
 from lowtide.interpreter.machine.agents import AgentState, Steps
+from lowtide.interpreter.machine.convoys import Convoy
 from lowtide.interpreter.machine.lanes import whole_warp
 from lowtide.interpreter.machine.pending import PendingRegister, PendingRegisters, hand_to
+from lowtide.interpreter.machine.teams import WARPGROUP
 from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.packed import Packed
 from lowtide.interpreter.numbers.registers import Unreadable
+from lowtide.interpreter.program.batches import NotTogether
 from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.matrices import accumulator, held_as, shape_of
 from lowtide.interpreter.ptx.syntax import Group, Immediate
@@ -81,6 +85,7 @@ def _plan_of(form: Form) -> Plan:
     section=f"{_SECTION}: wgmma.mma_async",
     results=1,
     prepare=_plan_of,
+    by_convoy=lambda convoy, op: _by_warpgroups(convoy, op),
 )
 def mma_async(state: AgentState, op: Op, a: Any, b: Any, scale: Any, *further: Any) -> Any:
     """If `scale` is false, the accumulators count as zero before. Predicates are the same in all lanes."""
@@ -101,6 +106,37 @@ def mma_async(state: AgentState, op: Op, a: Any, b: Any, scale: Any, *further: A
     if isinstance(a, tuple):
         _take_over(state, op, _HeldA(group, op.operands[: len(a)], a))
     return owner.registers
+
+
+def _by_warpgroups(convoy: Convoy, op: Op) -> None:
+    """wgmma by the warps of a convoy: by four at once, or one by one."""
+    convoy.scatter(dict.fromkeys((*op.operands, *op.results)))
+    for at in range(0, len(convoy.states), WARPGROUP):
+        states = convoy.states[at : at + WARPGROUP]
+        try:
+            _together(states, op)
+        except (NotTogether, InterpreterError):
+            for state in states:
+                convoy.run_alone(state, op)
+    convoy.apart.update(op.results)
+    convoy.apart.update(slot for slot in op.operands if isinstance(convoy.states[0].values[slot], Unreadable))
+
+
+def _together(states: Sequence[AgentState], op: Op) -> None:
+    """wgmma with both operands in shared memory, by the four warps of a warpgroup. Raises NotTogether for others."""
+    a, b, scale, *_ = (read(states[0].values) for read in op.readers)
+    if not isinstance(a, int) or not isinstance(b, int) or not isinstance(scale, int):
+        raise NotTogether
+    if any([read(state.values) for read in op.readers[:3]] != [a, b, scale] for state in states):
+        raise NotTogether
+    found = [_places_before(state, op, bool(scale)) for state in states]
+    values, group = wgmma.multiply_together(states, op, op.data.product, (a, b), [acc for acc, _ in found])
+    for state, (_, before), part in zip(states, found, values, strict=True):
+        if before is not None:
+            _pending(state).remove(before)
+        owner = _Accumulators(part, group, op.results, op.data.product.accumulator)
+        _pending(state).append(owner)
+        op.give(state.values, op.results, owner.registers)
 
 
 def _held_of(state: AgentState, product: wgmma.Product, registers_of_a: tuple[Any, ...]) -> Values:
@@ -255,6 +291,14 @@ def _take_over(state: AgentState, op: Op, owner: _HeldA) -> None:
 
 def _of_places(state: AgentState, op: Op, is_scaled: bool) -> Values | None:
     """The accumulators before: those of the last wgmma on these registers, or what other instructions wrote."""
+    values, before = _places_before(state, op, is_scaled)
+    if before is not None:
+        _pending(state).remove(before)
+    return values
+
+
+def _places_before(state: AgentState, op: Op, is_scaled: bool) -> tuple[Values | None, _Accumulators | None]:
+    """The accumulators before, and those of the last wgmma on these registers, if it is in flight."""
     held = [state.values[slot] for slot in op.results]
     first = held[0]
     if isinstance(first, _InFlight) and first.owner.slots == op.results:
@@ -262,12 +306,11 @@ def _of_places(state: AgentState, op: Op, is_scaled: bool) -> Values | None:
             raise state.violation(
                 op, "some of its accumulators were written while a wgmma was in flight [ptx-accumulators-written]"
             )
-        _pending(state).remove(first.owner)
-        return first.owner.values if is_scaled else None
+        return first.owner.values if is_scaled else None, first.owner
     for value in held:
         if isinstance(value, _InFlight):
             raise state.violation(op, value.why)
-    return given_registers(state, op, held if is_scaled else None)
+    return given_registers(state, op, held if is_scaled else None), None
 
 
 def _pending(state: AgentState) -> list[_Accumulators | _HeldA]:
