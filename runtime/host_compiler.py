@@ -292,11 +292,16 @@ class _Compiler:
             batch = f"{memref}.batch_stride, " if self.ranks[argument] == 3 else ""
             return argument, address, f"{memref}.shape", f"({batch}{memref}.row_stride,)"
         argument = self.word(op.get("attributes", {}), "name", self.ranks)
-        rank = self.ranks[argument]
+        rank = self.mapped_rank(op, argument)
         address, *parts = self.operands(op, 2 * rank)
         if self.late_values.intersection(parts):
             raise self.refuse("extents or strides depend on an address or a run-time scalar")
         return argument, address, f"({', '.join(parts[:rank])})", f"({', '.join(parts[rank:])},)"
+
+    def mapped_rank(self, op: Mapping[str, Any], argument: str) -> int:
+        """The dimensions of the matrix of a tensor map: its argument's, or one more if that is seen as two matrices."""
+        own, given = self.ranks[argument], len(op.get("operands", []))
+        return 3 if own == 2 and given == 2 * 3 else own
 
     def tensor_map(self, op: Mapping[str, Any]) -> None:
         """All but the address follows from shape and strides, and is made in `early`."""
@@ -313,11 +318,11 @@ class _Compiler:
             raise self.refuse(f"{argument} has rank {self.ranks[argument]}, must have rank 2, or 3 in a batch")
         if attributes.get("dtype") != dtype:
             raise self.refuse(f"dtype is {attributes.get('dtype')!r}, {argument} has {dtype!r}")
-        least = self.ranks[argument]
+        least = self.mapped_rank(op, argument)
         if not isinstance(box, list) or not least <= len(box) <= 5 or not _are_integers(box, len(box)):
             fewest = {2: "two", 3: "three"}[least]
             raise self.refuse(f"box is {box!r}, must be {fewest} to five integers, rows and columns last")
-        if least == 3 and box[0] != 1:
+        if least == 3 and box[0] not in ((1,) if self.ranks[argument] == least else (1, 2)):
             raise self.refuse(f"box is {box!r}, must begin with 1: a box is of one matrix of a batch")
         if swizzle is not None and not _are_integers(swizzle, 3):
             raise self.refuse(f"swizzle is {swizzle!r}, must be three integers or null")

@@ -126,7 +126,12 @@ class HostOps:
         return _Made(address, shape, tuple(map(self._named, strides[:-1])), self._made_of(op.operands[0]))
 
     def _made_of(self, memory: ir.Value) -> str:
-        """The argument that a launch copies into this workspace; "" if there is none."""
+        """The argument that this memory is, or is made of, or that a launch copies into this workspace; "" if there is
+        none."""
+        if isinstance(memory.owner, ir.Block):
+            return self.names[memory]
+        if memory in self.made:
+            return self.made[memory].argument
         sources = [memory_of(launch.args[0]) for launch in _launches_with(memory)]
         return next((self.names[source] for source in sources if isinstance(source.owner, ir.Block)), "")
 

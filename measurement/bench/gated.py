@@ -62,8 +62,8 @@ class Case:
     @property
     def spec(self) -> GemmSpec:
         """The gated product."""
-        types = {"a": self.dtype, "b": self.dtype, "d": self.dtype}
-        return GemmSpec(m=self.m, n=self.both // 2, k=self.k, **types, pairs="stacked", epilogue=swiglu)
+        dtype, n = self.dtype, self.both // 2
+        return GemmSpec(m=self.m, n=n, k=self.k, a=dtype, b=dtype, d=dtype, pairs="stacked", epilogue=swiglu)
 
     @property
     def plain(self) -> GemmSpec:

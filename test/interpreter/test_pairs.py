@@ -8,8 +8,9 @@ import pytest
 
 import lowtide as lt
 from lowtide.errors import InterpreterError
-from lowtide.interpreter import interpret
+from lowtide.interpreter import interpret, run
 from lowtide.interpreter.ops.tile_epilogue import places_of_pairs
+from lowtide.runtime import records
 
 
 def combined(gate, up):
@@ -120,6 +121,18 @@ def test_open_extents_of_any_size(target):
         found = kernel.interpret(**inputs).astype(np.float64)
         assert found.shape == (m, n)
         assert (np.abs(found - lt.reference(spec, **inputs)) <= lt.error_bound(spec, **inputs)).all()
+
+
+@pytest.mark.parametrize(("target", "schedule"), [("sm_90a", None), ("sm_90a", _TMA), ("sm_80", _MMA)])
+@pytest.mark.parametrize("pairs", ["stacked", "interleaved"])
+def test_a_saved_kernel_launches_with_the_view_that_its_host_makes(target, schedule, pairs):
+    spec = _spec(d="bf16", pairs=pairs, epilogue=swiglu)
+    kernel = lt.compile_gemm(spec, target=target, schedule=schedule)
+    inputs = lt.random_inputs(spec, m=70, n=72, k=40, rng=np.random.default_rng(0))
+    arrays = {**inputs, "d": np.zeros((70, 72), inputs["a"].dtype)}
+    found = run(kernel.ptx, records.launch_record(kernel.manifest, arrays, 4))["d"].astype(np.float64)
+    reference, bound = lt.reference_with_bound(spec, **inputs)
+    assert (np.abs(found - reference) <= bound).all()
 
 
 def _found(text, kernel):
