@@ -28,7 +28,7 @@ from lowtide.keywords import check_keywords, nearest
 from lowtide.passes.schedules.choice.asked import PassedOver
 from lowtide.runtime.checks import aligned_strides
 from lowtide.runtime.manifest import problem_text
-from lowtide.runtime.results import full_results, outputs_by_name, returned
+from lowtide.runtime.results import outputs_by_name, returned, returned_results
 from lowtide.targets import Target
 
 _INTEGER_DOMAINS = ("exact", "field")
@@ -211,7 +211,7 @@ class CompiledKernel:
         names = list(arguments)
         given = {"a": a, "b": b, **operands}
         unknown = sorted(set(given) - set(names))
-        full = full_results(self.manifest["arguments"])
+        full = returned_results(self.manifest["arguments"])
         missing = [name for name in names if name not in given and name not in full]
         if unknown or missing:
             what = f"unknown operand {unknown[0]!r}" if unknown else f"missing operand {missing[0]!r}"

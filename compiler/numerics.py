@@ -82,6 +82,11 @@ def confirm(summation: Summation | None, numerics: str) -> None:
             f"numerics={numerics!r}: {summation}, so that the order of sums depends on the number of SMs; take"
             " k_division = split(n), scatter(n) or none [order-by-sms]"
         )
+    if numerics == BATCH_INVARIANT and summation.over_rows is not None:
+        raise ScheduleError(
+            f"numerics={numerics!r}: the result {summation.over_rows} reduces the rows of D, so that its bits depend "
+            "on the number of rows; reduce each row (dim=1), or take numerics='repeatable' [reduction-over-rows]"
+        )
     if numerics == BATCH_INVARIANT and (summation.is_divided or len(summation.sums) > 1):
         raise ScheduleError(
             f"numerics={numerics!r}: {summation}; every element of D must be one sum in one order: take"

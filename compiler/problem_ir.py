@@ -94,12 +94,11 @@ def _emit_function(spec: GemmSpec, schedule: Schedule | None) -> None:
             precision=None if spec.precision is None else tile.Precision[spec.precision],
         )
         ir.Operation.create("func.return")
-    sums = [acc] * spec.epilogue_graph.sums
-    region = gemm.epilogue.blocks.append(
-        *sums, *[value_type(operand.dtype) for operand in spec.epilogue_graph.operands]
-    )
+    graph = spec.epilogue_graph
+    of_operands = [value_type(graph.operands[index].dtype) for index in graph.region_operands]
+    region = gemm.epilogue.blocks.append(*[acc] * graph.sums, *of_operands)
     with ir.InsertionPoint(region):
-        tile.YieldOp(emit(spec.epilogue_graph, list(region.arguments)))
+        tile.YieldOp(emit(graph, list(region.arguments)))
 
 
 def _matrix(shape: tuple[int | None, ...], dtype: str) -> ir.Type:
@@ -124,7 +123,16 @@ def _extents(*extents: int | None) -> list[int]:
 def _result_type(spec: GemmSpec, result: Result) -> ir.Type:
     if result.kind is ResultKind.AMAX:
         return ir.MemRefType.get([1], ir_type(result.dtype))
+    if (reduction := result.kind.reduction) is not None:
+        return _vector(spec, {"m": spec.m, "n": spec.n}.get(reduction.dims, 1), result.dtype, bool(reduction.dims))
     return _output(spec, result.dtype)
+
+
+def _vector(spec: GemmSpec, extent: int | None, dtype: str, of_each_product: bool = True) -> ir.Type:
+    """A vector type, in a batch with the batch first if each product has a vector of its own."""
+    if spec.is_batched and of_each_product:
+        return _matrix((*spec.batch_shape, extent), dtype)
+    return ir.MemRefType.get(_extents(extent), ir_type(dtype))
 
 
 def _operand_type(spec: GemmSpec, operand: Operand) -> ir.Type:
@@ -137,7 +145,4 @@ def _operand_type(spec: GemmSpec, operand: Operand) -> ir.Type:
         return _output(spec, dtype)
     if kind is OperandKind.SCALAR:
         return value_type(dtype)
-    extent = spec.m if kind is OperandKind.PER_ROW else spec.n
-    if spec.is_batched:
-        return _matrix((*spec.batch_shape, extent), dtype)
-    return ir.MemRefType.get(_extents(extent), ir_type(dtype))
+    return _vector(spec, spec.n if kind is OperandKind.PER_COLUMN else spec.m, dtype)

@@ -25,6 +25,7 @@ from lowtide.elements import (
 )
 from lowtide.errors import SpecError
 from lowtide.keywords import check_fields
+from lowtide.reductions import REDUCED_TYPE
 from lowtide.targets import accumulator_types, operand_types, partner_types
 
 LAYOUTS = ("tn", "tt", "nn", "nt")
@@ -136,7 +137,8 @@ class GemmSpec:
       epilogue's first full result, before clamping and rounding, over all products of a batch; NaN if any value is NaN.
     - `epilogue`: a function of the accumulator and named operands (`lowtide.compiler.epilogue`), traced immediately.
       It returns the value of D's element, or a dict or an instance of a dataclass. Then each entry is a full result,
-      which has the shape of D, and calls take and return a dict of arrays.
+      which has the shape of D, or a reduction (`lowtide.compiler.epilogue.reductions`), and calls take and return a
+      dict of arrays.
     - `result_types`: a dict from the name of a full result to its dtype, for results whose dtype is not `d`.
 
     Packed weights: with an A of f16 or bf16, `b` may be s8, u8, s4, u4 or e4m3. B is then the result of
@@ -254,6 +256,27 @@ class GemmSpec:
     def _check_results(self, types: Mapping[str, str]) -> None:
         """Raises SpecError if `types` has an unknown name, or if two results have the same name."""
         names = [result.name for result in self.results]
+        if self.is_grouped and self.reductions:
+            raise SpecError(
+                f"the result {self.reductions[0].name!r} is a reduction, which groups of rows do not have: reduce D, "
+                "or compute each group with a call [reduction-groups]"
+            )
+        if self.pairs is not None and self.reductions:
+            raise SpecError(
+                f"the result {self.reductions[0].name!r} is a reduction, which pairs of columns do not have: store D, "
+                "and reduce it [reduction-pairs]"
+            )
+        if not self.full_results:
+            raise SpecError(
+                f"all results are reductions: {', '.join(names)}; also return a full result, such as d"
+                " [reduction-alone]"
+            )
+        narrow = [result.name for result in self.reductions if types.get(result.name, result.dtype) != result.dtype]
+        if narrow:
+            raise SpecError(
+                f"result_types has {narrow[0]!r}, a reduction, which is always {REDUCED_TYPE}; leave it out"
+                " [reduction-result-type]"
+            )
         unknown = [name for name in types if name not in names]
         if unknown:
             raise SpecError(
@@ -418,12 +441,23 @@ class GemmSpec:
         """The results of D's shape: D, or the results that the epilogue returns by name."""
         return tuple(result for result in self.results if result.kind is ResultKind.FULL)
 
+    @property
+    def reductions(self) -> tuple[Result, ...]:
+        """The results that are reductions."""
+        return tuple(result for result in self.results if result.kind.reduction is not None)
+
+    @property
+    def returned_results(self) -> tuple[Result, ...]:
+        """The results that calls return: all but amax."""
+        return tuple(result for result in self.results if result.is_returned)
+
     def of_result(self, name: str) -> "GemmSpec":
-        """The problem whose D is this full result, and which has no other. Unchanged if D is the only full result."""
-        (result,) = (each for each in self.full_results if each.name == name)
+        """The problem whose D is this full result, or the values that this reduction reduces, and which has no other.
+        Unchanged if D is the only result."""
+        (result,) = (each for each in self.returned_results if each.name == name)
         if self.epilogue is None or (gives_d_alone(self.results) and result.dtype == self.d):
             return self
-        types = (OperandType(operand.kind, operand.dtype) for operand in self.epilogue_graph.operands)
+        types = (_annotation(operand) for operand in self.epilogue_graph.operands)
         one = OneResult(self.epilogue, name, types)
         return replace(self, d=result.dtype, result_types=(), epilogue=one)
 
@@ -437,6 +471,12 @@ class GemmSpec:
         of_blocks = self.block_scales.operands if self.block_scales is not None else ()
         ends = (Operand(ENDS, OperandKind.ENDS, ENDS_TYPE, count=self.group_count),) if self.is_grouped else ()
         return (*self.epilogue_graph.operands, *scales, *zeros, *of_blocks, *ends)
+
+
+def _annotation(operand: Operand) -> OperandType:
+    """The annotation of an operand of an epilogue."""
+    kind = OperandKind.PER_ROW if operand.kind is OperandKind.TARGET else operand.kind
+    return OperandType(kind, operand.dtype)
 
 
 def _check_weights(spec: GemmSpec) -> None:

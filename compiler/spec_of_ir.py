@@ -16,7 +16,8 @@ from mlir.dialects import arith
 
 from lowtide.compiler.block_scales import scales_of
 from lowtide.compiler.epilogue.operands import OperandKind, OperandType, name_error
-from lowtide.compiler.epilogue.results import D
+from lowtide.compiler.epilogue.results import D, Reduced
+from lowtide.compiler.epilogue.results import ResultKind as TracedKind
 from lowtide.compiler.epilogue.trace import Node, Traced, Tracer
 from lowtide.compiler.spec import FAST, UNBATCHED, UNGROUPED, GemmSpec, Groups, Unbatched, Ungrouped
 from lowtide.dialects import tile
@@ -30,6 +31,7 @@ from lowtide.passes.support.ir.rewriting import defining_op, values_from_outside
 from lowtide.passes.support.problem.element_types import element_name
 from lowtide.passes.support.problem.matrix_layouts import is_column_major
 from lowtide.passes.support.problem.problem import Problem, first_full
+from lowtide.reductions import REDUCTIONS, VALUE
 from lowtide.runtime.manifest import OUTPUT_DIMS, matrix_dims
 from lowtide.runtime.results import returned
 
@@ -97,14 +99,16 @@ def spec_of(module: ir.Module) -> FoundProblem:
     layout, kinds = str(problem.layout), [str(kind) for kind in problem.kinds]
     d_order = "column" if problem.d_is_column_major else "row"
     of_results = zip(names[2:], problem.results, types[2:], strict=False)
-    full = {name: _dtype(type_) for name, kind, type_ in of_results if kind is ResultKind.full}
+    given = {name: (kind, _dtype(type_)) for name, kind, type_ in of_results if kind is not ResultKind.amax}
+    full = {name: dtype for name, (kind, dtype) in given.items() if kind is ResultKind.full}
     first = 2 + len(problem.results)
     of_operands = zip(names[first:], kinds, types[first:], strict=True)
     operands = [(name, kind, _dtype(type_)) for name, kind, type_ in of_operands]
     d = first_full(problem.results, types)
     assert d is not None
     in_the_sum = {kind: dtype for _, kind, dtype in operands if kind in _IN_THE_SUM}
-    in_epilogue = [one for one in operands if OperandKind(one[1]).is_of_epilogue]
+    target = OperandKind.TARGET
+    in_epilogue = [one for one in operands if OperandKind(one[1]).is_of_epilogue or one[1] == target.value]
     whole = bool(found)
     return FoundProblem(
         GemmSpec(
@@ -125,7 +129,7 @@ def spec_of(module: ir.Module) -> FoundProblem:
             pairs=problem.pairs,
             amax=ResultKind.amax in problem.results,
             result_types={name: dtype for name, dtype in full.items() if dtype != _dtype(d)},
-            epilogue=_replay(found[0] if whole else None, in_epilogue, full, problem),
+            epilogue=_replay(found[0] if whole else None, in_epilogue, given, problem),
         ),
         whole,
     )
@@ -235,24 +239,34 @@ def _groups(problem: Problem, b: ir.Type, d: ir.Type) -> int | Groups | Ungroupe
 
 
 def _replay(
-    op: tile.GemmOp | tile.StoreOp | None, operands: list[tuple[str, str, str]], full: Mapping[str, str], of: Problem
+    op: tile.GemmOp | tile.StoreOp | None,
+    operands: list[tuple[str, str, str]],
+    results: Mapping[str, tuple[ResultKind, str]],
+    of: Problem,
 ) -> Epilogue | None:
     """A function that repeats a region of the problem `of` on traced values. Without a region it ignores its operands.
-    `full`: the types of full results by name."""
-    if op is None and not operands and list(full) == [D] and of.pairs is None:
+    `results`: the kinds and types of results by name."""
+    if op is None and not operands and list(results) == [D] and of.pairs is None:
         return None
-    region = _Region((), (0,) * len(full)) if op is None else _read(op, list(full.values()), of.acc)
+    full = [dtype for kind, dtype in results.values() if kind is ResultKind.full]
+    region = _Region((), (0,) * len(results)) if op is None else _read(op, full, of.acc)
+    target = next((name for name, kind, _ in operands if kind == OperandKind.TARGET.value), None)
 
     def epilogue(acc: Traced, *second: Traced, **values: Traced) -> Any:
-        inputs = [acc, *second, *values.values()]
-        nodes = region.run(acc._tracer, [value._node for value in inputs])
-        return returned({name: Traced(acc._tracer, node) for name, node in zip(full, nodes, strict=True)})
+        inputs = [acc, *second, *(value for name, value in values.items() if name != target)]
+        nodes, found = region.run(acc._tracer, [value._node for value in inputs]), dict[str, Any]()
+        for (name, (kind, _)), node in zip(results.items(), nodes, strict=True):
+            found[name] = value = Traced(acc._tracer, node)
+            if (reduction := REDUCTIONS.get(str(kind))) is not None:
+                index = values[target] if reduction.operation == VALUE and target is not None else None
+                found[name] = Reduced(TracedKind(str(kind)), value, index)
+        return returned(found)
 
     keyword = inspect.Parameter.KEYWORD_ONLY
+    kinds = {name: OperandKind.PER_ROW if name == target else OperandKind(kind) for name, kind, _ in operands}
     sums = ("Σ",) if of.pairs is None else ("Σ1", "Σ2")  # names that no operand has
     parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in sums] + [
-        inspect.Parameter(name, keyword, annotation=OperandType(OperandKind(kind), dtype))
-        for name, kind, dtype in operands
+        inspect.Parameter(name, keyword, annotation=OperandType(kinds[name], dtype)) for name, _, dtype in operands
     ]
     epilogue.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return epilogue
@@ -271,13 +285,14 @@ class _Step(NamedTuple):
 @dataclass(frozen=True)
 class _Region:
     """A region as data that outlives the IR. The arguments are the first values; each step makes the next one.
-    `results`: the values of full results."""
+    `results`: the values of full results and reductions."""
 
     steps: tuple[_Step, ...]
     results: tuple[int, ...]
 
     def run(self, tracer: Tracer, arguments: list[Node]) -> list[Node]:
-        """The nodes of full results. All is computed in f32; narrower values are rounded to their type by a cast."""
+        """The nodes of full results and reductions. All is computed in f32; narrower values are rounded to their type
+        by a cast."""
         values = list(arguments)
         for step in self.steps:
             inputs = [values[index] for index in step.inputs]
@@ -295,6 +310,7 @@ def _read(op: tile.GemmOp | tile.StoreOp, types: list[str], acc: str) -> _Region
     of_full = [value for value, kind in yielded if kind is ResultKind.full]
     found = [_rounding(value, dtype) for value, dtype in zip(of_full, types, strict=True)]
     unrounded = [value for _, value in found]
+    reduced = {place: value for place, (value, kind) in enumerate(yielded) if str(kind) in REDUCTIONS}
     for largest in (value for value, kind in yielded if kind is ResultKind.amax):
         converts = defining_op(largest)
         is_same = isinstance(converts, arith.SIToFPOp) and converts.in_ == unrounded[0]
@@ -317,7 +333,11 @@ def _read(op: tile.GemmOp | tile.StoreOp, types: list[str], acc: str) -> _Region
         inputs = tuple(numbers[operand] for operand in list(each.operands)[: 1 if name == "not" else None])
         steps.append(_Step(name, inputs, attribute, rounded, is_integer))
         numbers[each.results[0]] = len(numbers)
-    return _Region(tuple(steps), tuple(numbers[value] for value in unrounded))
+    rest, values = iter(unrounded), []
+    for place, (_, kind) in enumerate(yielded):
+        if kind is not ResultKind.amax:
+            values.append(reduced[place] if place in reduced else next(rest))
+    return _Region(tuple(steps), tuple(numbers[value] for value in values))
 
 
 # The ops that round to a narrow integer, last op first, for floats and for integers.

@@ -1,7 +1,9 @@
-"""The order in which a kernel adds the K products of an element of D: a signature, computed from its IR.
+"""The order in which a kernel adds the K products of an element of D, and the values of its reductions: a signature,
+computed from its IR.
 
 Kernels of one problem with the same signature compute the same bits. The ops of level `atoms` or `epilogue` determine
 it: the multiplying instruction, the K that it sums at once, partial sums that are added later, and the division of K.
+The order of a reduction follows from the extent of a tile and the layout of the fragments that are reduced.
 """
 
 from collections.abc import Iterable
@@ -12,11 +14,15 @@ from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import gemm_layout, k_division
-from lowtide.dialects.tile import KDivisionKind
+from lowtide.dialects.tile import KDivisionKind, ResultKind
+from lowtide.dialects.tile.layouts import tv_of
 from lowtide.passes.base import walk
 from lowtide.passes.support.agents.atoms import tiled_mma_of
+from lowtide.passes.support.agents.reductions import lines_of
 from lowtide.passes.support.ir.rewriting import defining_op
 from lowtide.passes.support.problem.matrix_layouts import a_is_mk
+from lowtide.reductions import REDUCTIONS
+from lowtide.targets import split_coordinates
 
 _STEP = 2  # index of K in (M, N, K)
 
@@ -44,6 +50,29 @@ class Sum:
         return text + ("" if self.step is None else f", K cut by {self.division} in steps of {self.step}")
 
 
+@dataclass(frozen=True, order=True)
+class Reducing:
+    """How a kernel reduces the values of its rows or columns, and how another launch finishes them."""
+
+    kind: str
+    """The kind of the result, as the kernel sees it: rows and columns are exchanged if operands are swapped."""
+    extent: int
+    """The columns, or rows, of a tile, which has partial results of its own."""
+    values: str
+    """The places in its line of those that a thread reduces by a tree of halves, of each part of a tile: `2:1 16:8` are
+    16 pairs, 8 apart."""
+    lanes: tuple[int, ...]
+    """The differences of the numbers of the lanes that then exchange, in order."""
+    warps: tuple[int, int]
+    """The number of warps with partial results of their own of a tile, or of a part of its rows, and how far apart
+    their values are."""
+
+    def __str__(self) -> str:
+        lanes = f", lanes {' '.join(map(str, self.lanes))} apart" if self.lanes else ""
+        warps = f", {self.warps[0]} warps {self.warps[1]} apart" if self.warps[0] > 1 else ""
+        return f"{self.kind} in tiles of {self.extent}: halves of values {self.values}{lanes}{warps}, then one by one"
+
+
 @dataclass(frozen=True)
 class Summation:
     """The signature of a kernel. Equal texts mean equal orders."""
@@ -52,6 +81,9 @@ class Summation:
     """Several if tiles of D are summed in different orders."""
     cut_by_ctas: bool
     """Whether the division of K depends on the number of CTAs, and so on the number of SMs."""
+    reductions: tuple[Reducing, ...] = ()
+    over_rows: str | None = None
+    """The kind of a result that reduces the rows of D, whose number determines its order; None if there is none."""
 
     @property
     def is_divided(self) -> bool:
@@ -59,7 +91,7 @@ class Summation:
         return any(one.step is not None for one in self.sums)
 
     def __str__(self) -> str:
-        return " | ".join(map(str, self.sums))
+        return "; ".join([" | ".join(map(str, self.sums)), *map(str, self.reductions)])
 
 
 def summation_of(module: ir.Module) -> Summation | None:
@@ -72,7 +104,45 @@ def summation_of(module: ir.Module) -> Summation | None:
             found[_sum(work, products)] = None
             division = k_division(work)
             cut_by_ctas |= division is not None and division.follows_ctas
-    return Summation(tuple(sorted(found)), cut_by_ctas) if found else None
+    reductions = tuple(sorted(dict.fromkeys(map(_reducing, walk(module, sm.StoreReducedOp)))))
+    return Summation(tuple(sorted(found)), cut_by_ctas, reductions, _over_rows(module)) if found else None
+
+
+def _reducing(op: sm.StoreReducedOp) -> Reducing:
+    """The order of a reduction, from the store of its partial results."""
+    kind = str(ResultKind(ir.IntegerAttr(op.kind).value))
+    axis, like = REDUCTIONS[kind].axis, sm.FragmentType(ir.TypeAttr(op.layout).value)
+    lines = lines_of(tv_of(like.tv), tuple(like.shape), axis)
+    work = op.operation.parent
+    while not isinstance(work.opview, tile.WorkTilesOp):
+        work = work.parent
+    extent = list(work.opview.tile)[1 if axis == "row" else 0]
+    split = split_coordinates(tv_of(like.tv), tuple(like.shape))
+    across = split.col_values if axis == "row" else split.row_values
+    values = _runs_of_numbers([across[place] for place in lines.values[0][1]])
+    return Reducing(kind, extent, values, lines.shuffles, (lines.warps, lines.step))
+
+
+def _runs_of_numbers(numbers: list[int]) -> str:
+    """Numbers as nested runs `count:step`, the innermost first."""
+    found: list[str] = []
+    while len(numbers) > 1:
+        step = numbers[1] - numbers[0]
+        count = next((i for i in range(1, len(numbers)) if numbers[i] - numbers[i - 1] != step), len(numbers))
+        if len(numbers) % count or count == 1:
+            return " ".join([*found, ",".join(map(str, numbers))])
+        found.append(f"{count}:{step}")
+        numbers = numbers[::count]
+    return " ".join(found) or "1"
+
+
+def _over_rows(module: ir.Module) -> str | None:
+    """The kind of a result of the problem that was asked for and that reduces rows of D."""
+    for op in module.body.operations:
+        if "tile.problem" in op.attributes:
+            kinds = op.attributes["tile.problem"].result_kinds
+            return next((kind for kind in kinds if kind in REDUCTIONS and REDUCTIONS[kind].axis != "row"), None)
+    return None
 
 
 def _products(work: tile.WorkTilesOp) -> list[ir.OpView]:

@@ -75,7 +75,7 @@ HOST_OPS = _lives(
 
 DEVICE_OPS = _lives(
     (CTA, EPILOGUE, "tile.kernel tile.return tile.work_tiles tile.await_wave tile.view tile.yield memref.dim"),
-    (CTA, EPILOGUE, "memref.load memref.subview tile.prepare"),
+    (CTA, EPILOGUE, "memref.load memref.subview tile.prepare tile.finish"),
     (CTA, NVVM, "arith.* scf.for scf.if scf.yield vector.*"),
     (CTA, EPILOGUE, "math.*"),
     (CTA, PIPELINED, "tile.splat tile.mma tile.promote"),
@@ -102,7 +102,7 @@ DEVICE_OPS = _lives(
     (ATOMS, EPILOGUE, "sm.load_shared sm.load_global sm.load_scales sm.store_shared"),
     (ATOMS, ATOMS, "sm.sum_over_k"),
     (EPILOGUE, EPILOGUE, "sm.stack"),
-    (EPILOGUE, EPILOGUE, "sm.extract sm.store_global sm.max_abs sm.raise_max"),
+    (EPILOGUE, EPILOGUE, "sm.extract sm.store_global sm.max_abs sm.raise_max sm.reduce sm.store_reduced"),
     (ATOMS, EPILOGUE, "sm.map sm.unpack_weights"),
     (NVVM, LLVM, "gpu.module nvvm.* llvm.* sm.ptx_*"),
     (NVVM, NVVM, "gpu.func gpu.return scf.while scf.condition"),

@@ -13,7 +13,7 @@ from lowtide.dialects.text import check_text
 from lowtide.dialects.tile import ResultKind
 from lowtide.errors import InterpreterError, IRError, with_code
 from lowtide.interpreter.host import Host
-from lowtide.interpreter.inputs.arguments import Argument, arguments_of, output_of, rows_in_groups
+from lowtide.interpreter.inputs.arguments import Argument, arguments_of, is_returned, output_of, rows_in_groups
 from lowtide.interpreter.inputs.memory import in_place_of, matrix_of
 from lowtide.interpreter.launching import Launcher
 from lowtide.interpreter.machine.exploration import Explorer
@@ -170,9 +170,10 @@ def _results(arguments: list[Argument], of_d: Array, others: Sequence[tuple[Argu
     found = {arguments[output_of(arguments)].name: of_d}
     for argument, values in others:
         _give(argument, values)
-        if argument.result is ResultKind.full:
+        if is_returned(argument.result):
             found[argument.name] = values
-    return of_d if len(found) == 1 else found
+    names = [argument.name for argument in arguments if argument.name in found]
+    return of_d if len(found) == 1 else {name: found[name] for name in names}
 
 
 def _give(argument: Argument, values: Any) -> None:
@@ -211,7 +212,7 @@ def _placed(host: Host, arguments: list[Argument], offsets: Mapping[str, int]) -
         if position == output and shared is not None:
             placed.append(None)
         elif isinstance(argument.type, MemRef):
-            filled = argument.result is not ResultKind.full
+            filled = not is_returned(argument.result)
             offset = 0 if argument.is_stand_in else offsets.get(argument.name, 0)
             placed.append(matrix_of(host.memory, host.domain, argument, filled, offset))
         else:

@@ -31,7 +31,7 @@ from lowtide.runtime.manifest import problem_text
 from lowtide.runtime.module import choose_code
 from lowtide.runtime.operands import Operand, view
 from lowtide.runtime.plan import Launch
-from lowtide.runtime.results import D, full_results
+from lowtide.runtime.results import D, returned_results
 
 FORMAT = 1
 INDEX = "bundle.json"
@@ -158,7 +158,7 @@ def _outputs(out: Any) -> dict[str, Any]:
 
 def _check(entry: Entry, given: list[Operand], operands: Mapping[str, Any], outputs: Mapping[str, Operand]) -> None:
     """Raises LaunchError if the kernel does not accept the operands."""
-    full = full_results(entry.arguments)
+    full = returned_results(entry.arguments)
     if not {*outputs} <= {*full}:
         raise LaunchError(f"its results are {', '.join(full)} [bundle-outputs]")
     inputs = [x for x in entry.arguments if x["name"] not in full]

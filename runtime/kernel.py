@@ -29,6 +29,7 @@ from lowtide.runtime.host_compiler import compile_host
 from lowtide.runtime.limits import capability_of
 from lowtide.runtime.manifest import (
     BATCH,
+    ONE,
     PACKED_ROWS,
     PAIRED_ROWS,
     is_mixed,
@@ -40,7 +41,7 @@ from lowtide.runtime.manifest import (
 from lowtide.runtime.module import LoadedModule, load_module
 from lowtide.runtime.operands import Operand, view
 from lowtide.runtime.plan import Launch, LaunchPlan, NoLaunch, PreparedLaunch, WorkspaceLaunch, make_plan
-from lowtide.runtime.results import D, full_results, outputs_by_name, returned
+from lowtide.runtime.results import D, outputs_by_name, returned, returned_results
 from lowtide.runtime.streams import after_writers, current_stream, handle_of, stream_of
 from lowtide.runtime.tensor_map_encoder import TensorMapEncoder
 from lowtide.runtime.workspaces import Workspaces, offsets_of
@@ -81,8 +82,8 @@ class Kernel:
         self._of_zeros = {x["name"]: entry_of_zeros(x, self._dims[x["name"]]) for x in self._arguments}
         self._names = [x["name"] for x in self._arguments]
         self._output = output_of(self._arguments)
-        #: the indices of the full results, which are passed as out=
-        self._outputs = {name: self._names.index(name) for name in full_results(self._arguments)}
+        #: the indices of the results that are passed as out=
+        self._outputs = {name: self._names.index(name) for name in returned_results(self._arguments)}
         self._results = [i for i, x in enumerate(self._arguments) if x["role"] == "output"]
         self._given = [name for name in self._names if name not in self._outputs]
         self._memrefs = [i for i, x in enumerate(self._arguments) if x["kind"] != "scalar"]
@@ -163,13 +164,12 @@ class Kernel:
         records = {name: view(value, name) for name, value in arrays.items()}
         arguments = [x for x in self._arguments if x["name"] in records]
         views, extents = self._settled({x["name"]: check_layout(x, records[x["name"]]) for x in arguments})
-        shape = self._output_shape(extents)
-        if 0 in shape:
+        if 0 in self._output_shape(extents):
             return 0
         if not extents["k"]:  # read as zeros with K = 1
             views = {name: replace(x, shape=tuple(max(extent, 1) for extent in x.shape)) for name, x in views.items()}
         for name, place in self._outputs.items():
-            output = self._arguments[place]
+            output, shape = self._arguments[place], self._shape_of(place, extents)
             row = pad_row(shape[-1], output["dtype"], _allocated_alignment(output))
             views[name] = MatrixView(0, shape, (row,) * (len(shape) - 1), 0)
         device = self._device_of(records)
@@ -272,7 +272,7 @@ class Kernel:
             dims["n"] = dims[PACKED_ROWS] * element_type(self.manifest["spec"]["b"]).per_byte
         if PAIRED_ROWS in dims:
             dims["n"] = dims[PAIRED_ROWS] // 2
-        output, shape = self._arguments[place], self._output_shape(dims)
+        output, shape = self._arguments[place], self._shape_of(place, dims)
         alignment = _allocated_alignment(output)
         if key is not None and libraries == ["torch"] * len(libraries):
             self._allocators[key] = torch_allocator(inputs[0], shape, output["dtype"], alignment)
@@ -310,7 +310,8 @@ class Kernel:
         views, extents = self._settled(self._check_layouts(operands))
         for index in self._results:
             check_output(self._arguments[index], operands[self._names[index]])
-        if len(self._results) > len(self._outputs) and 0 in self._output_shape(extents):
+        others = [i for i in self._results if self._arguments[i]["kind"] != "full"]
+        if others and 0 in self._output_shape(extents):
             raise LaunchError(
                 f"kernel {self.name}: D has no elements, so no launch sets other results; pass M and N"
                 " of at least 1 [results-of-nothing]"
@@ -360,8 +361,12 @@ class Kernel:
 
     def _output_shape(self, extents: Mapping[str, int]) -> tuple[int, ...]:
         """D's shape. Raises LaunchError if the batch is unknown."""
-        dims = self._dims[self._names[self._output]]
-        return tuple(self._outer(dim, extents) if dim == BATCH else extents[dim] for dim in dims)
+        return self._shape_of(self._output, extents)
+
+    def _shape_of(self, place: int, extents: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape of a result. Raises LaunchError if the batch is unknown."""
+        dims, known = self._dims[self._names[place]], {**extents, ONE: 1}
+        return tuple(self._outer(dim, extents) if dim == BATCH else known[dim] for dim in dims)
 
     def _device_of(self, operands: Mapping[str, Operand]) -> int:
         """The GPU that holds the operands; arrays without elements do not count."""

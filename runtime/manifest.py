@@ -18,7 +18,8 @@
      "origin": text|null,                   the IR of the problem, for `lowtide check`; not read here
      "example": {"m": …, "n": …, "k": …},                                  run-time extents that `verify` uses
      "arguments": [{"name", "role": "input"|"output", "kind": "matrix"|"full"|"per_row"|"per_column"|"scalar"|
-                              "group_scale"|"group_zero"|"ends"|a scale of blocks|"amax",   results have role output
+                              "group_scale"|"group_zero"|"ends"|"target"|a scale of blocks|
+                              "amax"|a reduction, such as "row_sum",                        results have role output
                     "dtype", "shape": [int|null, …], "base_alignment": bytes,
                     "row_stride_alignment": bytes,
                     "allocated_alignment": bytes,          rows of an output that the runtime allocates; optional
@@ -38,12 +39,14 @@ Scales of blocks are `row_scale` (K/128, M), `column_scale` (K/128, N), `row_blo
 `column_block_scale` (N/128, K/128), quotients rounded up.
 
 An `amax` is an output of one f32, which the kernel sets to the largest absolute value of D's elements before they are
-rounded. Outputs other than D are passed by name, like inputs.
+rounded; it is passed by name, like an input. Reductions (`lowtide.reductions`) are f32: `row_…` (M), `column_…` (N),
+and `all_…` of one element. A `target`, s32 (M), has the column that a `row_value` takes from each row.
 
 With groups of rows, B has them as the first dimension, and `ends`, s32 (row_groups), says where they end. With groups
 of K, `full` arguments have them as the first dimension, and `ends` is s32 (groups_of_k).
 
-With a batch, all but scalars and amax have it as the first dimension. Inputs may lack it, or have a stride of 0 there.
+With a batch, all but scalars, amax and `all_…` have it as the first dimension. Inputs may lack it, or have a stride of
+0 there.
 
 A kernel argument of type "tensor_map" is the 128-byte CUtensorMap by value, which this host op makes for an operand:
 
@@ -79,6 +82,7 @@ from typing import Any, TypeGuard
 from lowtide.decompositions import decompositions_of
 from lowtide.elements import ELEMENTS, element_type, weight_types
 from lowtide.errors import LoadError
+from lowtide.reductions import REDUCTIONS
 from lowtide.runtime.epilogue import check_program
 from lowtide.runtime.limits import MAX_EXTENT
 
@@ -96,11 +100,13 @@ KINDS: dict[str, int] = {
 }
 BLOCK_SCALES = ("row_scale", "column_scale", "row_block_scale", "column_block_scale")
 KINDS |= dict.fromkeys(BLOCK_SCALES, 2)
+KINDS |= dict.fromkeys((*REDUCTIONS, "target"), 1)
 IN_THE_SUM = ("group_scale", "group_zero", *BLOCK_SCALES)  # kinds of arguments that act in the sum
-NOT_OF_EPILOGUE = (*IN_THE_SUM, "ends")  # kinds of arguments that the epilogue does not read
+NOT_OF_EPILOGUE = (*IN_THE_SUM, "ends", "target")  # kinds of arguments that the epilogue does not read
 STALE = 2.0**20  # the value of an amax before a check: larger than any result, like one left by a previous call
-UNBATCHED = ("scalar", "amax")  # kinds that all products of a batch share
-RESULTS = ("full", "amax")  # kinds of outputs
+# Kinds that all products of a batch share.
+UNBATCHED = ("scalar", "amax", *(word for word, reduction in REDUCTIONS.items() if not reduction.dims))
+RESULTS = ("full", "amax", *REDUCTIONS)  # kinds of outputs
 OPERAND_DIMS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
     "tn": (("m", "k"), ("n", "k")),
     "tt": (("m", "k"), ("k", "n")),
@@ -110,6 +116,7 @@ OPERAND_DIMS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
 # D and its full operands, in memory order.
 OUTPUT_DIMS: dict[str, tuple[str, str]] = {"row": ("m", "n"), "column": ("n", "m")}
 ROW_GROUPS, K_GROUPS = "row_groups", "groups_of_k"
+BATCH, ONE = "batch", "one"  # dimensions of a batch, and of one element
 KIND_DIMS: dict[str, tuple[str, ...]] = {
     "per_row": ("m",),
     "per_column": ("n",),
@@ -117,13 +124,14 @@ KIND_DIMS: dict[str, tuple[str, ...]] = {
     "group_scale": ("groups", "n"),
     "group_zero": ("groups", "n"),
     "ends": (ROW_GROUPS,),
-    "amax": ("one",),
+    "amax": (ONE,),
+    "target": ("m",),
+    **{word: tuple(reduction.dims) or (ONE,) for word, reduction in REDUCTIONS.items()},
     "row_scale": ("k/128", "m"),
     "column_scale": ("k/128", "n"),
     "row_block_scale": ("m/128", "k/128"),
     "column_block_scale": ("n/128", "k/128"),
 }
-BATCH = "batch"
 PACKED_ROWS = "packed_rows"  # in place of n: rows of bytes; each holds the weights of two rows
 PAIRED_ROWS = "paired_rows"  # in place of n: rows of B; two belong to each column of D
 PAIRS = ("stacked", "interleaved")

@@ -1,7 +1,6 @@
-"""The full results of a kernel in a call: `out=` and what is returned.
+"""The results of a kernel in a call, full results and reductions: `out=` and what is returned.
 
-If the only full result of a kernel is `d`, calls take and return an array. Otherwise they take and return
-dicts by name.
+If the only one is `d`, calls take and return an array. Otherwise they take and return dicts by name.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from lowtide.errors import LaunchError
 D = "d"
 
 
-def full_results(arguments: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The names of the full results among a manifest's arguments, in order."""
-    return [x["name"] for x in arguments if (x["role"], x["kind"]) == ("output", "full")]
+def returned_results(arguments: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The names of the results among a manifest's arguments that calls return, in order: all but amax."""
+    return [x["name"] for x in arguments if x["role"] == "output" and x["kind"] != "amax"]
 
 
 def outputs_by_name(out: Any, full: Sequence[str]) -> dict[str, Any]:
     """The outputs that a call passes, by name. Outputs that are None or left out will be allocated.
 
-    `full`: the names of the kernel's full results. Raises LaunchError if `out` is not a dict although the kernel has
+    `full`: the names of the kernel's results. Raises LaunchError if `out` is not a dict although the kernel has
     several results, or has other names.
     """
     if out is None:
@@ -43,5 +42,5 @@ def outputs_by_name(out: Any, full: Sequence[str]) -> dict[str, Any]:
 
 
 def returned(results: Mapping[str, Any]) -> Any:
-    """The return value of a call: D if it is the only full result, else a dict of results by name."""
+    """The return value of a call: D if it is the only result, else a dict of results by name."""
     return results[D] if list(results) == [D] else dict(results)

@@ -21,6 +21,7 @@ import numpy as np
 from lowtide.decompositions import DECOMPOSITIONS
 from lowtide.elements import element_type, exact_sums, stages_of_sum
 from lowtide.errors import LoadError
+from lowtide.reductions import REDUCTIONS
 from lowtide.runtime import driver
 from lowtide.runtime.checks import pad_row
 from lowtide.runtime.dtypes import from_bits, left_out, multiplied, random_numbers, stored_dtype, to_bits, wrapped
@@ -42,7 +43,7 @@ from lowtide.runtime.manifest import (
     problem_dims,
 )
 from lowtide.runtime.operands import Operand
-from lowtide.runtime.results import D, full_results, returned
+from lowtide.runtime.results import D, returned, returned_results
 from lowtide.runtime.weights import unpack_weights, zero_points
 from lowtide.runtime.wide_products import exact_product
 
@@ -134,7 +135,7 @@ def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tu
         1.0, math.sqrt(limit / 4 / max(extents["k"], 1))
     )  # the share of non-zeros, so that no partial sum leaves the exact range
     operands: dict[str, Any] = {}
-    full = full_results(manifest["arguments"])
+    full = returned_results(manifest["arguments"])
     for argument in manifest["arguments"]:
         name, dtype = argument["name"], argument["dtype"]
         if name in full:
@@ -435,6 +436,12 @@ def verify_kernel(
             " epilogue; compile it from level atoms or before and save it again [no-epilogue-program]"
         )
     full = [x for x in manifest["arguments"] if (x["role"], x["kind"]) == ("output", "full")]
+    reduced = [x["name"] for x in manifest["arguments"] if x["role"] == "output" and x["kind"] in REDUCTIONS]
+    if reduced:
+        raise LoadError(
+            f"manifest: the result {reduced[0]} is a reduction, which this check does not compute; check the kernel "
+            "where lowtide is installed: lowtide check [verify-reduction]"
+        )
     if len(results_of(manifest["epilogue_program"])) != len(full):
         raise LoadError(
             f"manifest: it has {len(full)} full outputs, but epilogue_program gives "

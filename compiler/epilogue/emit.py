@@ -74,8 +74,8 @@ def value_type(name: str) -> ir.Type:
 def emit(graph: EpilogueGraph, arguments: Sequence[ir.Value]) -> list[ir.Value]:
     """Build the graph at the insertion point. Returns the element of each result.
 
-    `arguments`: the accumulators (of type `graph.acc`), then one element of each operand in its own type; or vectors of
-    the same shape in place of all of them. Each node is built once.
+    `arguments`: the accumulators (of type `graph.acc`), then one element of each operand that the region reads, in its
+    own type; or vectors of the same shape in place of all of them. Each node is built once.
     """
     shape = list(arguments[0].type.shape) if isinstance(arguments[0].type, ir.VectorType) else None
     values: dict[int, ir.Value] = {}
@@ -96,7 +96,8 @@ def _build(
         return _extend(arguments[int(node.attribute or 0)], graph.acc, dtype, shape)
     if node.op == "operand":
         assert isinstance(node.attribute, int)
-        return _extend(arguments[graph.sums + node.attribute], graph.operands[node.attribute].dtype, dtype, shape)
+        place = graph.sums + graph.region_operands.index(node.attribute)
+        return _extend(arguments[place], graph.operands[node.attribute].dtype, dtype, shape)
     if node.op == "const":
         return _constant(float(round_to(node.attribute, dtype)), dtype, shape)
     if node.op == "real":

@@ -25,7 +25,7 @@ from types import FunctionType, MappingProxyType
 from typing import Any
 
 from lowtide.compiler.dtypes import choices
-from lowtide.compiler.epilogue.results import AMAX, D, Result, ResultKind, named_values
+from lowtide.compiler.epilogue.results import AMAX, D, Reduced, Result, ResultKind, named_values
 from lowtide.compiler.epilogue.trace import (
     Node,
     Predicate,
@@ -39,6 +39,7 @@ from lowtide.compiler.epilogue.trace import (
 )
 from lowtide.elements import INTEGER_TYPE, SCALE_BLOCK, element_type, types_of_d
 from lowtide.errors import SpecError
+from lowtide.reductions import REDUCED_TYPE
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 # Names of parameters of a kernel's call, of its interpretation, and of the reference.
@@ -77,10 +78,12 @@ class OperandKind(enum.Enum):
     ROW_BLOCK_SCALE = "row_block_scale"
     COLUMN_BLOCK_SCALE = "column_block_scale"
     ENDS = "ends"
+    TARGET = "target"
 
     @property
     def is_of_epilogue(self) -> bool:
-        """Whether the epilogue reads it. Other operands act in the sum, or are the ends of groups of rows."""
+        """Whether the region reads it. Other operands act in the sum, are the ends of groups of rows, or the columns of
+        lt.gather."""
         return self in (OperandKind.FULL, OperandKind.PER_ROW, OperandKind.PER_COLUMN, OperandKind.SCALAR)
 
     @property
@@ -158,6 +161,7 @@ class Operand:
         shapes = {
             OperandKind.FULL: (m, n),
             OperandKind.PER_ROW: (m,),
+            OperandKind.TARGET: (m,),
             OperandKind.PER_COLUMN: (n,),
             OperandKind.ENDS: (self.count,),
             OperandKind.ROW_SCALE: (_blocks(k), m),
@@ -194,6 +198,11 @@ class EpilogueGraph:
         return cls(acc, operands, results, tuple(nodes), sums)
 
     @property
+    def region_operands(self) -> tuple[int, ...]:
+        """The indices of the operands that the region reads, in order."""
+        return tuple(index for index, operand in enumerate(self.operands) if operand.kind.is_of_epilogue)
+
+    @property
     def result(self) -> Node:
         """The node of D, the first full result."""
         return next(node for result, node in self.results if result.kind is ResultKind.FULL)
@@ -227,9 +236,9 @@ def trace(
     tracer = Tracer(element_type(acc).computes_in)
 
     def graph_of(operands: tuple[Operand, ...], values: Mapping[str, Any], nodes: Mapping[str, Node]) -> EpilogueGraph:
-        results = [(Result(name, ResultKind.FULL, types.get(name, d)), node) for name, node in nodes.items()]
+        results = [(_result_of(values[name], name, types.get(name, d), tracer.dtype), nodes[name]) for name in nodes]
         if amax:
-            first = next(iter(values.values()))
+            first = next(value for value in values.values() if not isinstance(value, Reduced))
             results.append((Result(AMAX, ResultKind.AMAX, tracer.dtype), tracer.real(first)))
         return EpilogueGraph.of(acc, operands, *results, sums=sums)
 
@@ -271,17 +280,55 @@ def trace(
         if fault is not None:
             raise SpecError(f"{_defined_at(function)}: {fault} [results-name]")
         own = types.get(name, d)
-        nodes[name] = _clamped(tracer, _result(tracer, value, function, own, name), own)
-    graph = graph_of(operands, values, nodes)
+        if isinstance(value, Reduced):
+            nodes[name] = tracer.real(value.value)
+        else:
+            nodes[name] = _clamped(tracer, _result(tracer, value, function, own, name), own)
+    graph = graph_of(_with_target(operands, values, nodes, _defined_at(function)), values, nodes)
     _warn_of_unread(function, graph)
     return graph
+
+
+def _result_of(value: Any, name: str, dtype: str, computed: str) -> Result:
+    """The result of a value that the function returned. Raises SpecError for a reduction of f64."""
+    if not isinstance(value, Reduced):
+        return Result(name, ResultKind.FULL, dtype)
+    if computed != REDUCED_TYPE:
+        raise SpecError(
+            f"the result {name!r} is a reduction in {computed}: reductions are {REDUCED_TYPE}; return the values, and "
+            "reduce these [reduction-type]"
+        )
+    return Result(name, value.kind, REDUCED_TYPE)
+
+
+def _with_target(
+    operands: tuple[Operand, ...], values: Mapping[str, Any], nodes: Mapping[str, Node], where: str
+) -> tuple[Operand, ...]:
+    """The operands; the index of lt.gather becomes a TARGET. Raises SpecError if that operand is of another kind or
+    type, if the epilogue also computes with it, or if there are several."""
+    found = {
+        value.index._node.attribute
+        for value in values.values()
+        if isinstance(value, Reduced) and value.index is not None
+    }
+    if not found:
+        return operands
+    (index, *others) = sorted(found)
+    own = operands[index]
+    read = {node.attribute for root in nodes.values() for node in in_order(root) if node.op == "operand"}
+    if own.kind is not OperandKind.PER_ROW or own.dtype != INTEGER_TYPE or others or index in read:
+        raise SpecError(
+            f"{where}: lt.gather takes its columns from {own.name!r}, {own.kind.value} of {own.dtype}; they are one "
+            f'operand lt.PerRow["{INTEGER_TYPE}"] that nothing else reads [gather-index]'
+        )
+    return (*operands[:index], Operand(own.name, OperandKind.TARGET, own.dtype), *operands[index + 1 :])
 
 
 def _warn_of_unread(function: Callable[..., Any], graph: EpilogueGraph) -> None:
     """Warn about operands that no result depends on, if the function is a user's. An epilogue read from text or IR may
     have such operands: it takes those of its call."""
     read = {node.attribute for node in graph.nodes if node.op == "operand"}
-    unread = [repr(operand.name) for index, operand in enumerate(graph.operands) if index not in read]
+    unread = [repr(graph.operands[index].name) for index in graph.region_operands if index not in read]
     plain = _plain(function)
     if not unread or plain is None or is_ours(plain.__globals__.get("__name__", "")):
         return

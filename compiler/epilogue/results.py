@@ -5,7 +5,7 @@
         return {"pre": pre, "d": lt.gelu(pre)}
 
 If the function returns one value, the result is D, named `d`. If it returns a dict or an instance of a dataclass, each
-entry is a full result, in order.
+entry is a result, in order: a full result, or a reduction (`epilogue.reductions`).
 """
 
 import enum
@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from lowtide.errors import SpecError
+from lowtide.reductions import REDUCTIONS, Reduction
 
 
 class ResultKind(enum.Enum):
@@ -22,16 +23,50 @@ class ResultKind(enum.Enum):
 
     FULL = "full"
     AMAX = "amax"
+    ROW_SUM = "row_sum"
+    ROW_MAX = "row_max"
+    ROW_MIN = "row_min"
+    ROW_LOGSUMEXP = "row_logsumexp"
+    ROW_VALUE = "row_value"
+    COLUMN_SUM = "column_sum"
+    COLUMN_MAX = "column_max"
+    COLUMN_MIN = "column_min"
+    COLUMN_LOGSUMEXP = "column_logsumexp"
+    COLUMN_VALUE = "column_value"
+    ALL_SUM = "all_sum"
+    ALL_MAX = "all_max"
+    ALL_MIN = "all_min"
+    ALL_LOGSUMEXP = "all_logsumexp"
+
+    @property
+    def reduction(self) -> Reduction | None:
+        """The axis and the operation of a reduction; None for another kind."""
+        return REDUCTIONS.get(self.value)
 
 
 @dataclass(frozen=True)
 class Result:
     """A result of a kernel: its name, kind and element type. A FULL result has the shape of D; AMAX is one
-    f32, the largest absolute value of its node, before the value is clamped and rounded."""
+    f32, the largest absolute value of its node, before the value is clamped and rounded. Reductions are f32."""
 
     name: str
     kind: ResultKind
     dtype: str
+
+    @property
+    def is_returned(self) -> bool:
+        """Whether calls return it. An AMAX is an operand of a call, which the kernel writes."""
+        return self.kind is not ResultKind.AMAX
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """What lt.sum and the other reductions return in an epilogue: the traced value of an element, the kind of the
+    result, and for a ROW_VALUE the traced index of the column."""
+
+    kind: ResultKind
+    value: Any
+    index: Any = None
 
 
 D, AMAX = "d", "amax"  # names of results
@@ -57,12 +92,13 @@ def named_values(returned: Any, where: str) -> dict[str, Any]:
 
 
 def gives_d_alone(results: Iterable[Result]) -> bool:
-    """Whether D is the only full result. Then calls return D, not a dict."""
-    return [result.name for result in results if result.kind is ResultKind.FULL] == [D]
+    """Whether D is the only result that calls return. Then they return D, not a dict."""
+    return [result.name for result in results if result.is_returned] == [D]
 
 
 class OneResult:
-    """An epilogue that returns the result `name` of `function` as D. `annotations`: those of the operands, in order."""
+    """An epilogue that returns the result `name` of `function` as D; of a reduction, the values that are reduced.
+    `annotations`: those of the operands, in order."""
 
     def __init__(self, function: Callable[..., Any], name: str, annotations: Iterable[Any]) -> None:
         self._function = function
@@ -73,4 +109,5 @@ class OneResult:
         self.__signature__ = inspect.Signature([*parameters[:sums], *typed])
 
     def __call__(self, *values: Any, **operands: Any) -> Any:
-        return named_values(self._function(*values, **operands), repr(self._function))[self._name]
+        found = named_values(self._function(*values, **operands), repr(self._function))[self._name]
+        return found.value if isinstance(found, Reduced) else found

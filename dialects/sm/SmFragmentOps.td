@@ -182,6 +182,58 @@ def Sm_RaiseMaxOp : Sm_Op<"raise_max"> {
   let hasVerifier = 1;
 }
 
+def Sm_ReduceOp : Sm_Op<"reduce", [AttrSizedOperandSegments]> {
+  let summary = "Reduces each thread's elements of the same row, or column, inside a matrix, into its partial results";
+  let description = [{
+    A thread has a partial result for each row (`row_…`) or column (`column_…`) of the fragment in which it has elements,
+    in the order of their indices, and of a `logsumexp` a maximum and then a sum for each (`tile.finish`). They are the
+    values of the result. With `into`, they also count the values of earlier partial results. Elements of the window
+    outside the matrix do not count. For `row_value`, and `column_value`, only the element counts whose column (row) is
+    the element of `target` for its row (column); the target is a window of a vector.
+
+    ```mlir
+    %r0 = sm.reduce row_sum %y in %dv
+      : !sm.fragment<128x64xf32, #tv>, !tile.view<128x64xbf16>, !sm.fragment<256x2xf32, #tv1>
+    %r1 = sm.reduce row_sum %z in %dw into %r0 : …
+    %v0 = sm.reduce row_value %y in %dv at %targets : !tile.view<128x64xi32> : …
+    ```
+  }];
+  let arguments = (ins Tile_ResultKind:$kind, Sm_FragmentType:$value, Tile_ViewType:$window,
+                       Arg<Optional<Tile_ViewType>, "targets", [MemRead]>:$target, Optional<Sm_FragmentType>:$partial);
+  let results = (outs Sm_FragmentType:$result);
+  let assemblyFormat = [{
+    $kind $value `in` $window (`at` $target^ `:` qualified(type($target)))?
+    (`into` $partial^ `:` qualified(type($partial)))? attr-dict `:` qualified(type($value)) `,`
+    qualified(type($window)) `,` qualified(type($result))
+  }];
+  let hasVerifier = 1;
+}
+
+def Sm_StoreReducedOp : Sm_Op<"store_reduced"> {
+  let summary = "Reduces partial results among the lanes of each warp, and stores those of each warp";
+  let description = [{
+    The partial results are those of `sm.reduce` for fragments of the type `of`. Lanes that have elements of the same row
+    (or column) exchange their partial results by shuffles: first lanes whose numbers differ in the lowest bit, then in
+    the next one. Warps that have elements of the same rows, w of them, in the order of their first columns, store the
+    rows `slot`, … `slot` + w − 1 of the matrix (of a `logsumexp`, two rows each, from 2 · slot on). The first row of the
+    fragment is element `first` of such a row; elements past its end are not stored.
+
+    ```mlir
+    sm.store_reduced row_sum %r of !sm.fragment<128x64xf32, #tv> into %partials[%slot, %m]
+      : !sm.fragment<256x2xf32, #tv1>, memref<?x?xf32, strided<[?, 1]>>
+    sm.store_reduced row_sum %r of !sm.fragment<128x64xf32, #tv> into %partials[%slot, %m] batch(%b) : …
+    ```
+  }];
+  let arguments = (ins Tile_ResultKind:$kind, Sm_FragmentType:$partial, TypeAttr:$layout,
+                       Arg<AnyMemRef, "partial results written", [MemWrite]>:$target, Index:$slot, Index:$first,
+                       Optional<Index>:$batch);
+  let assemblyFormat = [{
+    $kind $partial `of` $layout `into` $target `[` $slot `,` $first `]` (`batch` `(` $batch^ `)`)? attr-dict `:`
+    qualified(type($partial)) `,` type($target)
+  }];
+  let hasVerifier = 1;
+}
+
 def Sm_StoreSharedOp : Sm_Op<"store_shared"> {
   let summary = "Stores a fragment into shared memory";
   let description = [{

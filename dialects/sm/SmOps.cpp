@@ -296,6 +296,29 @@ LogicalResult RaiseMaxOp::verify() {
   return verifyOneForEachThread(*this, getMost().getType());
 }
 
+LogicalResult ReduceOp::verify() {
+  FragmentType value = getValue().getType();
+  if (!tile::isReduction(getKind()) || !value.getElementType().isF32() || !getType().getElementType().isF32() ||
+      (getPartial() && getPartial().getType() != getType()))
+    return emitOpError() << "reduces f32 by the word of a reduction, into results of one type, not " << value.getElementType() << " by "
+                         << tile::stringifyResultKind(getKind()) << " [reduced-types]";
+  if (value.getShape() != getWindow().getType().getShape())
+    return emitOpError() << "takes the elements of a window of the fragment's shape, not " << getWindow().getType()
+                         << " [reduced-window]";
+  return success();
+}
+
+LogicalResult StoreReducedOp::verify() {
+  auto target = cast<MemRefType>(getTarget().getType());
+  if (!target.getElementType().isF32() || target.getRank() != (getBatch() ? 3 : 2))
+    return emitOpError() << "stores rows of a matrix of f32, or of one in a batch, not of " << target
+                         << " [reduced-target]";
+  if (!isa<FragmentType>(getLayout()))
+    return emitOpError() << "takes the type of the fragments that were reduced, not " << getLayout()
+                         << " [reduced-layout]";
+  return success();
+}
+
 LogicalResult StoreSharedOp::verify() {
   auto to = cast<MemRefType>(getDestination().getType());
   return verifySameTile(*this, getValue().getType().getShape(), getValue().getType().getElementType(), to.getShape(),

@@ -68,6 +68,8 @@ ResultKind resultKindOf(mlir::Attribute kind);
 
 // Dimensions of an operand of a kind, without a batch.
 int64_t rankOf(OperandKind kind);
+// Whether a result is a reduction of rows, of columns or of all elements.
+bool isReduction(ResultKind kind);
 
 // `kind %operand : type, …`, shared by the ops that carry epilogue operands.
 mlir::ParseResult parseKindedOperands(mlir::OpAsmParser &parser,

@@ -47,6 +47,10 @@ ResultKind lowtide::tile::resultKindOf(Attribute kind) {
   return static_cast<ResultKind>(cast<IntegerAttr>(kind).getInt());
 }
 
+bool lowtide::tile::isReduction(ResultKind kind) {
+  return kind != ResultKind::full && kind != ResultKind::amax && kind != ResultKind::absent;
+}
+
 ParseResult lowtide::tile::parseResults(OpAsmParser &parser, SmallVectorImpl<OpAsmParser::UnresolvedOperand> &results,
                                         ArrayAttr &kinds) {
   SmallVector<int32_t> values;
@@ -103,7 +107,7 @@ bool lowtide::tile::isColumnMajor(MemRefType type) {
 SmallVector<MemRefType> lowtide::tile::fullResults(OperandRange results, ArrayAttr kinds) {
   SmallVector<MemRefType> full;
   for (auto [result, kind] : llvm::zip(results, kinds))
-    if (resultKindOf(kind) == ResultKind::full)
+    if (resultKindOf(kind) == ResultKind::full || resultKindOf(kind) == ResultKind::absent)
       full.push_back(cast<MemRefType>(result.getType()));
   return full;
 }
@@ -119,6 +123,9 @@ LogicalResult lowtide::tile::verifyResults(Operation *op, OperandRange results, 
                                << "; the kinds are 0 to " << getMaxEnumValForResultKind() << ": "
                                << wordsOf<ResultKind>("and") << " [result-kind-number]";
     auto memref = cast<MemRefType>(result.getType());
+    if (isReduction(resultKindOf(kind)) && !memref.getElementType().isF32())
+      return op->emitOpError() << "a reduction has elements of f32, not " << memref.getElementType()
+                               << " [reduction-elements]";
     if (resultKindOf(kind) != ResultKind::amax)
       continue;
     if (memref.getShape() != ArrayRef<int64_t>{1} || !memref.getElementType().isF32())
@@ -156,6 +163,7 @@ bool lowtide::tile::isBlockScale(OperandKind kind) {
   case OperandKind::group_scale:
   case OperandKind::group_zero:
   case OperandKind::ends:
+  case OperandKind::target:
     return false;
   }
   llvm_unreachable("all kinds are above");
@@ -165,7 +173,9 @@ bool lowtide::tile::actsInTheSum(OperandKind kind) {
   return kind == OperandKind::group_scale || kind == OperandKind::group_zero || isBlockScale(kind);
 }
 
-bool lowtide::tile::isReadByTheRegion(OperandKind kind) { return !actsInTheSum(kind) && kind != OperandKind::ends; }
+bool lowtide::tile::isReadByTheRegion(OperandKind kind) {
+  return !actsInTheSum(kind) && kind != OperandKind::ends && kind != OperandKind::target;
+}
 
 int64_t lowtide::tile::rankOf(OperandKind kind) {
   if (kind == OperandKind::scalar)
@@ -201,16 +211,16 @@ static Type yieldedFor(Value result, ResultKind kind) {
   switch (kind) {
   case ResultKind::full:
     return valueTypeOf(memref.getElementType());
-  case ResultKind::amax:
+  default:
     return memref.getElementType();
   }
-  llvm_unreachable("all kinds are above");
 }
 
 static LogicalResult verifyYield(Operation *op, Block &block, OperandRange results, ArrayAttr kinds) {
   SmallVector<Type> wanted;
   for (auto [result, kind] : llvm::zip(results, kinds))
-    wanted.push_back(yieldedFor(result, resultKindOf(kind)));
+    if (resultKindOf(kind) != ResultKind::absent)
+      wanted.push_back(yieldedFor(result, resultKindOf(kind)));
   auto yield = dyn_cast<YieldOp>(block.getTerminator());
   if (!yield || yield.getValues().getTypes() != TypeRange(wanted))
     return op->emitOpError() << "epilogue must end in tile.yield of one value for each result, of "
@@ -229,6 +239,13 @@ LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type 
       return op->emitOpError() << "operand " << index << " has the kind " << kind.getSExtValue() << "; the kinds are 0 to "
                                << getMaxEnumValForOperandKind() << ": " << wordsOf<OperandKind>("and")
                                << " [operand-kind-number]";
+  auto isValue = [](Attribute kind) {
+    return resultKindOf(kind) == ResultKind::row_value || resultKindOf(kind) == ResultKind::column_value;
+  };
+  auto isTarget = [](Attribute kind) { return kindOf(kind) == OperandKind::target; };
+  if (llvm::count_if(kinds, isTarget) != (llvm::any_of(resultKinds, isValue) ? 1 : 0))
+    return op->emitOpError() << "has one target operand if a result is row_value or column_value, and no other"
+                             << " [target-of-value]";
   Block &block = region.front();
   unsigned taken = llvm::count_if(kinds, [](Attribute kind) { return isReadByTheRegion(kindOf(kind)); });
   unsigned sums = pairs ? 2 : 1;
@@ -288,7 +305,7 @@ LogicalResult StoreOp::verify() {
     return emitOpError() << "takes pairs from halves of " << tile.getShape().back() << " columns; their number is even"
                          << " [stored-halves]";
   for (Attribute kind : getKinds())
-    if (!isReadByTheRegion(kindOf(kind)))
+    if (!isReadByTheRegion(kindOf(kind)) && kindOf(kind) != OperandKind::target)
       return emitOpError() << stringifyOperandKind(kindOf(kind))
                            << " is not for the epilogue: tile.promote, tile.mma or tile.work_tiles takes it"
                            << " [sum-operand]";

@@ -120,6 +120,19 @@ LogicalResult UnpackOp::verify() {
   return verifyRows(*this, getTarget().getType());
 }
 
+LogicalResult FinishOp::verify() {
+  auto target = cast<MemRefType>(getTarget().getType()), source = cast<MemRefType>(getSource().getType());
+  StringRef word = stringifyResultKind(getKind());
+  if (!isReduction(getKind()) || (getPairs() && !word.ends_with("logsumexp")))
+    return emitOpError() << "reduces by " << (getPairs() ? "pairs of a logsumexp" : "a reduction") << ", not by " << word
+                         << " [finish-kind]";
+  if (target.getRank() != source.getRank() || target.getRank() > 2 || !target.getElementType().isF32() ||
+      !source.getElementType().isF32())
+    return emitOpError() << "reduces a vector of f32, or a batch of vectors, to another, not " << source << " to "
+                         << target << " [finish-vectors]";
+  return success();
+}
+
 LogicalResult PrepareOp::verify() {
   auto target = cast<MemRefType>(getTarget().getType());
   if (getSource())

@@ -36,8 +36,15 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
 
     The op writes its results. The region computes one element of each result, in order, from the accumulator and one
     element of each operand. A `full` result, such as D, has one element per element of A · B. Full results may have
-    different element types; all have the same layout. An `amax` result is one f32: the largest absolute value of the values that the region
-    yields for it, NaN if any of them is NaN, and 0 if there are none.
+    different element types; all have the same layout. An `amax` result is one f32: the largest absolute value of the
+    values that the region yields for it, NaN if any of them is NaN, and 0 if there are none.
+
+    A reduction has elements of f32. `row_…` has one for each row, `column_…` one for each column, and `all_…` one in
+    total; in a batch, `row_…` and `column_…` have one for each row or column of each product. `sum`, `max`, `min` and
+    `logsumexp` reduce the values that the region yields. Of no values these are 0, −inf, inf and −inf; NaN if a value is
+    NaN. A `row_value` is the value in the column that the row's element of the `target` operand names, and 0 if there is
+    no such column; a `column_value` is the value in the row that the column's element names. The `target` operand is a
+    vector of i32, and has no argument in the region. A gemm may have no full result; then M and N are those of A and B.
 
     A `full` operand has one element per element of D, `per_row` and `per_column` operands are vectors of length M and
     N, and a `scalar` operand is one run-time value. A full operand may be a full result: all of it is read before any
@@ -209,6 +216,28 @@ def Tile_PrepareOp : Tile_Op<"prepare"> {
   let assemblyFormat = [{
     $target (`from` $source^)? (`transposed` $transposed^)? (`pieces` `(` $side^ `of` $precision `)`)? attr-dict
     `:` type($target) (`from` type($source)^)?
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_FinishOp : Tile_Op<"finish"> {
+  let summary = "Reduces the partial results of a reduction to its elements, in a fixed order";
+  let description = [{
+    With L elements of the target, element i is the reduction of the elements i, i + L, i + 2L, … of the source, in this
+    order, one after the other. `kind` is the reduction; the part of A · B in its name does not count. The partial
+    results of a logsumexp are `pairs`, unless they are logarithms themselves: then elements i + 2pL and i + (2p + 1)L
+    are a maximum and the sum of the exponentials of the differences from it. Of a maximum that is infinite, the sum is of
+    the exponentials themselves. Both vectors may be batches of vectors. Each CTA of the launch computes a run of
+    elements.
+
+    ```mlir
+    tile.finish row_sum %sums from %partials : memref<?xf32> from memref<?xf32>
+    tile.finish row_logsumexp %result from %partials pairs : memref<?xf32> from memref<?xf32>
+    ```
+  }];
+  let arguments = (ins Tile_ResultKind:$kind, Tile_OutputMemRef:$target, Tile_InputMemRef:$source, UnitAttr:$pairs);
+  let assemblyFormat = [{
+    $kind $target `from` $source (`pairs` $pairs^)? attr-dict `:` type($target) `from` type($source)
   }];
   let hasVerifier = 1;
 }
@@ -495,6 +524,12 @@ def Tile_StoreOp : Tile_Op<"store", [AttrSizedOperandSegments, SingleBlock, Tile
 
     With `pairs`, the accumulator is twice as wide as the windows. The region takes two elements of each of its rows: one
     of the first half of its columns, and the one at the same place in the second half.
+
+    The memref of a reduction holds partial results: (partials, M) for `row_…`, (partials, N) for `column_…`, after the
+    batch if there is one. The elements of the window are divided among the partial results of its tile, in any way; a
+    partial result without elements is that of no values. The tiles of M × N, in the order of columns for `row_…` and of
+    rows for `column_…`, have the same number of partial results each. Those of a `logsumexp` have two rows, a maximum and
+    a sum (`tile.finish`). An `absent` result is not written, and the region yields no value for it.
 
     With `part`, the accumulator is the sum over one range of K only, and the sum of all parts of the tile is stored.
     `divide-k` replaces this form with ops that exchange partial sums.

@@ -16,10 +16,18 @@ def Tile_OperandKind : Tile_Enum<"OperandKind", "the part of D or of K that each
     I32EnumAttrCase<"full", 0>, I32EnumAttrCase<"per_row", 1>, I32EnumAttrCase<"per_column", 2>,
     I32EnumAttrCase<"scalar", 3>, I32EnumAttrCase<"group_scale", 4>, I32EnumAttrCase<"group_zero", 5>,
     I32EnumAttrCase<"row_scale", 6>, I32EnumAttrCase<"column_scale", 7>, I32EnumAttrCase<"row_block_scale", 8>,
-    I32EnumAttrCase<"column_block_scale", 9>, I32EnumAttrCase<"ends", 10>]>;
+    I32EnumAttrCase<"column_block_scale", 9>, I32EnumAttrCase<"ends", 10>, I32EnumAttrCase<"target", 11>]>;
 
-def Tile_ResultKind : Tile_Enum<"ResultKind", "whether a result has one element per element of A · B, or one in total", [
-    I32EnumAttrCase<"full", 0>, I32EnumAttrCase<"amax", 1>]>;
+// A reduction's word names the part of A · B that each of its elements is computed from, a row, a column or all of it, and
+// then the operation. An absent result is a D that is not stored: it only has extents.
+def Tile_ResultKind : Tile_Enum<"ResultKind", "the part of A · B that an element of a result is computed from", [
+    I32EnumAttrCase<"full", 0>, I32EnumAttrCase<"amax", 1>,
+    I32EnumAttrCase<"row_sum", 2>, I32EnumAttrCase<"row_max", 3>, I32EnumAttrCase<"row_min", 4>,
+    I32EnumAttrCase<"row_logsumexp", 5>, I32EnumAttrCase<"row_value", 6>,
+    I32EnumAttrCase<"column_sum", 7>, I32EnumAttrCase<"column_max", 8>, I32EnumAttrCase<"column_min", 9>,
+    I32EnumAttrCase<"column_logsumexp", 10>, I32EnumAttrCase<"column_value", 11>,
+    I32EnumAttrCase<"all_sum", 12>, I32EnumAttrCase<"all_max", 13>, I32EnumAttrCase<"all_min", 14>,
+    I32EnumAttrCase<"all_logsumexp", 15>, I32EnumAttrCase<"absent", 16>]>;
 
 def Tile_RasterKind : Tile_Enum<"RasterKind", "order in which work tiles are assigned", [
     I32EnumAttrCase<"row", 0>, I32EnumAttrCase<"column", 1>, I32EnumAttrCase<"grouped", 2>,

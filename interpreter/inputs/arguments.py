@@ -47,7 +47,7 @@ class Argument:
 
 
 def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Domain) -> list[Argument]:
-    """The arguments of the host function. Full results, such as D, are allocated if they are not given.
+    """The arguments of the host function. Full results, such as D, and reductions are allocated if they are not given.
 
     If K is 0, A and B are zeros with a small K, so that D = epilogue(0), and no level needs a case for empty matrices.
     Raises InterpreterError for a value that is not an array or number, has another shape or dtype than the module's, or
@@ -57,7 +57,7 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
     dims = with_batch(function, dims_of_arguments(function, results))
     types = types_of(function, dims)
     kinds = [*[None] * FACTORS, *results, *[None] * (len(types) - FACTORS - len(results))]
-    full = [place for place, kind in enumerate(kinds) if kind is ResultKind.full]
+    full = [place for place, kind in enumerate(kinds) if is_returned(kind)]
     if len(types) <= full[-1] or not isinstance(types[full[0]], MemRef):
         raise InterpreterError(
             "the host function's arguments are a, b, results and the epilogue's operands [argument-kinds]"
@@ -101,9 +101,15 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
     ]
 
 
+def is_returned(kind: ResultKind | None) -> bool:
+    """Whether runs return an argument of this kind: a full result, or a reduction."""
+    return kind is not None and kind is not ResultKind.amax
+
+
 def output_of(arguments: Sequence[Argument]) -> int:
-    """The position of D, the first full result."""
-    return next(position for position, each in enumerate(arguments) if each.result is ResultKind.full)
+    """The position of D, the first full result; of the first reduction if there is none."""
+    found = [position for position, each in enumerate(arguments) if is_returned(each.result)]
+    return next((at for at in found if arguments[at].result is ResultKind.full), found[0])
 
 
 def rows_in_groups(arguments: Sequence[Argument]) -> int | None:
@@ -130,7 +136,8 @@ def _names(function: ir.Operation) -> list[str]:
 
 
 def _missing(function: ir.Operation, given: Mapping[str, Any], full: Sequence[int]) -> dict[int, str]:
-    """The indices and names of full results that are not given. If arguments have no names, only D may be missing."""
+    """The indices and names of full results and reductions that are not given. If arguments have no names, only D may
+    be missing."""
     names = _names(function)
     if len(names) > full[-1] and {*names} >= {*given}:
         return {place: names[place] for place in full if names[place] not in given}

@@ -15,6 +15,7 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.program.ir_attributes import decode_attribute
 from lowtide.interpreter.program.ir_types import decode_type
 from lowtide.interpreter.program.types import MemRef, Type
+from lowtide.reductions import REDUCTIONS
 
 FACTORS = 2  # the number of matrices, A and B, before the results and the epilogue operands of a host function
 
@@ -28,6 +29,7 @@ _KIND_DIMS: Mapping[str, Sequence[str]] = MappingProxyType(
         "per_column": "n",
         "scalar": "",
         "ends": (GROUP,),
+        "target": "m",
         "group_scale": "gn",
         "group_zero": "gn",
         "row_scale": ("k/128", "m"),
@@ -69,7 +71,7 @@ def dims_of_arguments(function: ir.Operation, results: list[ResultKind]) -> list
     if found is None:
         return []
     arguments = function.regions[0].blocks[0].arguments
-    full = FACTORS + results.index(ResultKind.full)
+    full = FACTORS + results.index(ResultKind.full) if ResultKind.full in results else len(arguments)
     d_type = decode_type(arguments[full].type) if full < len(arguments) else None
     is_column_major = isinstance(d_type, MemRef) and d_type.is_column_major
     kinds = decode_attribute(found["kinds"]) if "kinds" in found else ()
@@ -110,6 +112,7 @@ def _dims_of(
     output = "nm" if by_columns else "mn"
     of_kind = {**_KIND_DIMS, "full": output}
     of_result: dict[ResultKind, Sequence[str]] = {ResultKind.full: output, ResultKind.amax: ("one",)}
+    of_result |= {ResultKind[word]: tuple(each.dims) or ("one",) for word, each in REDUCTIONS.items()}
     a, b = _A_DIMS[layout[0]], _B_DIMS[layout[1]]
     factors: list[Sequence[str]] = [a, (GROUP, *b) if "ends" in kinds and not of_k else b]
     return [*factors, *(of_result[kind] for kind in results), *(of_kind[kind] for kind in kinds)]

@@ -176,6 +176,7 @@ class Cta:
         self.rings: dict[int, Any] = {}
         self.mbarriers: dict[int, Any] = {}  # by slot, at level nvvm by address
         self.warpgroups: dict[int, Any] = {}  # the state of wgmma for each
+        self.reduced: dict[Any, Any] = {}  # partial results of agents, by op and tile
         self.exchanged: dict[int, Any] = {}  # data exchanged by agents in an op of the whole CTA, by agent
         self.rendezvous: dict[int, Any] = {}  # ops that the warps of a warpgroup execute together, by its number
         self.stores: dict[tuple[int, int], Any] = {}  # groups of TMA stores, by agent and lane

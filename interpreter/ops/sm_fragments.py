@@ -8,23 +8,26 @@ import re
 from typing import Any
 
 import numpy as np
+from mlir import ir
 from numpy.typing import NDArray
 
-from lowtide.dialects.tile import OperandKind
+from lowtide.dialects.tile import OperandKind, ResultKind
 from lowtide.elements import element_of_ir
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine import hardware, maxima
+from lowtide.interpreter.machine import hardware, maxima, reductions
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.barriers import barrier, by_warp, together
 from lowtide.interpreter.machine.matrices import Matrix, Window, is_inside, load_elements, store_elements
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
 from lowtide.interpreter.machine.weights import fields_as_numbers, placed
-from lowtide.interpreter.ops.tile_epilogue import apply_block
+from lowtide.interpreter.ops.tile_epilogue import apply_block, reduced_lines
 from lowtide.interpreter.ops.tile_operands import staged_window, weights_of, window_at
 from lowtide.interpreter.program.decoded import DecodedOp
+from lowtide.interpreter.program.ir_types import decode_type
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import Program
 from lowtide.interpreter.program.types import Fragment
+from lowtide.reductions import Reduction
 
 OPS = OpTable(by_warp=True)
 
@@ -275,6 +278,48 @@ def max_abs(state: AgentState, op: DecodedOp, values: Any, window: Any, most: An
 @OPS.effects("sm.raise_max")
 def raise_max(state: AgentState, op: DecodedOp, most: Any, target: Any) -> None:
     maxima.lift(state, op, target.address, most)
+
+
+@OPS.effects("sm.reduce")
+def reduce_(state: AgentState, op: DecodedOp, *operands: Any) -> Any:
+    """Partial results of each lane's lines; of a logsumexp, a maximum and a sum for each line."""
+    reduction, domain = _reduction(op), state.machine.domain
+    (value,), (window,), wanted, before = (list(map(state.values.__getitem__, slots)) for slots in op.operand_groups())
+    partial = reduced_lines(state, op, reduction, (value, window, next(iter(wanted), None)), op.operand_types[0])
+    if before:
+        partial = reductions.combined(domain, reduction, _as_partial(reduction, before[0]), partial)
+    return np.stack(partial, axis=-1).reshape(len(value), -1)
+
+
+def _prepare_store_reduced(op: DecodedOp, program: Program) -> Any:
+    return decode_type(ir.TypeAttr(op.source.attributes["layout"]).value)
+
+
+@OPS.effects("sm.store_reduced", prepare=_prepare_store_reduced)
+def store_reduced(
+    state: AgentState, op: DecodedOp, value: Any, target: Any, slot: int, first: int, *batch: int
+) -> None:
+    """The first of the lanes with the same lines stores what all of them have."""
+    reduction, domain = _reduction(op), state.machine.domain
+    held = reductions.held_lines(reduction, op.data)
+    lines, ranks = held.lines[state.thread], held.ranks[state.thread]
+    partial = reductions.exchanged(domain, reduction, lines, _as_partial(reduction, value))
+    chosen = np.broadcast_to(reductions.first_lanes(lines)[:, None], lines.shape)
+    slots = reductions.Slots(target.part(batch[0]) if batch else target, slot, held.sharing, first)
+    lanes = np.broadcast_to(state.lanes[:, None], lines.shape)[chosen]
+    of_warp = np.broadcast_to(ranks[:, None], lines.shape)[chosen]
+    reductions.write(state, op, slots, of_warp, lines[chosen], tuple(x[chosen] for x in partial), lanes)
+
+
+def _as_partial(reduction: Reduction, values: Values) -> reductions.Partial:
+    """The values of a fragment of partial results."""
+    return (values[:, 0::2], values[:, 1::2]) if reduction.is_pair else (values,)
+
+
+def _reduction(op: DecodedOp) -> Reduction:
+    found = reductions.reduction_of(ResultKind(op.attributes["kind"]))
+    assert found is not None
+    return found
 
 
 # Loads and stores -----------------------------------------------------------------------------------------------------

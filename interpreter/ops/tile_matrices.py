@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from math import prod
 from typing import Any
 
-from lowtide.dialects.tile import Side
-from lowtide.interpreter.machine import maxima, splits
+import numpy as np
+
+from lowtide.dialects.tile import ResultKind, Side
+from lowtide.interpreter.machine import maxima, reductions, splits
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.matrices import Matrix, Window, load_window, store_inside
 from lowtide.interpreter.numbers.storage import in_memory
@@ -57,6 +59,29 @@ def prepare(state: AgentState, op: DecodedOp, target: Any, *given: Any) -> None:
         )
     all_rows, cta, grid = prod(target.shape[:-1]), state.cta.index, state.machine.grid
     _write(state, op, source, target, (all_rows * cta // grid, all_rows * (cta + 1) // grid))
+
+
+@OPS.effects("tile.finish")
+def finish(state: AgentState, op: DecodedOp, target: Any, source: Any) -> None:
+    """Each CTA reduces a run of elements, those of all vectors of a batch one after the other; one of its agents
+    does."""
+    if state.warp != state.team.members[0]:
+        return
+    reduction, domain = reductions.reduction_of(ResultKind(op.attributes["kind"])), state.machine.domain
+    assert reduction is not None
+    length, each = target.shape[-1], 2 if "pairs" in op.attributes else 1
+    whole, cta, grid = prod(target.shape), state.cta.index, state.machine.grid
+    for index in range(whole * cta // grid, whole * (cta + 1) // grid):
+        part, place = divmod(index, length)
+        to, start = (x.part(part) if len(x.shape) > 1 else x for x in (target, source))
+        addresses = start.addresses(0, np.arange(place, start.shape[0], length))
+        values = state.machine.memory.load(state.access(op), addresses, start.element.name)[:, 0]
+        total = reductions.of_nothing(domain, reduction, ())
+        for at in range(0, len(values), each):
+            own = tuple(values[at : at + 2]) if each == 2 else reductions.of_values(domain, reduction, values[at])
+            total = reductions.combined(domain, reduction, total, own)
+        found = np.asarray(reductions.finished(domain, reduction, total)).reshape(1, 1)
+        state.machine.memory.store(state.access(op), to.addresses(0, np.array([place])), found, to.element.name)
 
 
 def _prepared_shape(op: DecodedOp, source: Matrix) -> tuple[int, int]:

@@ -22,7 +22,7 @@ SCALES = {
     OperandKind.column_block_scale: (False, 128, 1),
 }
 IN_THE_SUM = (OperandKind.group_scale, OperandKind.group_zero, *SCALES)
-NOT_OF_EPILOGUE = (*IN_THE_SUM, OperandKind.ends)
+NOT_OF_EPILOGUE = (*IN_THE_SUM, OperandKind.ends, OperandKind.target)
 SCALED_TOGETHER = 128  # K of the products that share a scale
 
 #: Dimensions of an operand without a batch
@@ -31,6 +31,7 @@ RANKS = {
     OperandKind.per_row: 1,
     OperandKind.per_column: 1,
     OperandKind.scalar: 0,
+    OperandKind.target: 1,
 }
 RANKS |= dict.fromkeys(SCALES, 2)
 

@@ -13,6 +13,7 @@ from lowtide.interpreter.machine.weights import unpacked
 from lowtide.interpreter.ops.tile_epilogue import (
     Place,
     epilogue_whole,
+    is_window,
     result_kinds,
     result_of_part,
     targets_at,
@@ -42,7 +43,7 @@ _OF_ROWS = (OperandKind.full, OperandKind.per_row)
 def gemm(state: AgentState, op: DecodedOp) -> Steps:
     (a,), (b,), results, operands = ([state.values[slot] for slot in slots] for slots in op.operand_groups())
     by_kind = [(OperandKind(kind), x) for kind, x in zip(op.attributes.get("kinds", ()), operands, strict=True)]
-    full = [result for result, kind in zip(results, result_kinds(op), strict=True) if kind is ResultKind.full]
+    full = [result for result, kind in zip(results, result_kinds(op), strict=True) if is_window(kind)]
     for result, kind in zip(results, result_kinds(op), strict=True):
         if kind is ResultKind.amax:
             maxima.clear(state, op, result.address)
@@ -71,7 +72,7 @@ def gemm(state: AgentState, op: DecodedOp) -> Steps:
     for number in range(a.shape[0]):
         parts = [result_of_part(state, op, *each, number) for each in zip(results, result_kinds(op), strict=True)]
         own = [(kind, part_of(state, op, operand, kind, number)) for kind, operand in by_kind]
-        yield from _product(state, op, (a.part(number), b.part(number)), parts, own)
+        yield from _product(state, op, (a.part(number), b.part(number)), parts, own, joins=number > 0)
 
 
 def _product(
@@ -80,8 +81,10 @@ def _product(
     matrices: tuple[Matrix, Matrix],
     results: list[Matrix],
     operands: list[tuple[OperandKind, Any]],
+    joins: bool = False,
 ) -> Steps:
-    """Results = epilogue(A · B, operands…), of whole matrices."""
+    """Results = epilogue(A · B, operands…), of whole matrices. `joins`: reductions of all elements add to those of an
+    earlier product."""
     a, b = matrices
     layout, domain, acc = GemmLayout(op.attributes["layout"]).name, state.machine.domain, str(op.attributes["acc"])
     in_the_sum = {kind: operand for kind, operand in operands if kind in IN_THE_SUM}
@@ -94,7 +97,7 @@ def _product(
         found = unpacked(packed, weights_of(op), domain, dtype, of_groups)
         left, right = (found, right) if is_swapped else (left, found)
     m, n = len(left), len(right) // (2 if "pairs" in op.attributes else 1)
-    targets = targets_at(op, results, (0, 0), (m, n))
+    targets = targets_at(op, results, (0, 0), (m, n), [operand for _, operand in operands], joins)
     full = [target.matrix.shape for target in targets if isinstance(target, Window)]
     if left.shape[1] != right.shape[1] or any(shape != (m, n) for shape in full):
         raise state.violation(

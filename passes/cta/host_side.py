@@ -4,12 +4,14 @@ from mlir import ir
 from mlir.dialects import cf
 
 from lowtide.dialects import tile
-from lowtide.dialects.enums import gemm_layout, operand_kinds, results_of
+from lowtide.dialects.enums import gemm_layout, operand_kinds, result_kinds, results_of
 from lowtide.dialects.tile import OperandKind, ResultKind, SchedulerKind, TailKind, WavesKind
 from lowtide.dialects.tile.division import Adder, Cut, KDivision, Tiles
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import SCALE_BLOCK, WEIGHT_BLOCK, WEIGHT_ROWS
+from lowtide.passes.cta.partial_results import launch_finish, make_partials
 from lowtide.passes.schedules.facts.resources import ctas_per_sm, threads_of
+from lowtide.passes.support.agents.reductions import reduction_of
 from lowtide.passes.support.ir.builder import Builder, constant_of
 from lowtide.passes.support.ir.rewriting import before, extent, outer_strides
 from lowtide.passes.support.problem.kernels import cluster_clause
@@ -36,8 +38,9 @@ def as_halves(gemm: tile.GemmOp) -> ir.Value:
     return view(gemm.b, halves, [build.constant(2), n, extent(gemm.b, 1)], strides)
 
 
-def emit_host(gemm: tile.GemmOp, kernel: str, target: Target, b: ir.Value) -> None:
-    """Shape checks, the grid and the launch, in place of the gemm. `b`: B as the kernel takes it."""
+def emit_host(gemm: tile.GemmOp, kernel: str, target: Target, b: ir.Value) -> list[ir.Value]:
+    """Shape checks, the grid and the launch, in place of the gemm. `b`: B as the kernel takes it. Returns what the
+    kernel takes for each result: the result, or a matrix of partial results."""
     schedule, problem = Schedule.of(gemm.schedule), Problem.of(gemm)
     tile_m, tile_n = problem.tile_of_d(schedule.tile_mnk)
     tile_k = schedule.tile_mnk[2]
@@ -73,11 +76,17 @@ def emit_host(gemm: tile.GemmOp, kernel: str, target: Target, b: ir.Value) -> No
             elif division is not None and division.is_scattered:
                 resident = build.smax(resident, parts)  # a CTA for each part
             work = build.smin(work, resident)
-        arguments = [gemm.a, b, *gemm.outs, *gemm.epilogue_operands]
+        batch = extent(d, 0) if is_batch(d) else None
+        partials = make_partials(gemm, (batch, m, n))
+        outs = [own if made is None else made.matrix for own, made in zip(gemm.outs, partials, strict=True)]
+        arguments = [gemm.a, b, *outs, *gemm.epilogue_operands]
         if schedule.grid.waves is WavesKind.synchronized:
             arguments.append(tile.WorkspaceOp(counter_type(), build.constant(1), zeroed=True).result)
         grid = build.mul(work, cluster_m * cluster_n)
         tile.LaunchOp(kernel, grid, threads_of(schedule), arguments, cluster=cluster_clause(schedule.grid))
+        for made in filter(None, partials):
+            launch_finish(gemm.operation.parent, made, batch)
+    return outs
 
 
 def _resident(kernel: str, schedule: Schedule, problem: Problem, target: Target) -> ir.Value:
@@ -132,6 +141,13 @@ def _assert_shapes(gemm: tile.GemmOp, full: list[ir.Value], extents: tuple[ir.Va
         checks += [
             (other, dim, extent(d, dim), "results must have the extents of D") for dim in range(len(d.type.shape))
         ]
+    for result, of_result in zip(gemm.outs, result_kinds(gemm), strict=True):
+        reduction = reduction_of(of_result)
+        if reduction is not None and reduction.dims:
+            own, word = (m, rows) if reduction.axis == "row" else (n, columns)
+            checks.append((result, -1, own, f"a reduction of each of {word} must have {word[0]} elements"))
+            if is_batch(d):
+                checks.append((result, 0, extent(d, 0), "reductions must have the batch of D"))
     if is_batch(d) and not Problem.of(gemm).k_is_grouped:
         batch = extent(d, 0)
         checks += [
@@ -146,6 +162,10 @@ def _assert_shapes(gemm: tile.GemmOp, full: list[ir.Value], extents: tuple[ir.Va
             checks.append((operand, dim, m, f"epilogue operand {position} must have {rows}"))
         if kind in (OperandKind.full, OperandKind.per_column):
             checks.append((operand, -1, n, f"epilogue operand {position} must have {columns}"))
+        if kind is OperandKind.target:
+            by_row = ResultKind.row_value in result_kinds(gemm)
+            own, word = (m, rows) if by_row else (n, columns)
+            checks.append((operand, -1, own, f"epilogue operand {position} must have {word}"))
         if kind is OperandKind.ends:
             letter, matrices = ("D", d) if is_batch(d) else ("B", gemm.b)
             message = f"{letter} must have a matrix for each of the ends of groups"

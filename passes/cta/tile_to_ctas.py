@@ -46,6 +46,12 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
            device  tile.work_tiles (%m, %n) of (%M, %N) by [128, 128] … {
              … tile.view %b[%c0, %n, %k] halves : memref<2x?x?xbf16, …> to !tile.view<256x64xbf16>
              tile.store %acc pairs into %d[%m, %n] … }
+         A reduction is a matrix of partial results in a workspace for the kernel, which another launch reduces to the
+         result, in a fixed order (passes/cta/partial_results.py):
+           host    %partials = memref.reinterpret_cast (tile.workspace …) : memref<?x?xf32, strided<[?, 1]>>
+                   tile.launch @gemm_kernel … args(%a, %b, %d, %partials)
+                   tile.launch @gemm_finish_sum grid(ceildiv(M, 64)) threads(64) args(%s, %space)
+           device  tile.kernel @gemm_finish_sum(%s, %partials) { tile.finish row_sum %s from %partials }
          With grid.waves = synchronized, the first loop begins with tile.await_wave on a counter that the host makes as
          a zeroed tile.workspace of one element.
 Needs    level problem, with a complete schedule.
@@ -63,7 +69,7 @@ from mlir import ir
 from mlir.dialects import arith, func, memref, scf
 
 from lowtide.dialects import tile
-from lowtide.dialects.enums import gemm_layout, operand_kinds, result_kinds
+from lowtide.dialects.enums import gemm_layout, operand_kinds
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import OperandKind, ResultKind, SchedulerKind, WavesKind, WorkPart
 from lowtide.dialects.tile.fields import Extents2
@@ -71,13 +77,14 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.dialects.tile.work import Place, add_body
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.cta.host_side import as_halves, counter_type, emit_host
+from lowtide.passes.cta.partial_results import kinds_in_kernel
 from lowtide.passes.schedules.facts.resources import work_loops
 from lowtide.passes.support.ir.builder import Builder
 from lowtide.passes.support.ir.rewriting import before, copy_region, defining_op, erase, extent, values_from_outside
 from lowtide.passes.support.problem.kernels import cluster_clause, schedule_of
 from lowtide.passes.support.problem.matrix_layouts import a_is_mk, b_is_nk, dims_of_a
 from lowtide.passes.support.problem.operand_kinds import SCALES, acts_in_the_sum, is_of_epilogue
-from lowtide.passes.support.problem.problem import Problem, is_batch, keep_asked, problem_attribute
+from lowtide.passes.support.problem.problem import Problem, is_batch, keep_asked, problem_attribute, problem_in_kernel
 from lowtide.passes.support.work.groups_of_k import group_of_k, up_to
 from lowtide.targets import Target
 
@@ -119,8 +126,8 @@ class TileToCtas(Pass):
                         _open_empty_extents(function)
                     with before(gemm):
                         b = as_halves(gemm) if gemm.pairs else gemm.b
-                    emit_host(gemm, name, target, b)
-                    _emit_kernel(module, gemm, name, problem, b)
+                    outs = emit_host(gemm, name, target, b)
+                    _emit_kernel(module, gemm, name, problem, [gemm.a, b, *outs, *gemm.epilogue_operands])
                 erase(gemm)
 
 
@@ -138,23 +145,25 @@ def _open_empty_extents(function: func.FuncOp) -> None:
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
 
 
-def _emit_kernel(module: ir.Module, gemm: tile.GemmOp, name: str, problem: tile.ProblemAttr, b: ir.Value) -> None:
-    """The kernel: work tiles, the K loop, the store with the epilogue region. `b`: B as the kernel takes it."""
+def _emit_kernel(
+    module: ir.Module, gemm: tile.GemmOp, name: str, problem: tile.ProblemAttr, operands: list[ir.Value]
+) -> None:
+    """The kernel: work tiles, the K loop, the store with the epilogue region. `operands`: what it takes: A, B, results
+    or their partial results, and operands of the epilogue."""
     schedule, layout = Schedule.of(gemm.schedule), gemm_layout(gemm)
-    operands = [gemm.a, b, *gemm.outs, *gemm.epilogue_operands]
     of_d = Problem.of(gemm).tile_of_d
     waits = schedule.grid.waves is WavesKind.synchronized
     types = [value.type for value in operands] + [counter_type()] * waits
     with ir.InsertionPoint(module.body):
         kernel = tile.KernelOp(name, ir.TypeAttr.get(ir.FunctionType.get(types, [])))
     kernel.attributes["schedule"] = gemm.schedule
-    kernel.attributes["problem"] = problem
+    kernel.attributes["problem"] = problem_in_kernel(problem, kinds_in_kernel(gemm))
     if schedule.grid.ctas_per_sm is not None:
         each = ir.IntegerType.get_signless(64)
         kernel.attributes["ctas_per_sm"] = ir.IntegerAttr.get(each, schedule.grid.ctas_per_sm)
     entry = kernel.body.blocks.append(*types)
     a, b, *given = list(entry.arguments)[: len(operands)]
-    results = dict(zip(given, result_kinds(gemm), strict=False))
+    results = dict(zip(given, kinds_in_kernel(gemm), strict=False))
     d = next(result for result, kind in results.items() if kind is ResultKind.full)
     of_store, in_the_sum, ends = _operands(gemm, given[len(results) :])
     with ir.InsertionPoint(entry):
@@ -193,7 +202,8 @@ def _operands(
     kinds = dict(zip(given, operand_kinds(gemm), strict=True))
     in_the_sum = {kind: value for value, kind in kinds.items() if acts_in_the_sum(kind)}
     ends = next((value for value, kind in kinds.items() if kind is OperandKind.ends), None)
-    return {value: kind for value, kind in kinds.items() if is_of_epilogue(kind)}, in_the_sum, ends
+    of_store = {x: kind for x, kind in kinds.items() if is_of_epilogue(kind) or kind is OperandKind.target}
+    return of_store, in_the_sum, ends
 
 
 def _within_group(operand: ir.Value, has_rows: bool, place: Place) -> ir.Value:

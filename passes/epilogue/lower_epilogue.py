@@ -159,7 +159,7 @@ def _scratch(epilogue: Epilogue, buffers: Scratch) -> ir.Value:
 
 
 def _store_direct(epilogue: Epilogue, part: Part) -> None:
-    for y, matrix in zip(epilogue.map(part.sums, part.origin), epilogue.full, strict=True):
+    for y, matrix in zip(epilogue.map(part.sums, part), epilogue.full, strict=True):
         epilogue.store_fragment(y, matrix, part.origin)
 
 
@@ -179,12 +179,12 @@ def _store_through(epilogue: Epilogue, scratch: ir.Value, part: Part, loaded: Se
     """Stores a part. With math = registers, full results pass through the scratch in turn; with rows, the sums do."""
     in_registers = epilogue.schedule.epilogue.math is EpilogueMath.registers
     full, shape = epilogue.full, tuple(part.value.type.shape)
-    values = epilogue.map(part.sums, part.origin) if in_registers else [part.value]
+    values = epilogue.map(part.sums, part) if in_registers else [part.value]
     for number, value in enumerate(values):
         rows = _in_rows(epilogue, scratch, shape, value)
         stored = {full[number]: rows}
         if not in_registers:
-            stored = dict(zip(full, epilogue.map([rows], part.origin, loaded), strict=True))
+            stored = dict(zip(full, epilogue.map([rows], part, loaded), strict=True))
         for matrix, each in stored.items():
             window = epilogue.window(matrix, shape, part.origin)
             atom = epilogue.rows_access(shape).store(element_name(element_of(matrix)))

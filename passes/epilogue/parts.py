@@ -14,6 +14,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
 from lowtide.passes.epilogue.largest import Largest
+from lowtide.passes.epilogue.reduced import Reducing
 from lowtide.passes.schedules.facts.resources import multiplying_threads
 from lowtide.passes.support.agents.atoms import (
     STMATRIX_BITS,
@@ -25,13 +26,16 @@ from lowtide.passes.support.agents.atoms import (
     rows_of_part,
     stacked_tv,
 )
+from lowtide.passes.support.agents.reductions import reduction_of, slots_of
 from lowtide.passes.support.ir.arithmetic import add
 from lowtide.passes.support.ir.builder import Builder
 from lowtide.passes.support.ir.rewriting import copy_region, defining_op
 from lowtide.passes.support.problem.element_types import element_bits, element_name
+from lowtide.passes.support.problem.kernels import problem_of
 from lowtide.passes.support.problem.matrix_layouts import is_column_major
 from lowtide.passes.support.problem.operand_kinds import operand_is_batched
 from lowtide.passes.support.streams.cache_hints import written
+from lowtide.reductions import VALUE
 from lowtide.targets import TiledMma
 
 Origin = tuple[ir.Value, ir.Value]
@@ -39,11 +43,13 @@ Origin = tuple[ir.Value, ir.Value]
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the tile: the accumulators that hold it, of pairs the first and the second ones, and its first row and
-    column in the results."""
+    """A part of the tile: the accumulators that hold it, of pairs the first and the second ones, its first row and
+    column in the results, its first row in the tile, and whether it is the last part of its rows, or of all."""
 
     sums: tuple[ir.Value, ...]
     origin: Origin
+    row: int
+    ends_row: bool
     is_last: bool
 
     @property
@@ -61,14 +67,31 @@ class Epilogue:
     schedule: Schedule
     mma: TiledMma
     maxima: tuple[Largest, ...] = field(init=False)
+    reductions: tuple[Reducing, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "maxima", tuple(map(Largest, results_of(self.store, ResultKind.amax))))
+        object.__setattr__(self, "reductions", tuple(self._reductions()))
+
+    def _reductions(self) -> Iterator[Reducing]:
+        """The results that are reductions, in order."""
+        operands = zip(self.store.epilogue_operands, operand_kinds(self.store), strict=True)
+        target = next((operand for operand, kind in operands if kind is OperandKind.target), None)
+        for result, kind in zip(self.store.outs, result_kinds(self.store), strict=True):
+            if (reduction := reduction_of(kind)) is not None:
+                problem, threads = problem_of(self.kernel), multiplying_threads(self.schedule)
+                slots = slots_of(self.schedule, problem, reduction, threads)
+                yield Reducing(kind, result, self.store, slots, target if reduction.operation == VALUE else None)
 
     @property
     def full(self) -> list[ir.Value]:
         """The full results, such as D. They have the same layout."""
         return results_of(self.store, ResultKind.full)
+
+    @property
+    def extents_of(self) -> ir.Value:
+        """A result with the extents of A · B: the first full one, or the absent one."""
+        return [*self.full, *results_of(self.store, ResultKind.absent)][0]
 
     @property
     def matrices(self) -> list[ir.Value]:
@@ -154,7 +177,8 @@ class Epilogue:
             shape = part_rows, min(part_columns, columns - column)
             sums = tuple(self._extract(row, half + column, shape) for half in halves)
             origin = (build.add(self.store.row, row), build.add(self.store.column, column))
-            yield Part(sums, origin, (row, column) == places[-1])
+            ends_row = column + part_columns >= columns
+            yield Part(sums, origin, row, ends_row, (row, column) == places[-1])
 
     def _extract(self, row: int, column: int, shape: tuple[int, int]) -> ir.Value:
         accumulators = self.accumulators
@@ -216,12 +240,14 @@ class Epilogue:
         """The number of the matrix in a batch; nothing without one."""
         return [] if self.store.batch is None else [self.store.batch]
 
-    def map(self, sums: Sequence[ir.Value], origin: Origin, loaded: Sequence[ir.Value] = ()) -> list[ir.Value]:
-        """Applies the epilogue region to a fragment, or to both of pairs; returns a fragment for each full result.
-        Operands have the layout of the fragment: `loaded`, from `full_operands`, or loaded here. Each amax takes its
-        values."""
-        inputs, full, value = list(sums), iter(loaded), sums[0]
+    def map(self, sums: Sequence[ir.Value], part: Part, loaded: Sequence[ir.Value] = ()) -> list[ir.Value]:
+        """Applies the epilogue region to a fragment of a part, or to both of pairs; returns a fragment for each full
+        result. Operands have the layout of the fragment: `loaded`, from `full_operands`, or loaded here. Each amax and
+        each reduction takes its values."""
+        inputs, full, value, origin = list(sums), iter(loaded), sums[0], part.origin
         for operand, kind in zip(self.store.epilogue_operands, operand_kinds(self.store), strict=True):
+            if kind is OperandKind.target:
+                continue
             if kind is OperandKind.scalar:
                 inputs.append(operand)
             elif kind is OperandKind.full and loaded:
@@ -229,19 +255,23 @@ class Epilogue:
             else:
                 inputs.append(self._load(operand, kind, origin, value.type))
         region = self.store.epilogue.blocks[0]
-        kinds, elements = (
-            result_kinds(self.store),
-            map(element_of, self.store.outs),
-        )
+        computed = [
+            pair for pair in zip(self.store.outs, result_kinds(self.store), strict=True) if is_computed(pair[1])
+        ]
+        kinds, elements = [kind for _, kind in computed], [element_of(result) for result, _ in computed]
         mapped = sm.MapOp([sm.FragmentType.get(value.type.shape, x, value.type.tv) for x in elements], inputs)
         copy_region(region, mapped.body)
-        by_kind = {
-            kind: [x for x, own in zip(mapped.mapped, kinds, strict=True) if own is kind]
-            for kind in dict.fromkeys(kinds)
-        }
-        for largest, values in zip(self.maxima, by_kind.get(ResultKind.amax, []), strict=True):
-            largest.add(values, self.window(self.full[0], value.type.shape, origin))
-        return by_kind[ResultKind.full]
+        full_results: list[ir.Value] = []
+        maxima, reductions, shape = iter(self.maxima), iter(self.reductions), value.type.shape
+        for values, own in zip(mapped.mapped, kinds, strict=True):
+            if own is ResultKind.full:
+                full_results.append(values)
+            elif own is ResultKind.amax:
+                next(maxima).add(values, self.window(self.extents_of, shape, origin))
+            else:
+                window, place = self.window(self.extents_of, shape, origin), (part.row, shape[0])
+                next(reductions).add(values, window, origin, place, ends_row=part.ends_row)
+        return full_results
 
     def full_operands(self, part: Part) -> list[ir.Value]:
         """The elements of a part of all full operands, in the rows in which the part is read back."""
@@ -270,6 +300,11 @@ class Epilogue:
         run = held_run(like, by_columns) if in_registers else self.rows_access(tuple(like.shape)).rows.vector
         bytes_per_load = min(16, run * element_bits(element) // 8)
         return sm.LoadGlobalOp(result, view, f"ld.global.{bytes_per_load}").result
+
+
+def is_computed(kind: ResultKind) -> bool:
+    """Whether the region yields a value for a result of this kind."""
+    return kind is not ResultKind.absent
 
 
 def element_of(matrix: ir.Value) -> ir.Type:

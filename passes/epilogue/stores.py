@@ -67,7 +67,7 @@ def store_by_tma(epilogue: Epilogue, maps: TensorMapArguments, scratch: Scratch)
     narrow = _boxes(epilogue, maps, scratch, (shape[0], left), of_left, 1) if left else None
     taken, index = _take_buffers(epilogue, wide, narrow), 0
     for part in epilogue.parts():
-        for value in zip(epilogue.map(part.sums, part.origin), epilogue.full, strict=True):
+        for value in zip(epilogue.map(part.sums, part), epilogue.full, strict=True):
             _store_part(epilogue, part, value, taken[index], _groups_since(taken, index))
             index += 1
     with after(_work_tiles(epilogue.store)):

@@ -28,9 +28,19 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.sm.timing import Timing
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.nvvm.accesses import copies, global_accesses, matrices, maxima, scales, tma, tma_stores, zero_rows
+from lowtide.passes.nvvm.accesses import (
+    copies,
+    global_accesses,
+    matrices,
+    maxima,
+    reductions,
+    scales,
+    tma,
+    tma_stores,
+    zero_rows,
+)
 from lowtide.passes.nvvm.agents import barriers, roles
-from lowtide.passes.nvvm.prepare import prepare
+from lowtide.passes.nvvm.prepare import finish, prepare
 from lowtide.passes.nvvm.products import mma_sync, weights, wgmma
 from lowtide.passes.nvvm.thread import compute, control
 from lowtide.passes.nvvm.thread.clusters import ClusterPlace, lower_cluster_barrier
@@ -88,6 +98,8 @@ _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     sm.MapOp: compute.lower_map,
     sm.MaxAbsOp: maxima.lower_max_abs,
     sm.RaiseMaxOp: maxima.lower_raise_max,
+    sm.ReduceOp: reductions.lower_reduce,
+    sm.StoreReducedOp: reductions.lower_store_reduced,
     sm.UnpackWeightsOp: weights.lower_unpack_weights,
     sm.MbarriersOp: roles.lower_mbarriers,
     sm.RoleInstanceOp: roles.lower_role_instance,
@@ -104,6 +116,7 @@ _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     sm.MmaWaitOp: wgmma.lower_mma_wait,
     sm.MmaWaitRowsOp: wgmma.lower_mma_wait_rows,
     tile.PrepareOp: prepare.lower_prepare,
+    tile.FinishOp: finish.lower_finish,
     tile.StorePartialOp: partial_sums.lower_store_partial,
     tile.AddPartialsOp: partial_sums.lower_add_partials,
     tile.SumSharesOp: partial_sums.lower_sum_shares,

@@ -20,10 +20,11 @@ from typing import ClassVar
 from mlir import ir
 
 from lowtide.dialects import tile
-from lowtide.dialects.enums import gemm_layout, operand_kinds, results_of
+from lowtide.dialects.enums import gemm_layout, operand_kinds, result_kinds, results_of
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import OperandKind, OperandsKind, ResultKind
 from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.support.agents.reductions import swapped_result
 from lowtide.passes.support.ir.rewriting import before, erase
 from lowtide.passes.support.problem.kernels import schedule_if_any
 from lowtide.passes.support.problem.matrix_layouts import swapped_layout
@@ -59,7 +60,7 @@ def _swap(gemm: tile.GemmOp) -> None:
             gemm.b,
             gemm.a,
             list(gemm.outs),
-            gemm.out_kinds,
+            [swapped_result(kind) for kind in result_kinds(gemm)],
             gemm.acc,
             list(gemm.epilogue_operands),
             kinds=[swapped_kind(kind) for kind in kinds],

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         where,
     )
     from lowtide.compiler.epilogue.operands import Full, PerColumn, PerRow, Scalar
+    from lowtide.compiler.epilogue.reductions import amax, amin, gather, logsumexp, sum
     from lowtide.compiler.matmul.grouped import grouped_matmul
     from lowtide.compiler.matmul.matmul import matmul
     from lowtide.compiler.presets import PRESETS as presets
@@ -90,6 +91,7 @@ _FUNCTIONS = (  # of epilogues
     "tanh",
     "where",
 )
+_REDUCTIONS = ("amax", "amin", "gather", "logsumexp", "sum")  # results of epilogues
 _ERRORS = (
     "ArgumentError",
     "CacheWarning",
@@ -125,6 +127,7 @@ _HOMES: dict[str, tuple[str, str]] = {
     "presets": ("lowtide.compiler.presets", "PRESETS"),
     **{name: ("lowtide.compiler.epilogue.operands", name) for name in ("Full", "PerColumn", "PerRow", "Scalar")},
     **{name: ("lowtide.compiler.epilogue.functions", name) for name in _FUNCTIONS},
+    **{name: ("lowtide.compiler.epilogue.reductions", name) for name in _REDUCTIONS},
     "compare": ("lowtide.verification.checking.comparison", "compare"),
     "random_inputs": ("lowtide.verification.checking.random_inputs", "random_inputs"),
     **{
@@ -162,6 +165,8 @@ __all__ = [
     "SpecError",
     "TargetError",
     "Tuned",
+    "amax",
+    "amin",
     "bundle",
     "cast",
     "check",
@@ -173,9 +178,11 @@ __all__ = [
     "erf",
     "error_bound",
     "exp",
+    "gather",
     "gelu",
     "grouped_matmul",
     "log",
+    "logsumexp",
     "matmul",
     "maximum",
     "minimum",
@@ -192,6 +199,7 @@ __all__ = [
     "sigmoid",
     "silu",
     "sqrt",
+    "sum",
     "tanh",
     "tune",
     "tuned_schedule",

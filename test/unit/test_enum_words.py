@@ -232,14 +232,14 @@ def test_every_kind_of_epilogue_operand_has_code_of_its_own(target: str) -> None
     mat = "memref<?x?xbf16, strided<[?, 1]>>"
     template = """
     module attributes {{tile.level = "problem", tile.target = "{target}"}} {{
-    func.func @gemm(%a: {mat}, %b: {b}, %d: {mat}, {scales}%x: {type}) {{
-      tile.gemm tn %a, %b into %d acc(f32) {clauses}{word} %x : {type})
+    func.func @gemm(%a: {mat}, %b: {b}, %d: {mat}, {given}{scales}%x: {type}) {{
+      tile.gemm tn %a, %b into {results} acc(f32) {clauses}{word} %x : {type})
           schedule(#tile.schedule<grid = <tile = [64, 64]>>) {{
       ^bb0(%acc: f32{element}):
         %sum = arith.addf %acc, {added} : f32
         %y = arith.truncf %sum : f32 to bf16
         tile.yield %y{also} : bf16{of}
-      }} : {mat}, {b}, {mat}
+      }} : {mat}, {b}, {mat}{result}
       return
     }}
     }}"""
@@ -251,10 +251,13 @@ def test_every_kind_of_epilogue_operand_has_code_of_its_own(target: str) -> None
     zeros = {"clauses": f"{in_the_sum['clauses']}group_scale %s : {mat}, ", "scales": f"%s: {mat}, "}
     forms = {"group_scale": in_the_sum, "group_zero": in_the_sum | zeros}
     forms["ends"] = in_epilogue | in_groups
+    forms["target"] = in_epilogue | {"element": "", "added": "%acc", "also": ", %acc", "of": ", f32"}
+    forms["target"] |= {"given": "%v: memref<?xf32>, ", "results": "(%d, row_value %v)", "result": ", memref<?xf32>"}
     forms["amax"] = in_epilogue | {"element": "", "added": "%acc", "also": ", %sum", "of": ", f32"}
 
     def code(word: str) -> str:
-        errors, form = [], {"also": "", "of": ""} | forms.get(word, in_epilogue)
+        plain = {"also": "", "of": "", "given": "", "results": "%d", "result": ""}
+        errors, form = [], plain | forms.get(word, in_epilogue)
         wide = ("memref<?x?xf32, strided<[?, 1]>>", "memref<?x?xsi8, strided<[?, 1]>>")
         for type_ in (*wide, "memref<?xf32>", "memref<1xf32>", "memref<?xi32>", "f32"):
             try:

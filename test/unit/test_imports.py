@@ -13,7 +13,7 @@ from lowtide.passes.pipeline import REGISTRY
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 _ALL = {
-    *("decompositions", "elements", "entry", "errors", "keywords", "launches", "markdown"),
+    *("decompositions", "elements", "entry", "errors", "keywords", "launches", "markdown", "reductions"),
     *("targets", "dialects", "passes", "interpreter", "runtime", "compiler"),
 }
 
@@ -21,10 +21,19 @@ _ALL = {
 BELOW = {
     "targets": {"elements", "errors", "targets"},
     "dialects": {"elements", "errors", "targets", "dialects"},
-    "passes": {"decompositions", "elements", "errors", "targets", "dialects", "passes"},
-    "interpreter": {"decompositions", "elements", "errors", "launches", "targets", "dialects", "interpreter"},
+    "passes": {"decompositions", "elements", "errors", "reductions", "targets", "dialects", "passes"},
+    "interpreter": {
+        "decompositions",
+        "elements",
+        "errors",
+        "launches",
+        "reductions",
+        "targets",
+        "dialects",
+        "interpreter",
+    },
     "ptx": {"elements", "errors", "launches", "interpreter", "ptx"},
-    "runtime": {"decompositions", "elements", "entry", "errors", "keywords", "launches", "runtime"},
+    "runtime": {"decompositions", "elements", "entry", "errors", "keywords", "launches", "reductions", "runtime"},
     "compiler": _ALL,
     "verification": {*_ALL, "verification"},
     "inspection": {*_ALL, "inspection"},

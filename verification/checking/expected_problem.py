@@ -84,7 +84,8 @@ def results_text(spec: GemmSpec) -> str:
     """The type of D, or the full results: `pre (f32), act (bf16)`."""
     if gives_d_alone(spec.results):
         return spec.d
-    return ", ".join(f"{result.name} ({result.dtype})" for result in spec.full_results)
+    kinds = {x.name: "" if x.kind.reduction is None else f"{x.kind.value} " for x in spec.returned_results}
+    return ", ".join(f"{result.name} ({kinds[result.name]}{result.dtype})" for result in spec.returned_results)
 
 
 def operands_text(spec: GemmSpec) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from lowtide import runtime
+from lowtide.compiler.epilogue.results import Result
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.spec import GemmSpec
 from lowtide.elements import element_type
@@ -50,7 +51,11 @@ def run_on_gpu(
     m = inputs["a"].shape[-2 if spec.layout[0] == "t" else -1]
     n = inputs["b"].shape[-2 if spec.layout[1] == "n" else -1] * spec.rows_per_byte
     shape = (*batch_of(spec), *((m, n) if spec.d_order == "row" else (n, m)))
-    stored = {x.name: host_array(shape, x.dtype, _ROW_ALIGNMENT, None, padding=1) for x in spec.full_results}
+    shapes = {x.name: _shape_of(x, spec, (m, n), shape) for x in spec.returned_results}
+    stored = {
+        x.name: host_array(shapes[x.name], x.dtype, _ROW_ALIGNMENT if x.kind.reduction is None else 1, None, padding=1)
+        for x in spec.returned_results
+    }
     with driver.active(context), _Buffers(device) as buffers:
         operands = {
             name: value if not isinstance(value, np.ndarray) else buffers.upload(value, _dtype(spec, name))
@@ -60,7 +65,7 @@ def run_on_gpu(
         out = {}
         for name, d in stored.items():
             buffers.copy_in(addresses[name], d.stored)
-            out[name] = runtime.Operand(addresses[name] + GUARD_BYTES, shape, d.strides, d.dtype, device)
+            out[name] = runtime.Operand(addresses[name] + GUARD_BYTES, shapes[name], d.strides, d.dtype, device)
         launch = loaded.bind(stream=0, out=returned(out), **operands)
         launch()
         _synchronize()
@@ -71,6 +76,14 @@ def run_on_gpu(
         seconds, launches = _timed(launch)
     found, complaints = {name: d.values() for name, d in stored.items()}, map(check_written, stored.values())
     return GpuRun(returned(found), next(filter(None, complaints), ""), seconds, launches)
+
+
+def _shape_of(result: Result, spec: GemmSpec, extents: tuple[int, int], whole: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a result's array; `whole` is that of a full one."""
+    if (reduction := result.kind.reduction) is None:
+        return whole
+    found = {"m": (*batch_of(spec), extents[0]), "n": (*batch_of(spec), extents[1])}
+    return found.get(reduction.dims, (1,))
 
 
 def _dtype(spec: GemmSpec, name: str) -> str:

@@ -201,7 +201,7 @@ def run(
     ordered = {"a": inputs["a"], "b": inputs["b"], **outputs, **operands}
     offsets = {name: bytes_of for name, bytes_of in bases.items() if bytes_of < WIDEST}
     found = interpreter.interpret(module, ordered, offsets=offsets, **options)
-    return returned({first.name: found} if len(outputs) == 1 else found)
+    return returned({first.name: found} if len(spec.returned_results) == 1 else found)
 
 
 def _aligned(of_d: int, d: str, dtype: str) -> int:

@@ -84,7 +84,7 @@ def _operand(spec: GemmSpec, operand: Operand, value: np.ndarray, m: int, n: int
     exact = value.astype(numpy_dtype(operand.dtype)).astype(np.float64)
     if is_turned:
         return exact.T
-    return exact[:, None] if operand.kind is OperandKind.PER_ROW else exact
+    return exact[:, None] if operand.kind in (OperandKind.PER_ROW, OperandKind.TARGET) else exact
 
 
 def scaled(

@@ -81,6 +81,10 @@ def random_inputs(
             extent = terms if spec.k_is_grouped else rows_of_d
             inputs[operand.name] = np.sort(rng.integers(0, extent + 1, of_groups)).astype(np.int32)
             continue
+        if operand.kind is OperandKind.TARGET:  # some are outside of the row
+            targets = rng.integers(-1, columns_of_d + 2, (*count(operand.name), rows_of_d))
+            inputs[operand.name] = targets.astype(np.int32)
+            continue
         extents = [extent for extent in operand.shape(rows_of_d, columns_of_d, terms) if extent is not None]
         if operand.kind is OperandKind.FULL and spec.d_order == "column":
             extents.reverse()

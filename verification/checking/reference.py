@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 
 from lowtide.compiler.epilogue.evaluate import evaluate
+from lowtide.compiler.epilogue.operands import OperandKind
+from lowtide.compiler.epilogue.results import Result
 from lowtide.compiler.spec import GemmSpec
 from lowtide.elements import element_type, stages_of_sum
 from lowtide.runtime.dtypes import half_unit, left_out, round_to, wrapped
@@ -33,21 +35,20 @@ from lowtide.verification.checking.parts import (
     row_blocks,
     rows_of,
 )
+from lowtide.verification.checking.reductions import reduced, reduced_bound
 
 
 def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> Any:
     """D (M, N) in float64, as stored; in a batch (batch, M, N). It is not rounded to D's type, but saturated for
-    integers. If the epilogue returns results by name, a dict of such arrays. Rows that belong to no group are 0.
+    integers. If the epilogue returns results by name, a dict of such arrays, and of vectors for reductions of rows and
+    columns. Rows that belong to no group are 0.
 
     `a`, `b`: in the spec's layout, with values of the spec's dtypes; `operands`: by name, those of the epilogue and the
     other operands of a call. Operands without a batch dimension are shared by all products of a batch. Raises
     `SpecError` for shapes or names that do not fit the spec.
     """
     return returned(
-        {
-            result.name: _computed(spec.of_result(result.name), a, b, operands, with_bound=False)[0]
-            for result in spec.full_results
-        }
+        {result.name: _result(spec, result, a, b, operands, with_bound=False)[0] for result in spec.returned_results}
     )
 
 
@@ -64,12 +65,27 @@ def error_bound(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -
 
 def reference_with_bound(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> tuple[Any, Any]:
     """`reference` and `error_bound` together, with one product A · B for each result."""
-    pairs = {
-        result.name: _computed(spec.of_result(result.name), a, b, operands, with_bound=True)
-        for result in spec.full_results
-    }
+    pairs = {result.name: _result(spec, result, a, b, operands, with_bound=True) for result in spec.returned_results}
     values, bounds = ({name: pair[which] for name, pair in pairs.items()} for which in (0, 1))
     return returned(values), returned(bounds)
+
+
+def result_with_bound(spec: GemmSpec, result: Result, a: np.ndarray, b: np.ndarray, **operands: Any) -> Any:
+    """The reference and the bound of one full result or reduction. Raises as `reference` does."""
+    return _result(spec, result, a, b, operands, with_bound=True)
+
+
+def _result(
+    spec: GemmSpec, result: Result, a: np.ndarray, b: np.ndarray, operands: Mapping[str, Any], *, with_bound: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """The reference of a full result or a reduction, and the bound if it is wanted; otherwise it is undefined."""
+    values, bounds = _computed(spec.of_result(result.name), a, b, operands, with_bound=with_bound)
+    if (reduction := result.kind.reduction) is None:
+        return values, bounds
+    target = next((np.asarray(operands[x.name]) for x in spec.operands if x.kind is OperandKind.TARGET), None)
+    values, bounds = spec.in_rows(values), spec.in_rows(bounds)
+    found = reduced(reduction, values, target)
+    return found, reduced_bound(reduction, values, bounds, target) if with_bound else found
 
 
 def _computed(

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from lowtide.compiler.block_scales import of_rows
-from lowtide.compiler.epilogue.results import D, ResultKind
+from lowtide.compiler.epilogue.results import D, Result, ResultKind
 from lowtide.compiler.spec import ENDS, GemmSpec
 from lowtide.elements import INTEGER_TYPE, SCALE_BLOCK, element_type
 from lowtide.errors import SpecError
@@ -15,7 +15,7 @@ from lowtide.interpreter.machine.global_memory import physical_memory
 from lowtide.runtime.verify import amax_difference
 from lowtide.verification.checking.comparison import compare
 from lowtide.verification.checking.parts import ends_of_groups, products, products_of_groups_of_k
-from lowtide.verification.checking.reference import reference_with_bound
+from lowtide.verification.checking.reference import reference_with_bound, result_with_bound
 
 # Multiply-adds in float64 that a check may cost; for a larger product only some rows are compared.
 _MOST_PRODUCTS = 2**32
@@ -83,14 +83,20 @@ def check_memory(m: int, n: int, k: int, matrices: int = 1, padding: int = 0, ro
 
 
 def against_float64(spec: GemmSpec, inputs: Mapping[str, Any], d: Results, seed: int = 0) -> Verdict:
-    """Compares D, or each of several full results, with float64, within the derived bound. If they are right, also
+    """Compares D, or each of several results, with float64, within the derived bound. If they are right, also
     checks the other results, which the run wrote to arrays among the inputs.
 
     All of D, or the first, the last and random rows of a large one; for a large batch the first, the last and random
     matrices.
     """
-    arrays = by_name(spec, d)
-    verdict = _of_all({name: _of_d(spec.of_result(name), inputs, own, seed) for name, own in arrays.items()})
+    arrays, verdicts = by_name(spec, d), {}
+    for result in spec.returned_results:
+        own = arrays[result.name]
+        if result.kind.reduction is None:
+            verdicts[result.name] = _of_d(spec.of_result(result.name), inputs, own, seed)
+        else:
+            verdicts[result.name] = _of_reduction(spec, result, inputs, own)
+    verdict = _of_all(verdicts)
     (first, *_) = spec.full_results
     for result in spec.results:
         if result.kind is ResultKind.AMAX and verdict.ok:
@@ -101,8 +107,8 @@ def against_float64(spec: GemmSpec, inputs: Mapping[str, Any], d: Results, seed:
 
 
 def by_name(spec: GemmSpec, d: Results) -> dict[str, Array]:
-    """The full results of a run by name: D alone is an array."""
-    return dict(d) if isinstance(d, Mapping) else {spec.full_results[0].name: d}
+    """The results of a run by name: D alone is an array."""
+    return dict(d) if isinstance(d, Mapping) else {spec.returned_results[0].name: d}
 
 
 def _of_all(verdicts: Mapping[str, Verdict]) -> Verdict:
@@ -114,6 +120,17 @@ def _of_all(verdicts: Mapping[str, Verdict]) -> Verdict:
             return replace(verdict, message=message)
         right.append(message)
     return Verdict(True, "; ".join(right))
+
+
+def _of_reduction(spec: GemmSpec, result: Result, inputs: Mapping[str, Any], found: Array) -> Verdict:
+    """The verdict on a reduction, which is of all values: that of a large product is not compared."""
+    a, b = (np.asarray(inputs[name]) for name in "ab")
+    n = b.shape[-2 if spec.layout[1] == "n" else -1] * spec.rows_per_byte
+    if a.size * n > _MOST_PRODUCTS:
+        return Verdict(True, f"not compared: it takes {a.size * n:.1e} products in float64")
+    given = {name: value for name, value in inputs.items() if name not in ("a", "b")}
+    own = compare(spec, np.asarray(found), *result_with_bound(spec, result, a, b, **given))
+    return Verdict(own.ok, own.message, own.judged > 0)
 
 
 def _of_d(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, seed: int) -> Verdict:
@@ -163,6 +180,8 @@ def _of_some_matrices(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, k: in
 
 
 def _at(d: Array, expected: Array, place: tuple[int, ...], count: int) -> Element:
+    if len(place) < 2:  # of a vector
+        d, expected, place = d[None], expected[None], (0, *place)
     *matrix, row, column = place
     right, got = (int(each) if each.dtype.kind in "iu" else float(each) for each in (expected[place], d[place]))
     return Element(row, column, right, got, count, matrix[0] if matrix else None)
@@ -173,7 +192,7 @@ def _rows_of(spec: GemmSpec, inputs: Mapping[str, Any], rows: Array) -> dict[str
     kinds = {operand.name: operand.kind.value for operand in spec.operands}
     result = dict(inputs)
     for name, kind in kinds.items():
-        if kind == "per_row":
+        if kind in ("per_row", "target"):
             result[name] = inputs[name][rows]
         elif kind == "full":
             result[name] = spec.in_rows(spec.in_rows(inputs[name])[rows])

@@ -134,6 +134,7 @@ def _gains_by_first_rows(schedule: Schedule, problem: Problem) -> bool:
     """
     has_steps = problem.k is not None and problem.k >= _STEPS_BEFORE_FIRST_ROWS * schedule.tile_mnk[2]
     is_bare = not problem.region_kinds and not problem.has_math and not problem.beside and problem.pairs is None
+    is_bare = is_bare and not problem.reductions
     return has_steps and is_bare and schedule.grid.waves is not WavesKind.synchronized
 
 

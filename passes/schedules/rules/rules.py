@@ -17,6 +17,7 @@ from lowtide.passes.schedules.rules import groups as group_rules
 from lowtide.passes.schedules.rules import mainloop as mainloop_rules
 from lowtide.passes.schedules.rules import multiply as multiply_rules
 from lowtide.passes.schedules.rules import pairs as pair_rules
+from lowtide.passes.schedules.rules import reductions as reduction_rules
 from lowtide.passes.schedules.rules import weights as weight_rules
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target, operand_types
@@ -148,6 +149,7 @@ _RULES: tuple[Rule, ...] = (
     epilogue_rules.swizzle,
     mainloop_rules.shared_memory,
     grid_rules.occupancy,
+    reduction_rules.reductions,
 )
 
 

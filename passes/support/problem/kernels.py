@@ -14,8 +14,9 @@ from lowtide.passes.support.problem.problem import Problem
 
 
 def gemm_kernels(module: ir.Module) -> list[tile.KernelOp]:
-    """The kernels that multiply. They have a schedule, unlike kernels that prepare a matrix."""
-    return [kernel for kernel in walk(module, tile.KernelOp) if not walk(kernel, tile.PrepareOp)]
+    """The kernels that multiply. They have a schedule, unlike kernels that prepare a matrix or finish reductions."""
+    others = (tile.PrepareOp, tile.FinishOp)
+    return [kernel for kernel in walk(module, tile.KernelOp) if not any(walk(kernel, op) for op in others)]
 
 
 # Roles that fill the ring: by one thread, which starts TMA loads, or by all threads of a warpgroup.

@@ -38,8 +38,9 @@ def acts_in_the_sum(kind: OperandKind) -> bool:
 
 
 def is_of_epilogue(kind: OperandKind) -> bool:
-    """Whether the region reads an operand of tile.gemm. Other operands act in the sum, or are the ends of groups."""
-    return not acts_in_the_sum(kind) and kind is not OperandKind.ends
+    """Whether the region reads an operand of tile.gemm. Other operands act in the sum, or are ends of groups or
+    targets."""
+    return not acts_in_the_sum(kind) and kind not in (OperandKind.ends, OperandKind.target)
 
 
 SCALES = {
@@ -50,7 +51,12 @@ SCALES = {
 }
 
 #: Dimensions of an operand of the epilogue without a batch
-_KIND_RANKS = {OperandKind.full: 2, OperandKind.per_row: 1, OperandKind.per_column: 1} | dict.fromkeys(SCALES, 2)
+_KIND_RANKS = {
+    OperandKind.full: 2,
+    OperandKind.per_row: 1,
+    OperandKind.per_column: 1,
+    OperandKind.target: 1,
+} | dict.fromkeys(SCALES, 2)
 
 
 def operand_is_batched(operand: ir.Value, kind: OperandKind) -> bool:

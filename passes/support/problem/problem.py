@@ -25,6 +25,7 @@ from lowtide.passes.support.problem.matrix_layouts import (
 )
 from lowtide.passes.support.problem.operand_kinds import SCALES, is_of_epilogue, swapped_kind
 from lowtide.passes.support.streams.streams import Stream
+from lowtide.reductions import REDUCTIONS, Reduction
 
 T = TypeVar("T")
 
@@ -184,6 +185,12 @@ class Problem:
         return OperandKind.ends in self.kinds and self.is_batched
 
     @property
+    def reductions(self) -> tuple[Reduction, ...]:
+        """The results that are reductions."""
+        found = (REDUCTIONS.get(str(kind)) for kind in self.results)
+        return tuple(each for each in found if each is not None)
+
+    @property
     def scales(self) -> tuple[Stream, ...]:
         """The scales of the sums of blocks of K: those of rows and those of columns, or none."""
         found = (SCALES[kind] for kind in self.kinds if kind in SCALES)
@@ -292,7 +299,8 @@ class Problem:
         batches = [static_extent(ir.MemRefType(value.type), 0) for value in of_batch]
         return replace(
             known,
-            has_math=any(
+            has_math=any(each.is_pair for each in known.reductions)
+            or any(
                 op.operation.name.startswith("math.") and op.operation.name not in _PLAIN_MATH
                 for op in gemm.epilogue.blocks[0].operations
             ),
@@ -426,6 +434,21 @@ def problem_attribute(gemm: tile.GemmOp) -> tile.ProblemAttr:
         precision=gemm.precision,
         **pairs,
         context=gemm.context,
+    )
+
+
+def problem_in_kernel(problem: tile.ProblemAttr, kinds: Sequence[ResultKind]) -> tile.ProblemAttr:
+    """`#tile.problem` of a kernel whose results have these kinds; those of pairs of columns are the same."""
+    if [str(kind) for kind in kinds] == list(problem.result_kinds):
+        return problem
+    names = ("a", "b", "acc", "results", "operands", "empty", "swapped", "fast", "by_columns", "group", "precision")
+    same = {name: getattr(problem, name) for name in names}
+    return tile.ProblemAttr.get(
+        layout=GemmLayout[problem.layout],
+        result_kinds=list(kinds),
+        kinds=[OperandKind[kind] for kind in problem.kinds],
+        context=problem.context,
+        **same,
     )
 
 

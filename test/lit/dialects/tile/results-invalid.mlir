@@ -3,7 +3,7 @@
 
 !mat = memref<8x8xbf16>
 func.func @f(%a: !mat) {
-  // expected-error @below {{expected full or amax, not 'row' [result-kind-word]}}
+  // expected-error @below {{expected full, amax, row_sum, row_max, row_min, row_logsumexp, row_value, column_sum, column_max, column_min, column_logsumexp, column_value, all_sum, all_max, all_min, all_logsumexp or absent, not 'row' [result-kind-word]}}
   tile.gemm tn %a, %a into row %a acc(f32) {
   ^bb0(%x: f32):
   } : !mat, !mat, !mat
@@ -27,8 +27,8 @@ func.func @f(%a: !mat) {
 
 !mat = memref<8x8xbf16>
 func.func @f(%a: !mat) {
-  // expected-error @below {{result 0 has the kind 2; the kinds are 0 to 1: full and amax [result-kind-number]}}
-  "tile.gemm"(%a, %a, %a) <{layout = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0>, out_kinds = [2 : i32], acc = f32}> ({
+  // expected-error @below {{result 0 has the kind 17; the kinds are 0 to 16: full, amax, row_sum, row_max, row_min, row_logsumexp, row_value, column_sum, column_max, column_min, column_logsumexp, column_value, all_sum, all_max, all_min, all_logsumexp and absent [result-kind-number]}}
+  "tile.gemm"(%a, %a, %a) <{layout = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 0>, out_kinds = [17 : i32], acc = f32}> ({
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
     tile.yield %y : bf16

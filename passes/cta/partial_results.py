@@ -1,0 +1,146 @@
+"""Reductions on the host's side: workspaces for the partial results of a kernel, and the launches that finish them.
+
+Each tile has some partial results for each of its rows (or columns): `slots_of` the schedule. They are rows of a matrix
+in a workspace, tile after tile, and one thread for each element adds them in this order (tile.finish). A reduction of
+all elements is one of rows in the kernel; its elements are reduced again, to at most `_WIDTH`, and then to one."""
+
+from dataclasses import dataclass
+from functools import reduce
+
+from mlir import ir
+from mlir.dialects import memref
+
+from lowtide.dialects import tile
+from lowtide.dialects.enums import result_kinds
+from lowtide.dialects.tile import ResultKind
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.schedules.facts.resources import multiplying_threads
+from lowtide.passes.support.agents.reductions import in_kernel, reduction_of, slots_of
+from lowtide.passes.support.ir.builder import Builder
+from lowtide.passes.support.ir.rewriting import extent
+from lowtide.passes.support.problem.problem import Problem
+from lowtide.passes.support.streams.workspaces import any_extents, view, workspace
+from lowtide.reductions import Reduction
+
+_THREADS = 64  # of a CTA of a launch that finishes
+_WIDTH = 64  # elements that are reduced to one in the last launch
+
+
+@dataclass(frozen=True)
+class Partials:
+    """The partial results of one reduction: the workspace, its view as the kernel's argument, and elements of a row."""
+
+    result: ir.Value
+    reduction: Reduction
+    space: ir.Value
+    matrix: ir.Value
+    rows: ir.Value
+    length: ir.Value
+
+
+def make_partials(gemm: tile.GemmOp, extents: tuple[ir.Value | None, ir.Value, ir.Value]) -> list[Partials | None]:
+    """The partial results of each result, at the insertion point; None for a result that is no reduction. `extents`:
+    the batch, M and N. Raises ScheduleError."""
+    schedule, problem, (batch, m, n) = Schedule.of(gemm.schedule), Problem.of(gemm), extents
+    made: list[Partials | None] = []
+    (tile_m, tile_n, _), threads = schedule.tile_mnk, multiplying_threads(schedule)
+    build = Builder.index()
+    for result, kind in zip(gemm.outs, result_kinds(gemm), strict=True):
+        reduction = reduction_of(kind)
+        if reduction is None:
+            made.append(None)
+            continue
+        is_row = in_kernel(reduction).axis == "row"
+        tiles = build.ceil_sdiv(n, tile_n) if is_row else build.ceil_sdiv(m, tile_m)
+        slots = slots_of(schedule, problem, in_kernel(reduction), threads) * (2 if reduction.is_pair else 1)
+        rows, length = build.mul(tiles, slots), m if is_row else n
+        one = build.mul(rows, length)
+        type_ = _matrix_type(result, batch is not None)
+        space = workspace(type_, one if batch is None else build.mul(batch, one))
+        sizes, strides = ([rows, length], [length]) if batch is None else ([batch, rows, length], [one, length])
+        made.append(Partials(result, reduction, space, view(space, type_, sizes, strides), rows, length))
+    return made
+
+
+def kinds_in_kernel(gemm: tile.GemmOp) -> list[ResultKind]:
+    """The kinds of the results of the kernel: a reduction of all elements is one of rows."""
+    found = []
+    for kind in result_kinds(gemm):
+        reduction = reduction_of(kind)
+        found.append(kind if reduction is None else ResultKind[in_kernel(reduction).word])
+    return found
+
+
+def launch_finish(function: ir.Operation, partials: Partials, batch: ir.Value | None) -> None:
+    """Launches, at the insertion point in the host function, what reduces partial results to the result."""
+    build, reduction = Builder.index(), partials.reduction
+    kind = ResultKind[in_kernel(reduction).word]
+    if reduction.axis != "all":
+        source = partials.space
+        if batch is not None:
+            one = build.mul(partials.rows, partials.length)
+            source = view(source, _vector_type(partials.result, True), [batch, one], [one])
+        target = _cast(partials.result, any_extents(ir.MemRefType(partials.result.type)))
+        _launch(function, kind, (target, source), reduction.is_pair, [*([] if batch is None else [batch])])
+        return
+    vector = _vector_type(partials.result, False)
+    lines = workspace(vector, partials.length)
+    few = workspace(vector, build.constant(_WIDTH))
+    _launch(function, kind, (lines, partials.space), reduction.is_pair, [])
+    _launch(function, kind, (few, lines), False, [])
+    _launch(function, kind, (_cast(partials.result, vector), few), False, [])
+
+
+def _launch(
+    function: ir.Operation,
+    kind: ResultKind,
+    vectors: tuple[ir.Value, ir.Value],
+    is_pair: bool,
+    count: list[ir.Value],
+) -> None:
+    """One thread for each element of the first vector, which is the target."""
+    build, (target, source) = Builder.index(), vectors
+    kernel = _kernel(function, kind, (target.type, source.type), is_pair)
+    elements = reduce(build.mul, [*count, extent(target, -1)])
+    tile.LaunchOp(kernel, build.ceil_udiv(elements, _THREADS), _THREADS, [target, source])
+
+
+def _kernel(function: ir.Operation, kind: ResultKind, types: tuple[ir.Type, ir.Type], is_pair: bool) -> str:
+    """The name of the kernel; made if it is not there. Kernels of the same operation are one."""
+    reduction = reduction_of(kind)
+    assert reduction is not None
+    body = function.block
+    words = [ir.StringAttr(function.attributes["sym_name"]).value, "finish", reduction.operation]
+    words += [*["pairs"] * is_pair, *["batch"] * (types[0].rank > 1)]
+    name = "_".join(words)
+    known = [op for op in body.operations if op.operation.name == "tile.kernel"]
+    if all(ir.StringAttr(op.attributes["sym_name"]).value != name for op in known):
+        with ir.InsertionPoint(body):
+            kernel = tile.KernelOp(name, ir.TypeAttr.get(ir.FunctionType.get(list(types), [])))
+        with ir.InsertionPoint(kernel.body.blocks.append(*types)):
+            target, source = kernel.body.blocks[0].arguments
+            tile.FinishOp(kind, target, source, pairs=is_pair or None)
+            tile.ReturnOp()
+    return name
+
+
+def _cast(matrix: ir.Value, type_: ir.MemRefType) -> ir.Value:
+    """The same matrix as a type with any extents."""
+    return matrix if matrix.type == type_ else memref.cast(type_, matrix)
+
+
+def _matrix_type(result: ir.Value, is_batched: bool) -> ir.MemRefType:
+    return _dynamic(result, 3 if is_batched else 2)
+
+
+def _vector_type(result: ir.Value, is_batched: bool) -> ir.MemRefType:
+    return _dynamic(result, 2 if is_batched else 1)
+
+
+def _dynamic(result: ir.Value, rank: int) -> ir.MemRefType:
+    """The type of a matrix or vector, or a batch of them, of a result's elements, with any extents."""
+    element, any_ = ir.MemRefType(result.type).element_type, ir.ShapedType.get_dynamic_size()
+    if rank == 1:
+        return ir.MemRefType.get([any_], element)
+    stride = ir.ShapedType.get_dynamic_stride_or_offset()
+    return ir.MemRefType.get([any_] * rank, element, ir.StridedLayoutAttr.get(0, [stride] * (rank - 1) + [1]))

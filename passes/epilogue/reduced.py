@@ -1,0 +1,78 @@
+"""A reduction of a tile.store: threads reduce their elements of each part, and warps store partial results.
+
+Partial results of rows are those of all parts with the same rows. Those of columns are stored for each part, because a
+thread would need a register for every column.
+"""
+
+from dataclasses import dataclass, field
+
+from mlir import ir
+from tensor_layouts import Layout
+
+from lowtide.dialects import sm, tile
+from lowtide.dialects.tile import OperandKind, ResultKind
+from lowtide.dialects.tile.layouts import tv_of
+from lowtide.passes.support.agents.atoms import fragment_type
+from lowtide.passes.support.agents.reductions import lines_of, reduction_of
+from lowtide.passes.support.ir.builder import Builder
+from lowtide.reductions import Reduction
+from lowtide.targets.tv import extents
+
+Origin = tuple[ir.Value, ir.Value]
+
+
+@dataclass
+class Reducing:
+    """The partial results so far of a reduction. `slots`: of a tile, for each of its lines. `target`: the wanted column
+    of each row, or row of each column."""
+
+    kind: ResultKind
+    partials: ir.Value
+    store: tile.StoreOp
+    slots: int
+    target: ir.Value | None
+    so_far: ir.Value | None = field(default=None, init=False)
+
+    def add(
+        self, values: ir.Value, window: ir.Value, origin: Origin, place: tuple[int, int], *, ends_row: bool
+    ) -> None:
+        """Reduces the elements of a part that lie in the matrix of its window. `place`: the first row of the part in
+        the tile, and its number of rows. `ends_row`: whether it is the last part of its rows."""
+        reduction, tv = self._reduction, tv_of(values.type.tv)
+        threads, _ = extents(tv)
+        lines = lines_of(tv, tuple(values.type.shape), reduction.axis)
+        held = len(lines.values) * (2 if reduction.is_pair else 1)
+        own = fragment_type(Layout((threads, held), (1, threads)), (threads, held), values.type.element_type)
+        target = self._targets(values.type, origin)
+        found = sm.ReduceOp(own, self.kind, values, window, target=target, partial=self.so_far).result
+        self.so_far = found
+        if reduction.axis == "row" and not ends_row:
+            return
+        build, (first, rows), (tile_m, tile_n) = Builder.index(), place, self.store.value.type.shape
+        if reduction.axis == "row":
+            slot = build.mul(build.udiv(self.store.column, tile_n), self.slots)
+        else:
+            slot = build.mul(build.udiv(self.store.row, tile_m), self.slots)
+            slot = build.add(slot, first // rows * lines.warps)
+        line = origin[0 if reduction.axis == "row" else 1]
+        sm.StoreReducedOp(
+            self.kind, found, ir.TypeAttr.get(values.type), self.partials, slot, line, batch=self.store.batch
+        )
+        self.so_far = None
+
+    @property
+    def _reduction(self) -> Reduction:
+        found = reduction_of(self.kind)
+        assert found is not None
+        return found
+
+    def _targets(self, like: sm.FragmentType, origin: Origin) -> ir.Value | None:
+        """The window of the targets of a part."""
+        if self.target is None:
+            return None
+        by_row = self._reduction.axis == "row"
+        type_ = ir.MemRefType(self.target.type)
+        window = tile.ViewType.get(like.shape, type_.element_type)
+        matrix = [self.store.batch] if self.store.batch is not None and type_.rank > 1 else []
+        kind = OperandKind.per_row if by_row else OperandKind.per_column
+        return tile.ViewOp(window, self.target, [*matrix, origin[0 if by_row else 1]], kind=kind).result

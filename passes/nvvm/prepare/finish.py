@@ -1,0 +1,85 @@
+"""tile.finish in one thread's program: one element, from its partial results in their order."""
+
+from mlir import ir
+from mlir.dialects import arith, llvm, math, nvvm, scf
+
+from lowtide.dialects import tile
+from lowtide.passes.nvvm.accesses.reductions import combined, finite, kind_of
+from lowtide.passes.nvvm.thread.context import Context
+from lowtide.passes.nvvm.thread.memory import element_pointer
+from lowtide.passes.nvvm.thread.values import GlobalMatrix
+from lowtide.passes.support.ir.arithmetic import number
+from lowtide.reductions import OF_NOTHING, Reduction
+
+_AT_ONCE = 8  # loads that do not wait for each other
+
+
+def lower_finish(context: Context, op: tile.FinishOp) -> None:
+    """Element i of the target by thread i of the launch."""
+    build, reduction, is_pair = context.build, kind_of(op), bool(op.pairs)
+    target, source = context.get(op.target), context.get(op.source)
+    assert isinstance(target, GlobalMatrix) and isinstance(source, GlobalMatrix)
+    index = build.add(build.mul(nvvm.BlockIdXOp(build.i32).result, context.threads), context.tid)
+    length, to, start = target.extents[-1], target.pointer, source.pointer
+    exists = build.ult(index, length)
+    if target.strides:  # a batch
+        part = build.udiv(index, length)
+        index = build.sub(index, build.mul(part, length))
+        exists = build.ult(part, target.extents[0])
+        to, start = (
+            element_pointer(x.pointer, build.mul(build.zext(part, build.i64), x.strides[0]), x.element)
+            for x in (target, source)
+        )
+    branch = scf.IfOp(exists)
+    with ir.InsertionPoint(branch.then_block):
+        own = element_pointer(start, build.zext(index, build.i64), source.element)
+        beyond = build.select(build.ult(index, source.extents[-1]), build.sub(source.extents[-1], index), 0)
+        rows = build.ceil_udiv(beyond, length)
+        found = _reduced(context, reduction, (own, length, rows), is_pair, source.element)
+        llvm.StoreOp(found, element_pointer(to, build.zext(index, build.i64), target.element), alignment=4)
+        scf.YieldOp([])
+
+
+def _reduced(
+    context: Context, reduction: Reduction, column: tuple[ir.Value, ir.Value, ir.Value], is_pair: bool, element: ir.Type
+) -> ir.Value:
+    """The reduction of a column: its first element, the elements from row to row, and its rows."""
+    build, (_, _, rows) = context.build, column
+    nothing = number(element, OF_NOTHING[reduction.operation])
+    initial = [nothing, number(element, 0.0)] if reduction.is_pair else [nothing]
+    each = 2 if is_pair else 1
+    loop = scf.ForOp(build.constant(0), rows, build.constant(each * _AT_ONCE), initial)
+    with ir.InsertionPoint(loop.body):
+        total, loaded = tuple(loop.inner_iter_args), []
+        for number_ in range(_AT_ONCE):
+            values = [
+                _load(context, column, build.add(loop.induction_variable, each * number_ + i), element, rest)
+                for i, rest in zip(range(each), initial, strict=False)
+            ]
+            loaded.append(values)
+        for values in loaded:
+            total = combined(reduction, total, _partial(reduction, values))
+        scf.YieldOp(list(total))
+    if not reduction.is_pair:
+        return loop.results[0]
+    most, powers = loop.results
+    return arith.addf(finite(most), math.log(powers))
+
+
+def _load(
+    context: Context, column: tuple[ir.Value, ir.Value, ir.Value], row: ir.Value, element: ir.Type, nothing: ir.Value
+) -> ir.Value:
+    """The element of a row; past the last row, the value that changes nothing."""
+    build, (pointer, stride, rows) = context.build, column
+    exists = build.ult(row, rows)
+    apart = build.mul(build.zext(build.select(exists, row, 0), build.i64), build.zext(stride, build.i64))
+    value = llvm.LoadOp(element, element_pointer(pointer, apart, element), alignment=4).result
+    return arith.select(exists, value, nothing)
+
+
+def _partial(reduction: Reduction, values: list[ir.Value]) -> tuple[ir.Value, ...]:
+    """The partial result of loaded values: of a logarithm, the maximum is the value, and the sum one exponential."""
+    if not reduction.is_pair or len(values) == 2:
+        return tuple(values)
+    (value,) = values
+    return value, math.exp(arith.subf(value, finite(value)))

@@ -1,0 +1,43 @@
+"""Rules of reductions: partial results of whole tiles, by threads that hold the same rows or columns."""
+
+from collections.abc import Iterator
+
+from lowtide.dialects.tile import EpilogueStart, TailKind
+from lowtide.dialects.tile.division import Adder
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import ScheduleError
+from lowtide.passes.schedules.facts.resources import multiplying_threads
+from lowtide.passes.support.agents.reductions import in_kernel, slots_of
+from lowtide.passes.support.problem.problem import Problem
+from lowtide.targets import Target
+
+
+def reductions(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """The partial results of each tile, and the fields that cut tiles."""
+    kinds = dict.fromkeys(map(in_kernel, problem.reductions))
+    if not kinds:
+        return
+    division = schedule.k_division
+    if division is not None and division.is_scattered:
+        yield (
+            f"k_division = {division} divides the columns of a tile, whose partial results of reductions are of whole "
+            f"tiles; take {division.added_by(Adder.first)} [reduction-scattered]"
+        )
+        return
+    if schedule.grid.tail is TailKind.halves and any(each.axis == "column" for each in kinds):
+        yield (
+            "grid.tail = halves gives tiles of two heights, and reductions of columns have a partial result for each "
+            "tile; take grid.tail = whole [reduction-tail]"
+        )
+        return
+    if schedule.epilogue.start not in (None, EpilogueStart.all_sums):
+        yield (
+            f"epilogue.start = {schedule.epilogue.start} stores parts of a tile apart from others, and a reduction is "
+            "of all of them; take all_sums [reduction-start]"
+        )
+        return
+    try:
+        for kind in kinds:
+            slots_of(schedule, problem, kind, multiplying_threads(schedule))
+    except ScheduleError as error:
+        yield str(error)

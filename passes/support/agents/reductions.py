@@ -1,0 +1,100 @@
+"""How the threads of a kernel share a reduction: the lines that a thread holds, and the warps with the same lines.
+
+A line is a row of a fragment for reductions of rows, and a column for those of columns. A thread reduces its elements
+of each line, lanes with the same lines exchange what they have by shuffles, and each warp stores a partial result. So a
+tile has as many partial results for a line as warps hold elements of it, and of columns for each part of the rows."""
+
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+from math import gcd
+
+import numpy as np
+from tensor_layouts import Layout
+
+from lowtide.dialects.tile import EpilogueMath, ResultKind, StorePath
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import ScheduleError
+from lowtide.passes.support.agents.atoms import epilogue_rows, part_of, tiled_mma
+from lowtide.passes.support.problem.problem import Problem
+from lowtide.reductions import REDUCTIONS, Reduction
+from lowtide.targets import split_coordinates
+from lowtide.targets.tv import extents, offsets
+
+_WARP = 32
+
+
+def reduction_of(kind: ResultKind) -> Reduction | None:
+    """The axis and operation of a kind of results; None if it is not a reduction."""
+    return REDUCTIONS.get(str(kind))
+
+
+def in_kernel(reduction: Reduction) -> Reduction:
+    """The reduction that a kernel computes: of all elements, that of rows."""
+    return Reduction("row", reduction.operation) if reduction.axis == "all" else reduction
+
+
+def swapped_result(kind: ResultKind) -> ResultKind:
+    """The kind, in Dᵀ, of a result of D."""
+    reduction = reduction_of(kind)
+    return kind if reduction is None else ResultKind[reduction.swapped.word]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The lines of a fragment. `values`: for each line of a thread, in order, its offset from the thread's first one
+    and the numbers of its values. `shuffles`: the bits by which lanes with the same lines differ. Warps with the same
+    lines are `warps`; their first elements are `step` apart across the lines."""
+
+    values: tuple[tuple[int, tuple[int, ...]], ...]
+    shuffles: tuple[int, ...]
+    warps: int
+    step: int
+
+
+@lru_cache(maxsize=256)
+def lines_of(tv: Layout, shape: tuple[int, int], axis: str) -> Lines:
+    """The lines of a fragment along an axis. Raises ScheduleError if lanes that exchange do not hold the same lines, or
+    if warps are not evenly apart."""
+    split = split_coordinates(tv, shape)
+    split = split if axis == "row" else split.turned
+    threads, _ = extents(tv)
+    numbers = np.arange(threads)
+    line, across = offsets(split.row_thread, numbers), offsets(split.col_thread, numbers)
+    by_line: dict[int, list[int]] = {}
+    for number, offset in enumerate(split.row_values):
+        by_line.setdefault(offset, []).append(number)
+    shuffles = tuple(bit for bit in (1, 2, 4, 8, 16) if np.array_equal(line[numbers ^ bit], line))
+    warps = line.reshape(-1, _WARP)
+    shared = int(np.prod([2 for _ in shuffles], initial=1))
+    owners = {(int(x[0]), int(y[0])) for x, y in zip(warps, across.reshape(-1, _WARP), strict=True)}
+    places = sorted({place for _, place in owners})
+    step = reduce(gcd, places, 0) or 1
+    is_even = places == [step * number for number in range(len(places))]
+    if any(len({*own.tolist()}) * shared != _WARP for own in warps) or not is_even:
+        raise ScheduleError(
+            f"reductions of {axis}s need lanes that hold the same {axis}s as others, or none of them, and warps evenly "
+            f"apart; the TV layout {tv} is not so: take another multiply.atom or epilogue.tile [reduction-lanes]"
+        )
+    return Lines(tuple((offset, tuple(held)) for offset, held in sorted(by_line.items())), shuffles, len(places), step)
+
+
+def slots_of(schedule: Schedule, problem: Problem, reduction: Reduction, threads: int) -> int:
+    """The partial results of a tile for each of its rows, or columns. `threads`: those that hold a tile. Raises
+    ScheduleError as `lines_of` does."""
+    m, _, _ = schedule.tile_mnk
+    rows, columns = part_shape(schedule)
+    parts = 1 if reduction.axis == "row" else m // rows
+    if schedule.epilogue.path is StorePath.smem and schedule.epilogue.math is EpilogueMath.rows:
+        tv = epilogue_rows(schedule, problem, threads).rows.tv
+    else:
+        tv = part_of(tiled_mma(schedule, problem), (rows, columns)).tv("c", (rows, columns))
+    return parts * lines_of(tv, (rows, columns), reduction.axis).warps
+
+
+def part_shape(schedule: Schedule) -> tuple[int, int]:
+    """Rows and columns of a part of the tile to which the epilogue is applied."""
+    m, n, _ = schedule.tile_mnk
+    part = schedule.epilogue.tile
+    if schedule.epilogue.path is StorePath.direct or part is None:
+        return m, n
+    return min(part[0], m), min(part[1], n)
