@@ -80,7 +80,7 @@ ON_HOPPER = [
     fault("too few bytes expected", r"(\tmbarrier\.arrive\.expect_tx\S* .*, )(%r\d+);",
           r"\tsub.s32 %r1, \2, 16;\n\1%r1;", "16 bytes more than were expected"),
     fault("an arrival left out", line(r"mbarrier\.arrive\.shared", ""), "", STUCK),
-    fault("an arrival too many", line(r"mbarrier\.arrive\.shared", ""), r"\g<0>\g<0>", f"{RACE}|{STUCK}"),
+    fault("an arrival too many", line(r"mbarrier\.arrive\.shared", ""), r"\g<0>\g<0>", f"{STUCK}|{RACE}"),
     fault("every lane starts the store",
           r"\t@%p\d+ bra [^\n]*\n((?:\t(?!@)[^\n]*\n)*\tcp\.async\.bulk\.tensor\.2d\.global)", r"\1",
           "32 lanes start a store by TMA"),
