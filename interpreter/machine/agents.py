@@ -291,6 +291,11 @@ class AgentState:
             access.ops = tuple(ops)
         return access
 
+    @property
+    def warps(self) -> int:
+        """The number of warps that it runs as one (convoys.py)."""
+        return 1
+
     def access_by_warps(self, ops: Sequence[Described], rows: int) -> Access:
         """As `access_of`, by whole warps, each with `rows` addresses for each op."""
         return self.access_of(ops)

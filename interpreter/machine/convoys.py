@@ -91,6 +91,10 @@ class Convoy(AgentState):
         access.warps = (lanes // LANES)[:, None]
         return access
 
+    @property
+    def warps(self) -> int:
+        return len(self.states)
+
     def access_by_warps(self, ops: Sequence[Described], rows: int) -> Access:
         return access_by_warps(self.states, ops, rows)
 
@@ -125,6 +129,8 @@ class Convoy(AgentState):
                 run(self, op)
             except (NotTogether, InterpreterError, *OF_PYTHON):
                 self.mask = None
+                if isinstance(op, Batch) and not op.bulk.accesses:
+                    return all([self.run(each) for each in op.ops])
             else:
                 if not self.apart.isdisjoint(op.results):
                     written = self.apart.intersection(op.results)
@@ -216,6 +222,9 @@ def _joined(values: Sequence[Any]) -> Any:
     first = values[0]
     if all(value is first for value in values):
         return _APART if isinstance(first, Unreadable) else first
+    if all(type(value) is np.ndarray for value in values):
+        alike = all(value.dtype == first.dtype and value.shape == (_WARP,) for value in values)
+        return np.concatenate(values) if alike else _APART
     if all(is_raw(value) for value in values):
         return _joined_raw(values)
     if any(type(value) is not type(first) for value in values):

@@ -342,7 +342,8 @@ class GlobalMemory(Cells):
         thread = self._thread(access)
         self._reader[units] = thread
         epochs = self._epoch_of(access) + 1
-        if access.lanes is not None and not span.is_disjoint:  # several lanes: each differs from some other thread
+        is_by_several = access.lanes is not None or access.warps is not None
+        if is_by_several and not span.is_disjoint:  # each differs from some other thread
             again = self._reader[units] != thread
             if access.warps is None:
                 self._reader[units[again]] = (access.cta * WARPS + access.warp) * LANES + WHOLE_AGENT + 1

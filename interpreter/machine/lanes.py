@@ -32,11 +32,11 @@ def memory_of(state: AgentState, op: Described, type: Type, address: Any) -> Cel
 def active_rows(state: AgentState, op: Described, address: Any) -> tuple[Access, Ints]:
     """The addresses of the active lanes, (n,), and the access.
 
-    A uniform address that all lanes read is one row, accessed by the warp as a whole.
+    A uniform address that all lanes read is one row for each warp, accessed by the warp as a whole.
     """
     if not isinstance(address, np.ndarray):
         if state.mask is None:
-            return state.access(op), np.array([address], np.int64)
+            return state.access_by_warps((op,), 1), np.full(state.warps, address, np.int64)
         address = np.full(len(state.lanes), address, np.int64)
     lanes = state.lanes
     if state.mask is not None:

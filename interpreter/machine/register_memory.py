@@ -48,6 +48,8 @@ def load(
         return [tuple(half for each in held for half in registers.split(each, 8 * size, domain)) for held in whole]
     size = min(width, size)
     payload, dtype = load_any(state, ops, cells, access, rows, (size, width, count))
+    if access.lanes is None:  # the same for all warps
+        payload = payload[:1]
     if dtype == ZERO_TYPE:
         return [(0,) * count] * len(ops)
     each = width // size
@@ -87,16 +89,23 @@ def store(
     """For each op, store registers of `width` bytes to each active lane's address. The ops run as one.
 
     Raises InterpreterError as Cells.store, NotInterpreted for a part of an element, and NotTogether if several ops
-    differ in type or overlap.
+    overlap.
     """
     if any(value is None for each in values for value in each):
         raise state.violation(ops[0], "stores a register that was never written [register-unwritten-stored]")
     access, rows = rows_together(state, ops, addresses)
     starts, domain = rows[:: len(rows) // len(ops)], state.machine.domain
-    types = {_stored_type(cells, starts[at : at + 1], each, width) for at, each in enumerate(values)}
+    types_of_ops = [_stored_type(cells, starts[at : at + 1], each, width) for at, each in enumerate(values)]
+    types = sorted(set(types_of_ops))
+    size = width * len(values[0])
     if len(types) > 1:
-        raise NotTogether
-    (dtype,), size = types, width * len(values[0])
+        disjoint(cells, access, rows, size, min(16, size))  # then their order does not matter
+        for dtype in types:
+            chosen = [at for at, each in enumerate(types_of_ops) if each == dtype]
+            some, places, held = ([part[at] for at in chosen] for part in (ops, addresses, values))
+            store(state, some, cells, places, held, width)
+        return
+    (dtype,) = types
     if dtype != ZERO_TYPE and size < ELEMENT_BYTES[dtype]:
         rule = f"stores {size} bytes into an array of {dtype}; declare narrower elements, or u8 [store-narrower]"
         raise state.violation(ops[0], rule, NotInterpreted)

@@ -265,8 +265,8 @@ def test_an_endless_loop_ends_by_a_budget_with_where_each_warp_stands() -> None:
     settings = lt.ptx.Settings(max_steps=1000)
     report = lt.ptx.load(LOOP)["k"].check(grid=1, block=64, args=[], settings=settings)
     assert (report.kind, report.status) == ("step-budget", 2)
-    assert "CTA 0 warp 1 is at `@%p1 bra AGAIN;`" in report.message
-    assert "CTA 0 warp 0 has not begun" in report.message and report.places[0].text == "@%p1 bra AGAIN;"
+    assert all(f"CTA 0 warp {warp} is at `@%p1 bra AGAIN;`" in report.message for warp in (0, 1))
+    assert report.places[0].text == "@%p1 bra AGAIN;"
 
 
 def test_a_launch_that_takes_longer_than_allowed_ends_with_where_each_warp_stands() -> None:
