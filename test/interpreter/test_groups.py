@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 import lowtide as lt
 from lowtide.compiler.kernel import CompiledKernel
-from lowtide.errors import InterpreterError, PassError
+from lowtide.errors import InterpreterError
 from lowtide.interpreter import interpret
 from lowtide.interpreter.api import Loaded
 
@@ -55,10 +55,12 @@ def test_each_level_below_does_the_same(target: str, level: str) -> None:
     np.testing.assert_array_equal(found, expected(given))
 
 
-def test_groups_are_not_stored_by_tma() -> None:
+def test_groups_may_be_stored_by_tma() -> None:
     text = grouped("sm_90a").replace("path = direct", "path = tma").replace("<0,3,3>, pack", "<3,2,3>, pack")
-    with pytest.raises(PassError, match=r"lower-epilogue: .*\[tensor-map-argument\]"):
-        lt.compile_ir(text)
+    kernel, given = lt.compile_ir(text), inputs([64, 70, ROWS])
+    assert "sm.tma_store" in kernel.levels["epilogue"]
+    found = interpret(kernel.levels["nvvm"], given, domain="exact", sms=2)
+    np.testing.assert_array_equal(found, expected(given))
 
 
 def test_rows_after_the_last_end_are_loaded_and_not_stored() -> None:
