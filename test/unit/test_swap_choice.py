@@ -97,6 +97,10 @@ def test_tiles_of_many_rows_may_have_any_multiple_of_8() -> None:
     assert "tiles of Dᵀ = Bᵀ · Aᵀ cover it better than tiles of D" in choice.reasons["grid.operands"]
 
 
+def test_a_batch_of_few_rows_is_swapped_too() -> None:
+    assert chosen(154, 28672, 4096, batch=2, is_batched=True).schedule.grid.operands is OperandsKind.swapped
+
+
 @pytest.mark.parametrize(("packed", "is_swapped"), [(("a_pack", "b_pack"), True), (("b_pack",), False)])
 def test_the_packing_of_both_operands_fits_both_products(packed: tuple[str, ...], is_swapped: bool) -> None:
     """Of one operand, it is the packing of A or of B of the product as given."""
@@ -120,7 +124,6 @@ def test_a_divided_k_has_shares_of_the_narrowest_tile_that_covers_the_rows(exten
         ((None, 4096, 4096), {}),
         ((16, 4096, 4096), {"given": {"stages": 4}}),  # which of the two products would it be of?
         ((16, 4096, 4096), {"given": {"operands": "as_given"}}),
-        ((16, 4096, 4096), {"batch": 4, "is_batched": True}),
         ((16, 4096, 4096), {"target": "sm_80"}),
     ],
 )

@@ -27,6 +27,7 @@ from lowtide.passes.support.agents.clusters import OPERANDS, sharing
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.passes.support.streams.panels import SWIZZLE_ROWS
 from lowtide.targets import Target, issuer_of
+from lowtide.targets.atoms import WGMMA_ROWS
 
 Fields = Mapping[str, Any]
 
@@ -115,6 +116,7 @@ class Forms(Sequence[Fields]):
             found = found & run_at_once((rows, columns), sides, parts, of, self.target)
             if self.shapes.covering:
                 found = found & _cover(columns, self.share_steps(), of.n)
+        found = found & ~_waits_apart((rows, columns), sides, of)
         if self.orders == _ORDERS:
             of_rows = np.ceil(of.m[..., None] / (rows * sides[0]))
             of_columns = np.ceil(of.n[..., None] / (columns * sides[1]))
@@ -170,6 +172,15 @@ def run_at_once(tile: Sides, cluster: Sides, parts: np.ndarray, of: Extents, tar
     return np.asarray(parts * of_rows * of_columns * of.batch <= most)
 
 
+def _waits_apart(tile: Sides, cluster: Sides, of: Extents) -> np.ndarray:
+    """Whether CTAs of 64 rows share only their rows of A, the smaller operand, and each waits for columns of B of its
+    own. Such clusters are far slower than estimated, unless one tile covers M (H100: 64×224 of 300×28672×8192 380 µs in
+    clusters of [1, 2] and 259 alone, 64×256 of 444×28672×4096 229 and 170)."""
+    assert of.m is not None and of.n is not None
+    m, n = of.m[..., None], of.n[..., None]
+    return np.asarray((tile[0] <= WGMMA_ROWS) & (cluster[0] == 1) & (cluster[1] > 1) & (m > tile[0]) & (n > m))
+
+
 def _cover(columns: np.ndarray, steps: np.ndarray, n: np.ndarray) -> np.ndarray:
     """Whether at most `_MOST_DIVIDED` tiles cover N, and no narrower ones cover it with as many tiles. The columns of
     tiles are multiples of their steps."""
@@ -186,7 +197,7 @@ def whole(given: Schedule, kinds: tuple[Agents, ...], problem: Problem, target: 
     shares = given.grid.cluster is None and target.max_cluster > 1 and _may_share(given, problem)
     has_orders = given.grid.order is None and is_estimated(problem) and problem.has_static_extents
     found = replace(found, each=tuple(distinct.values()))
-    clusters = (None, *tiles.CLUSTERS) if shares else _LEFT_OUT
+    clusters = _clusters(problem) if shares else _LEFT_OUT
     forms = _combined(found, clusters, _LEFT_OUT, _ORDERS if has_orders else _LEFT_OUT, target)
     return forms.at(_loads_whole_rows(forms, problem)) if shares else forms
 
@@ -210,7 +221,7 @@ def divided(problem: Problem, target: Target) -> Forms:
     found = shapes.divided(problem)
     most = ceil(problem.k / found.each[0].depth)
     divisions = [KDivision(*each) for each in product(_kinds_of_division(problem), tiles.PARTS) if each[1] <= most]
-    clusters = (None, *tiles.CLUSTERS) if target.max_cluster > 1 and is_estimated(problem) else _LEFT_OUT
+    clusters = _clusters(problem) if target.max_cluster > 1 and is_estimated(problem) else _LEFT_OUT
     forms = _combined(found, clusters, tuple(divisions), _ORDERS, target)
     may_share = forms.is_scattered() | (forms.numbers[1] == 0)
     forms = forms.at(may_share & (found.columns[forms.numbers[0]] % forms.share_steps() == 0))
@@ -228,6 +239,10 @@ def _combined(
     counts = (len(clusters), len(found.each), len(divisions), len(orders))
     cluster, shape, division, order = np.indices(counts).reshape(4, -1)
     return Forms(found, clusters, divisions, orders, np.array([shape, cluster, division, order]), target)
+
+
+def _clusters(problem: Problem) -> tuple[Extents2 | None, ...]:
+    return (None, *(tiles.CLUSTERS_OFF_SECTORS if straddles_sectors(problem) else tiles.CLUSTERS))
 
 
 def _may_share(given: Schedule, problem: Problem) -> bool:

@@ -30,7 +30,7 @@ def may_pay(given: Schedule, problem: Problem) -> bool:
     others would fit one of them."""
     of_a, of_b = (PACK_FIELDS[name] for name in OPERANDS)
     fits_both = given.get(of_a) == given.get(of_b) and set(given.decided()) <= {of_a, of_b}
-    is_plain = problem.weights is None and not problem.is_batched and not problem.d_is_column_major
+    is_plain = problem.weights is None and not problem.d_is_column_major
     return problem.m is not None and is_plain and fits_both
 
 

@@ -184,6 +184,9 @@ DEPTH_BITS = 1024  # K of a step: rows of 128 bytes
 # four of 32 (H200, 4096³ by tf32x3, 256×128: 1314 and 1548 µs; by bf16x6 1345 and 1733 µs).
 DEPTH_BITS_OF_PIECES = 2048
 CLUSTERS: tuple[Extents2, ...] = ((2, 1), (1, 2), (2, 2), (4, 1), (1, 4))  # to choose among
+# The same if rows do not start on sectors of L2: each load takes more requests (97×2984×1952 tt, H200: 64×64 in
+# clusters of [4, 2] 7.5 µs, of [2, 2] 8.0, without 9.0).
+CLUSTERS_OFF_SECTORS: tuple[Extents2, ...] = (*CLUSTERS, (4, 2), (2, 4))
 
 # If K is divided: columns of tiles, and parts.
 DIVIDED_COLUMNS = range(64, 257, 32)
