@@ -177,7 +177,7 @@ def run_convoy(convoy: Convoy, graph: Graph, block: int, index: int) -> Steps:
             work.instructions += graph.blocks[block].count(index) * len(convoy.states)
         for number in range(index, len(ops)):
             op, waiting = ops[number], {}
-            if op.signals and convoy.is_by_several(op):
+            if op.signals and len(convoy.executing(op)) > 1:
                 _part(convoy, graph, Start(block, number))
                 return
             if op.resumable:

@@ -140,22 +140,26 @@ class Convoy(AgentState):
         self._run_each(op)
         return not any(state.undefined for state in self.states)
 
-    def is_by_several(self, op: Any) -> bool:
-        """Whether several warps execute an op, by its guard."""
-        if op.guard is None:
-            return True
-        if op.guard in self.apart:
-            self.gather([op.guard])
-        holds = self.values[op.guard]
-        if op.guard in self.apart or not isinstance(holds, np.ndarray):
-            return True
-        rows = (holds != op.instruction.guard.negated).reshape(len(self.states), _WARP)
-        return int(np.count_nonzero(rows.any(axis=1))) > 1
+    def executing(self, op: Any) -> Sequence[AgentState]:
+        """The warps with a lane that executes an op, by its guard."""
+        slot = getattr(op, "guard", None)
+        if slot is None:
+            return self.states
+        if slot in self.apart:
+            self.gather([slot])
+        holds = self.values[slot]
+        if slot in self.apart or holds is None:
+            return self.states
+        rows = np.broadcast_to(holds != op.instruction.guard.negated, self.lanes.shape).reshape(self.warps, _WARP)
+        return [state for state, runs in zip(self.states, rows.any(axis=1).tolist(), strict=True) if runs]
 
     def _run_each(self, op: Any) -> None:
         """Run an op warp by warp."""
+        executing = self.executing(op)
+        if not executing:
+            return
         self.scatter(dict.fromkeys((*op.operands, *op.results)))
-        for state in self.states:
+        for state in executing:
             self.run_alone(state, op)
         self._gather_after(op)
 
