@@ -151,7 +151,7 @@ class Convoy(AgentState):
         if slot in self.apart or holds is None:
             return self.states
         rows = np.broadcast_to(holds != op.instruction.guard.negated, self.lanes.shape).reshape(self.warps, _WARP)
-        return [state for state, runs in zip(self.states, rows.any(axis=1).tolist(), strict=True) if runs]
+        return [self.states[number] for number in np.flatnonzero(rows.any(axis=1))]
 
     def _run_each(self, op: Any) -> None:
         """Run an op warp by warp."""
