@@ -8,7 +8,7 @@ import typer
 
 from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.epilogue.ready import READY, ready_epilogue
-from lowtide.compiler.spec import D_ORDERS, FAST, LAYOUTS, UNBATCHED, UNGROUPED, GemmSpec, Unbatched
+from lowtide.compiler.spec import D_ORDERS, FAST, LAYOUTS, UNBATCHED, UNGROUPED, GemmSpec, Groups, Unbatched, Ungrouped
 from lowtide.decompositions import DECOMPOSITIONS
 from lowtide.elements import types_of_d
 from lowtide.errors import SpecError
@@ -49,6 +49,7 @@ BatchText = Annotated[str | None, _option("--batch", f"{_BATCH} `{ANY}`: a run-t
 _SCALES = "Block scales of A and of B, such as 1x128,128x128: rows or columns, by K. Default none."
 _GROUP = "K per scale of packed weights (such as --b s4 with --a bf16): 32, 64 or 128."
 _GROUPS = "The number of groups of rows, each with its own matrix of B. Default: rows are not grouped."
+_K_GROUPS = "The number of groups of K, each with its own matrix of D; layout nt. Default: K is not grouped."
 _PRECISIONS = f"How products of f32 are computed: f32, tf32, {', '.join(DECOMPOSITIONS)}. Default f32."
 
 
@@ -75,6 +76,7 @@ class Problem:
     amax: Annotated[bool | None, _option("--amax", "Also compute D's largest absolute value.")] = None
     batch: str | int | None = None
     groups: Annotated[int | None, _option("--groups", _GROUPS, min=1)] = None
+    k_groups: Annotated[int | None, _option("--k-groups", _K_GROUPS, min=1)] = None
     epilogue: Epilogue = None
 
     @property
@@ -97,7 +99,7 @@ class Problem:
             acc=self.acc,
             layout=self.layout or "tn",
             batch=make_batch(self.batch),
-            groups=UNGROUPED if self.groups is None else self.groups,
+            groups=_groups(self.groups, self.k_groups),
             d_order=self.d_order or D_ORDERS[0],
             precision=self.precision,
             block_scales=_scales(self.block_scales),
@@ -123,6 +125,13 @@ class GivenProblem(Problem):
     n: GivenN = field()
     k: GivenK = field()
     batch: GivenBatch = None
+
+
+def _groups(of_rows: int | None, of_k: int | None) -> int | Groups | Ungrouped:
+    """Raises SpecError if both are given."""
+    if of_rows is not None and of_k is not None:
+        raise SpecError("--groups and --k-groups: rows are grouped, or K is; give one of them [groups-options]")
+    return Groups(of_k, "k") if of_k is not None else UNGROUPED if of_rows is None else of_rows
 
 
 def _scales(text: str | None) -> BlockScales | None:

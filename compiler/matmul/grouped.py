@@ -1,10 +1,12 @@
-"""`lt.grouped_matmul(a, b, ends)`: rows in groups, each with its own matrix of B. Only the device reads `ends`.
+"""`lt.grouped_matmul(a, b, ends)`: rows in groups, each with its own matrix of B; or K in groups, each with its own
+matrix of D. Only the device reads `ends`.
 
-A kernel is compiled for the types, N, K and the number of groups. Its schedule is chosen for the mean number of rows
-per group, rounded up to a power of two, so that calls with similar numbers of rows share a kernel.
+A kernel is compiled for the types, the extents that are not grouped and the number of groups. Its schedule is chosen
+for the mean number of rows (or K) per group, rounded up to a power of two. So calls of similar sizes share a kernel.
 """
 
 import importlib
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -13,7 +15,7 @@ from typing import Any, NamedTuple
 from lowtide.compiler.matmul.calls import wants_gradients
 from lowtide.compiler.matmul.family import result_type, sums_of
 from lowtide.compiler.native import target_of
-from lowtide.compiler.spec import GROUPED_LAYOUTS, GemmSpec
+from lowtide.compiler.spec import GROUPED_LAYOUTS, K_GROUPED_LAYOUT, GemmSpec, Groups
 from lowtide.errors import CompileError, LaunchError, ScheduleError
 from lowtide.runtime import driver
 from lowtide.runtime.call_keys import Recent
@@ -23,32 +25,38 @@ from lowtide.runtime.operands import Operand, view
 _COMPILE, _CHOSEN, _TARGETS = "lowtide.compiler.compile", "lowtide.compiler.chosen", "lowtide.targets"
 _MOST_KERNELS = 1024
 _LEAST_SHARE, _MOST_SHARE = 16, 4096  # rows of a group for which a schedule is chosen
-_FACTOR_RANKS = (2, 3)  # of A and B
+_FACTOR_RANKS = (2, 3)  # of A and B, if rows are grouped; if K is, B has two dimensions
 
 Epilogue = Callable[..., Any]
 
 
 class Grouped(NamedTuple):
-    """A grouped product with any number of rows: the types of A, B and D, the layout, N, K, the number of groups, the
-    rows per group for which the schedule is chosen (`share`), the target, and the epilogue."""
+    """A grouped product with any number of rows, or any K: the types of A, B and D, the layout, N, K (if rows are
+    grouped) or M (if K is), the number of groups, the rows or K per group for which the schedule is chosen (`share`),
+    the target, and the epilogue."""
 
     types: tuple[str, str, str]
     layout: str
     n: int
-    k: int
+    other: int
     groups: int
     share: int
     target: str
     epilogue: Epilogue | None
 
-    def spec(self, m: int | None) -> GemmSpec:
-        """The problem with M rows. Raises SpecError."""
-        a, b, d = self.types
+    @property
+    def is_of_k(self) -> bool:
+        """Whether K is grouped."""
+        return self.layout == K_GROUPED_LAYOUT
+
+    def spec(self, grouped: int | None) -> GemmSpec:
+        """The problem with so many rows, or such a K. Raises SpecError."""
+        (a, b, d), of_k = self.types, self.is_of_k
         return GemmSpec(
-            m=m,
+            m=self.other if of_k else grouped,
             n=self.n,
-            k=self.k,
-            groups=self.groups,
+            k=grouped if of_k else self.other,
+            groups=Groups(self.groups, "k") if of_k else self.groups,
             a=a,
             b=b,
             d=d,
@@ -58,13 +66,21 @@ class Grouped(NamedTuple):
         )
 
 
-def product_of(a: Operand, b: Operand, d: str | None, target: str, epilogue: Epilogue | None) -> Grouped:
-    """The product of A (rows, K), with K contiguous, and B (groups, K, N), with K or N contiguous. `d`: the type of D;
-    None for the default. Raises LaunchError for other shapes and strides."""
+def product_of(
+    a: Operand, b: Operand, d: str | None, target: str, epilogue: Epilogue | None, groups_of_k: int = 0
+) -> Grouped:
+    """The product of A (rows, K), with K contiguous, and B (groups, K, N), with K or N contiguous; or, with
+    `groups_of_k`, of A (M, K), with M contiguous, and B (K, N), with N contiguous. `d`: the type of D; None for the
+    default. Raises LaunchError for other shapes and strides."""
+    types = a.dtype, b.dtype, d or result_type(a.dtype, b.dtype)
+    if groups_of_k and len(a.shape) == len(b.shape) and a.shape[1] == b.shape[0]:
+        _check_rows_of_k(a, b)
+        (m, k), n = a.shape, b.shape[1]
+        return Grouped(types, K_GROUPED_LAYOUT, n, m, groups_of_k, _share(k, groups_of_k), target, epilogue)
     if (len(a.shape), len(b.shape)) != _FACTOR_RANKS or a.shape[1] != b.shape[1]:
         raise LaunchError(
-            f"a of shape {a.shape} and b of shape {b.shape}: a grouped product takes a (rows, K) and b (groups, K, N)"
-            " [grouped-shapes]"
+            f"a of shape {a.shape} and b of shape {b.shape}: a grouped product takes a (rows, K) and b (groups, K, N),"
+            " or, with groups of K, a (M, K) and b (K, N) [grouped-shapes]"
         )
     if a.strides[1] != 1 and a.shape[1] > 1:
         raise LaunchError(
@@ -78,10 +94,24 @@ def product_of(a: Operand, b: Operand, d: str | None, target: str, epilogue: Epi
             " [grouped-matrices]"
         )
     layout = by_n if b.strides[2] == 1 or n == 1 else by_k
-    rows = max(1, -(-a.shape[0] // max(1, groups)))
-    share = min(_MOST_SHARE, max(_LEAST_SHARE, 1 << (rows - 1).bit_length()))
-    types = a.dtype, b.dtype, d or result_type(a.dtype, b.dtype)
-    return Grouped(types, layout, n, k, groups, share, target, epilogue)
+    return Grouped(types, layout, n, k, groups, _share(a.shape[0], groups), target, epilogue)
+
+
+def _check_rows_of_k(a: Operand, b: Operand) -> None:
+    """Raises LaunchError if groups of K are not rows in memory."""
+    for name, operand, contiguous in (("a", a, 0), ("b", b, 1)):
+        if operand.strides[contiguous] != 1 and operand.shape[contiguous] > 1:
+            way_out = "a.mT.contiguous().mT" if name == "a" else "b.contiguous()"
+            raise LaunchError(
+                f"{name} has strides {operand.strides}: with groups of K, a has M contiguous, such as x.mT for x (K, M)"
+                f", and b has N contiguous; pass {way_out} [grouped-k-rows]"
+            )
+
+
+def _share(extent: int, groups: int) -> int:
+    """The rows, or K, of a group for which a schedule is chosen: the mean, rounded up to a power of two."""
+    mean = max(1, -(-extent // max(1, groups)))
+    return min(_MOST_SHARE, max(_LEAST_SHARE, 1 << (mean - 1).bit_length()))
 
 
 def kernel_for(product: Grouped) -> Any:
@@ -121,6 +151,10 @@ class GroupedMatmul:
         after the last end are not written. `epilogue`, its operands by name, `out` and `stream` are those of
         `lt.matmul`. A full operand is (rows, N); all groups share per-column operands. The launch is asynchronous.
 
+        With A (M, K) and B (K, N), K is grouped: D (groups, M, N) has the product over the K of each group, 0 if it is
+        empty. Then A has M contiguous, such as `x.mT` for x (K, M), and B has N contiguous. Values of other groups and
+        of none are not multiplied.
+
         Raises LaunchError for arrays that do not fit, and if autograd would record the call; SpecError for types or an
         epilogue that groups do not support; DeviceError without a GPU; and the errors of `compile_gemm`.
         """
@@ -133,10 +167,13 @@ class GroupedMatmul:
         d = None if out is None else view(out, "out").dtype
         device = driver.pointer_device(left.address) if left.device is None else left.device
         target = target_of(driver.device(device or 0)).name
-        product = product_of(left, right, d, target, epilogue)
+        groups_of_k = math.prod(view(ends, "ends").shape) if len(right.shape) == len(left.shape) else 0
+        product = product_of(left, right, d, target, epilogue, groups_of_k)
         kernel = self._kernels[product]
         if kernel is None:
             kernel = self._kernels[product] = kernel_for(product)
+        if product.is_of_k:
+            return kernel(_transposed(a, left), b, ends=ends, out=out, stream=stream, **operands)
         matrices = b if product.layout == GROUPED_LAYOUTS[1] else _transposed(b, right)
         return kernel(a, matrices, ends=ends, out=out, stream=stream, **operands)
 

@@ -1,5 +1,6 @@
 """Kernels of groups of K, at every level: each split, wrong ends, accumulation, other rows, and planted faults."""
 
+import importlib
 import re
 from functools import cache
 from typing import Any
@@ -17,6 +18,7 @@ from lowtide.interpreter.host import LEVELS
 from lowtide.interpreter.machine.options import Observers
 from lowtide.interpreter.machine.reliances import Relied
 from lowtide.verification.checking.splits import SPLITS, ends_of
+from lowtide.verification.checking.trials import Finding, Source, Trial, outcomes
 
 ROWS, COLUMNS, DEPTH, GROUPS = 40, 24, 100, 4
 TYPES = {"a": "bf16", "b": "bf16", "d": "f32", "layout": "nt"}
@@ -217,3 +219,25 @@ def test_kernels_with_ragged_maps_rely_on_addresses_that_wrap_around(target: str
 
 def test_k_is_at_most_what_coordinates_of_tensor_maps_can_say() -> None:
     assert '"with groups of K, K must be at most 2^30: split the problem"' in compiled("sm_90a").levels["atoms"]
+
+
+def test_check_runs_each_split_of_the_rows_of_k(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the runs, which take long."""
+    tried: list[Trial] = []
+
+    def take(tasks: Any, *rest: Any) -> Any:
+        tried.extend(task.trial for task in tasks)
+        raise StopIteration
+
+    check = importlib.import_module("lowtide.verification.checking.check")
+    monkeypatch.setattr(check, "_run", take)
+    spec = lt.GemmSpec(m=8, n=16, k=40, groups=lt.Groups(3, "k"), **TYPES)
+    with pytest.raises(StopIteration):
+        lt.check(
+            lt.compile_gemm(spec, "sm_80", "grid.tile = [16, 16], k = 16, stages = 2, atoms = [1, 1, 1]"), budget=5
+        )
+    own = {trial.ends for trial in tried if trial.extents == (8, 16, 40)}
+    assert own == {ends_of(split, 40, 16, 3) for split in SPLITS}
+    trial = next(trial for trial in tried if trial.ends == (16, 32, 40))
+    problem = lt.compile_gemm(spec, "sm_80").levels["problem"]
+    assert all(outcome.finding is Finding.right for outcome in outcomes(problem, [Source("problem", problem)], trial))

@@ -149,11 +149,14 @@ def _planned(variant: Variant, budget: float, seed: int) -> tuple[Cover, list[Tr
     subject, slowness = variant.subject, _slowness(variant.subject)
     levels = [source.level for source in subject.interpreted]
 
+    of_k = (subject.spec.group_count or _GROUPS) if subject.spec.k_is_grouped else 1  # matrices of D
+
     def cost(extents: tuple[int, int, int], matrices: int) -> float:
-        return sum(_seconds(subject, level, extents, matrices, slowness) for level in levels)
+        return sum(_seconds(subject, level, extents, of_k * matrices, slowness) for level in levels)
 
     operands = [operand.name for operand in subject.spec.operands if operand.kind is not OperandKind.SCALAR]
-    cover = cover_of(subject.schedule, subject.facts, subject.target, cost, budget, operands)
+    facts = subject.facts if not subject.spec.k_is_grouped else replace(subject.facts, batch=1, is_batched=False)
+    cover = cover_of(subject.schedule, facts, subject.target, cost, budget, operands)
     cover = as_asked(cover, subject.asked, is_swapped=subject.is_swapped)
     if subject.spec.is_grouped and cover.shapes:
         return _with_groups(subject, cover, seed)
@@ -176,27 +179,25 @@ def _planned(variant: Variant, budget: float, seed: int) -> tuple[Cover, list[Tr
 
 def _with_groups(subject: Subject, cover: Cover, seed: int) -> tuple[Cover, list[Trial]]:
     """The shapes with all rows in one group, whose work is that of a product without groups; and each split of the
-    rows of the cheapest shape of several tiles."""
-    rows_of_tile, _, _ = subject.schedule.tile_mnk
-    known = subject.spec.groups if isinstance(subject.spec.groups, int) else None
-    groups = known or _GROUPS
+    rows of the cheapest shape of several tiles. With groups of K the rows are those of K, and a tile a step of it."""
+    axis, known = 2 if subject.spec.k_is_grouped else 0, subject.spec.group_count
+    rows_of_tile, groups = subject.schedule.tile_mnk[axis], known or _GROUPS
     all_rows = next(iter(SPLITS))
     trials = [
         Trial(at.extents, at.sms, at.padding, _domains(subject, at)[0], seed + number, subject.places[0])
         for number, at in enumerate(cover.shapes)
     ]
-    trials = [replace(x, ends=ends_of(all_rows, x.extents[0], rows_of_tile, groups)) for x in trials]
-    several = [shape for shape in cover.shapes if shape.extents[2] and shape.extents[0] > rows_of_tile]
+    trials = [replace(x, ends=ends_of(all_rows, x.extents[axis], rows_of_tile, groups)) for x in trials]
+    several = [shape for shape in cover.shapes if shape.extents[2] and shape.extents[axis] > rows_of_tile]
     if not several:
         return cover, trials
     cheapest = min(several, key=lambda shape: math.prod(shape.extents))
-    m, n, k = cheapest.extents
-    found = []
+    extents, found = cheapest.extents, []
     for number, split in enumerate(SPLITS if groups > 1 else [all_rows]):
         place, sms = subject.places[:2][-1], 1 + number % 3  # as moved: copies of B take longer than all tiles
         domain = _domains(subject, cheapest)[0]
-        ends = ends_of(split, m, rows_of_tile, groups_of(split, known, groups))
-        trials.append(Trial((m, n, k), sms, cheapest.padding, domain, seed + number, place, ends=ends))
+        ends = ends_of(split, extents[axis], rows_of_tile, groups_of(split, known, groups))
+        trials.append(Trial(extents, sms, cheapest.padding, domain, seed + number, place, ends=ends))
         found.append(Row("groups", split, cheapest))
     return replace(cover, rows=(*cover.rows, *found)), trials
 

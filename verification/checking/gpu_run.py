@@ -20,7 +20,7 @@ from lowtide.errors import DeviceError, before_code
 from lowtide.runtime import driver
 from lowtide.runtime.results import returned
 from lowtide.runtime.verify import GUARD_BYTES, check_written, host_array
-from lowtide.verification.checking.interpretation import batch_of
+from lowtide.verification.checking.interpretation import matrices_of
 
 _ROW_ALIGNMENT = 16
 _TIMED_SECONDS = 0.2
@@ -50,7 +50,7 @@ def run_on_gpu(
     context = loaded.module_for(device).context
     m = inputs["a"].shape[-2 if spec.layout[0] == "t" else -1]
     n = inputs["b"].shape[-2 if spec.layout[1] == "n" else -1] * spec.rows_per_byte
-    shape = (*batch_of(spec), *((m, n) if spec.d_order == "row" else (n, m)))
+    shape = (*matrices_of(spec, inputs), *((m, n) if spec.d_order == "row" else (n, m)))
     shapes = {x.name: _shape_of(x, spec, (m, n), shape) for x in spec.returned_results}
     stored = {
         x.name: host_array(shapes[x.name], x.dtype, _ROW_ALIGNMENT if x.kind.reduction is None else 1, None, padding=1)

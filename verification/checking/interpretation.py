@@ -184,7 +184,7 @@ def run(
     m = inputs["a"].shape[-2 if spec.layout[0] == "t" else -1]
     n = inputs["b"].shape[-2 if spec.layout[1] == "n" else -1] * spec.rows_per_byte // spec.epilogue_graph.sums
     batch, alignments = placement.batch, placement.alignments
-    matrices, between = batch_of(spec, batch), 0 if batch is None else batch.rows_between
+    matrices, between = matrices_of(spec, inputs, batch), 0 if batch is None else batch.rows_between
     rows, columns = (m, n) if spec.d_order == "row" else (n, m)
     bases = dict(alignments if placement.bases is None else placement.bases)
     base_of_d, outputs, (first, *_) = bases.pop("d"), {}, spec.full_results
@@ -209,6 +209,12 @@ def _aligned(of_d: int, d: str, dtype: str) -> int:
     number of elements."""
     size, size_of_d = element_type(dtype).bytes, element_type(d).bytes
     return max(of_d, min(WIDEST, of_d * size // size_of_d))
+
+
+def matrices_of(spec: GemmSpec, inputs: Mapping[str, Any], batch: Batch | None = None) -> tuple[int, ...]:
+    """The first dimension of D if it has a matrix for each product of a batch, or for each group of K. Raises SpecError
+    as `batch_of`."""
+    return np.shape(inputs[ENDS]) if spec.k_is_grouped else batch_of(spec, batch)
 
 
 def batch_of(spec: GemmSpec, batch: Batch | None = None) -> tuple[int, ...]:

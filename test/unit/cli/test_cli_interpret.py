@@ -199,3 +199,10 @@ def test_interpret_runs_groups_of_rows_that_end_where_asked() -> None:
     assert reported(output, "result") == "ok: all 3500 elements are equal"
     assert "[ends-form]" in refused("interpret", *SMALL, "--groups", "3", "--ends", "30,60", "--level", "cta")
     assert "[ends-option]" in refused("interpret", *SMALL, "--ends", "30,60", "--level", "cta")
+
+
+def test_interpret_runs_groups_of_k() -> None:
+    of_k = (*SMALL, "--layout", "nt", "--k-groups", "3")
+    output = accepted("interpret", *of_k, "--ends", "3,3,40", "--level", "cta", "--domain", "exact")
+    assert reported(output, "result").startswith("ok: all ")
+    assert "[groups-options]" in refused("interpret", *of_k, "--groups", "3", "--level", "cta")

@@ -101,7 +101,37 @@ def product(a: Operand = A, b: Operand = B) -> Grouped:
 def test_b_lies_with_n_or_with_k_contiguous() -> None:
     assert product().layout == "tt"
     assert product(b=record((3, 32, 24), (768, 1, 32))).layout == "tn"
-    assert (product().n, product().k, product().groups, product().types[2]) == (24, 32, 3, "bf16")
+    assert (product().n, product().other, product().groups, product().types[2]) == (24, 32, 3, "bf16")
+
+
+def product_of_k(a: Operand, b: Operand, groups: int = 3) -> Grouped:
+    return product_of(a, b, None, "sm_90a", None, groups)
+
+
+def test_factors_of_two_dimensions_have_groups_of_k() -> None:
+    found = product_of_k(record((40, 100), (1, 40)), record((100, 24), (24, 1)))
+    assert (found.layout, found.n, found.other, found.groups, found.share) == ("nt", 24, 40, 3, 64)
+    spec = found.spec(None)
+    assert (spec.m, spec.n, spec.k, spec.groups) == (40, 24, None, lt.Groups(3, "k"))
+    assert (spec.a_shape, spec.b_shape, spec.d_shape) == ((None, 40), (None, 24), (3, 40, 24))
+
+
+def test_groups_of_k_are_rows_in_memory() -> None:
+    by_m, by_n = record((40, 100), (1, 40)), record((100, 24), (24, 1))
+    with pytest.raises(LaunchError, match=r"a has strides \(100, 1\).*\[grouped-k-rows\]"):
+        product_of_k(record((40, 100), (100, 1)), by_n)
+    with pytest.raises(LaunchError, match=r"b has strides \(1, 100\).*\[grouped-k-rows\]"):
+        product_of_k(by_m, record((100, 24), (1, 100)))
+
+
+def test_a_call_of_groups_of_k_passes_a_as_it_lies(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    passed: list[tuple[Any, Any]] = []
+    monkeypatch.setattr(grouped, "kernel_for", lambda wanted: lambda a, b, **others: passed.append((a, b)))
+    given, a = arrays(Tensor), replace(view(Tensor(aligned(ROWS, 40)), "a"), shape=(40, ROWS), strides=(1, 40))
+    b = Tensor(aligned(ROWS, N))
+    GroupedMatmul()(a, b, given["ends"])
+    ((left, right),) = passed
+    assert (left.shape, left.strides, right) == ((ROWS, 40), (40, 1), b)
 
 
 def test_calls_with_similar_numbers_of_rows_share_a_schedule() -> None:
