@@ -3,6 +3,7 @@
 Kernels with TMA show that addresses of boxes wrap around (the reliance `wrapped-addresses`).
 """
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -107,3 +108,43 @@ def test_a_graph_is_replayed_with_other_ends() -> None:
         d.fill_(-5.0)
         graph.replay()
         assert torch.equal(d.double(), expected(torch, a, b, own))
+
+
+def test_grouped_matmul_takes_factors_of_two_dimensions() -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    for seed in range(10):
+        k, m, n = (8 * int(x) for x in rng.integers(1, 100, 3))
+        a, b = (torch.randint(-3, 4, (k, x), device="cuda").bfloat16() for x in (m, n))
+        own = sorted(np.random.default_rng(seed).integers(0, k + 1, 6).tolist())
+        d = torch.empty(6, m, n, device="cuda")
+        lt.grouped_matmul(a.mT, b, torch.tensor(own, dtype=torch.int32, device="cuda"), out=d)
+        assert torch.equal(d.double(), expected(torch, a, b, own))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_layer_of_experts_and_its_gradients_agree_with_a_loop_in_float64(compiled: bool) -> None:
+    torch = pytest.importorskip("torch")
+    grouped_matmul = importlib.import_module("lowtide.torch").grouped_matmul
+    rows, width, hidden, experts = 700, 256, 320, 8
+    own = [0, 90, 91, 91, 300, 450, 640, 680]  # an empty expert first, and 20 rows of none
+    ends = torch.tensor(own, dtype=torch.int32, device="cuda")
+    shapes = (rows, width), (experts, width, hidden), (experts, hidden, width)
+    x, up, down = ((torch.randn(*shape, device="cuda") / 16).bfloat16().requires_grad_() for shape in shapes)
+
+    def layer(x: Any, up: Any, down: Any) -> Any:
+        return grouped_matmul(torch.relu(grouped_matmul(x, up, ends)), down, ends)
+
+    y = (torch.compile(layer) if compiled else layer)(x, up, down)
+    dy = torch.randn_like(y)
+    found = [y.detach(), *torch.autograd.grad(y, (x, up, down), dy)]
+    wide = [each.detach().double().requires_grad_() for each in (x, up, down)]
+    parts = [
+        torch.relu(wide[0][first:end] @ wide[1][expert]) @ wide[2][expert]
+        for expert, (first, end) in enumerate(zip([0, *own[:-1]], own, strict=True))
+    ]
+    whole = torch.cat([*parts, wide[0].new_zeros(rows - own[-1], width)])
+    wanted = [whole.detach(), *torch.autograd.grad(whole, wide, dy.double())]
+    for one, other in zip(found, wanted, strict=True):
+        assert (one.double() - other).norm() < 2**-6 * other.norm()
+    assert not found[0][own[-1] :].any() and not found[1][own[-1] :].any() and not found[2][0].any()

@@ -1,8 +1,8 @@
 """Lowtide's kernels in PyTorch: custom ops for autograd, autocast, torch.compile and CUDA graphs.
 
-Importing it registers `torch.ops.lowtide.gemm` and `gemm_out`. No other part of Lowtide imports torch; without torch
-the import raises `DependencyError`. `backend`, `Backend` and `GemmPass` need Inductor, and are imported when they are
-first used.
+Importing it registers `torch.ops.lowtide.gemm`, `gemm_out` and `grouped_gemm`. No other part of Lowtide imports torch;
+without torch the import raises `DependencyError`. `backend`, `Backend` and `GemmPass` need Inductor, and are imported
+when they are first used.
 """
 
 import importlib
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 try:
     from lowtide.torch.functional import linear, matmul
+    from lowtide.torch.grouped import grouped_gemm, grouped_matmul
     from lowtide.torch.modules import Linear
     from lowtide.torch.ops import gemm, gemm_out
 except ModuleNotFoundError as _error:
@@ -38,6 +39,8 @@ __all__ = [
     "epilogue_text",
     "gemm",
     "gemm_out",
+    "grouped_gemm",
+    "grouped_matmul",
     "linear",
     "matmul",
 ]

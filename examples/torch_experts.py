@@ -1,0 +1,63 @@
+"""A layer of experts in torch, forward and backward, compared with a loop over experts in float64.
+
+Each token goes to two of eight experts, which a router chooses; tokens lie together by expert, and `ends` says where
+those of each expert end. On a GPU, all products of groups are Lowtide's kernels, and the host reads nothing back. The
+example needs torch.
+
+    python examples/torch_experts.py
+"""
+
+from lowtide.errors import DependencyError
+
+try:
+    from lowtide.torch import grouped_matmul
+except DependencyError as error:
+    print(f"not run: {error}")
+    raise SystemExit from None
+
+import torch
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+torch.manual_seed(0)
+TOKENS, WIDTH, HIDDEN, EXPERTS, CHOSEN = 256, 64, 96, 8, 2
+
+
+def choices(x: torch.Tensor, router: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The weights of the experts of each token, and their numbers. Rounding must not change the numbers."""
+    weights, experts = (x.double() @ router.double()).softmax(-1).topk(CHOSEN)
+    return weights.to(x.dtype), experts
+
+
+def by_groups(x: torch.Tensor, router: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
+    weights, experts = choices(x, router)
+    order = experts.flatten().argsort(stable=True)
+    counts = torch.bincount(experts.flatten(), minlength=EXPERTS)
+    ends, rows = counts.cumsum(0).to(torch.int32), x[order // CHOSEN]
+    hidden = torch.nn.functional.silu(grouped_matmul(rows, up, ends))
+    found = grouped_matmul(hidden, down, ends) * weights.flatten()[order, None]
+    return torch.zeros_like(x).index_add(0, order // CHOSEN, found)
+
+
+def by_a_loop(x: torch.Tensor, router: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
+    weights, experts = choices(x, router)
+    found = torch.zeros_like(x)
+    for expert in range(EXPERTS):
+        token, place = (experts == expert).nonzero(as_tuple=True)
+        own = torch.nn.functional.silu(x[token] @ up[expert]) @ down[expert]
+        found = found.index_add(0, token, own * weights[token, place, None])
+    return found
+
+
+shapes = (TOKENS, WIDTH), (WIDTH, EXPERTS), (EXPERTS, WIDTH, HIDDEN), (EXPERTS, HIDDEN, WIDTH)
+scales = 1.0, WIDTH**-0.5, WIDTH**-0.5, HIDDEN**-0.5
+given = [(scale * torch.randn(*shape, device=device)).bfloat16() for shape, scale in zip(shapes, scales, strict=True)]
+results = []
+for layer, dtype in ((by_groups, torch.bfloat16), (by_a_loop, torch.float64)):
+    own = [each.to(dtype).requires_grad_() for each in given]
+    y = layer(*own)
+    results.append([y.detach(), *torch.autograd.grad(y.square().sum(), own)])
+for name, found, expected in zip(("y", "dx", "d router", "d up", "d down"), *results, strict=True):
+    error = ((found.double() - expected).norm() / expected.norm()).item()
+    print(f"{name} {tuple(found.shape)}: relative error {error:.1e}")
+    assert error < 2**-5
+print(f"on {device}: {EXPERTS} experts agree with a loop in float64")
