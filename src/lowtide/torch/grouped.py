@@ -3,7 +3,7 @@
     grouped_gemm(Tensor a, Tensor b, Tensor ends, ScalarType? out_dtype) -> Tensor
 
 With A (rows, K) and B (groups, K, N) rows are grouped, and D is (rows, N). With A (M, K) and B (K, N) K is grouped, and
-D is (groups, M, N). Groups and `ends` are those of `lt.grouped_matmul`; rows of D that belong to no group are 0. Tensors
+D is (groups, M, N). Groups and `ends` are those of `lt.grouped_matmul`; rows of D of no group are 0. Tensors
 that no kernel can read as they lie are copied first. Gradients are products of groups with the same ends: with rows
 grouped dA has rows grouped, and dB K; with K grouped dA and dB have rows grouped. The gradient of D is rounded to A's
 type before it is multiplied. On the CPU torch multiplies, group by group.
