@@ -1,5 +1,5 @@
-"""Products of groups of rows beside torch's: one call of `lt.grouped_matmul`, torch._grouped_mm, a loop of torch.mm,
-and, if all groups have the same rows, Lowtide's product of all rows with one matrix.
+"""Products of groups of rows, and of K, beside torch's: one call of `lt.grouped_matmul`, torch._grouped_mm, a loop of
+torch.mm, and, if all groups have the same rows, Lowtide's product of all rows with one matrix.
 
 Operands rotate over sets that together exceed L2. The result of each contender is compared with float64 before it is
 timed. A copy of as many bytes as the product has to move is timed, too.
@@ -41,7 +41,8 @@ _CHECKED_ROWS = 64
 @dataclass(frozen=True)
 class Case:
     """Rows of A, (rows, K), in groups, each multiplied by its matrix of B, (groups, N, K). `is_even`: the groups have
-    the same number of rows. Otherwise, their ends are drawn uniformly."""
+    the same number of rows. Otherwise, their ends are drawn uniformly. `is_of_k`: the rows are those of K: A is (rows,
+    `k`), B (rows, N), and D (groups, `k`, N)."""
 
     groups: int
     rows: int
@@ -49,10 +50,11 @@ class Case:
     k: int
     is_even: bool
     dtype: str = "bf16"
+    is_of_k: bool = False
 
     def __str__(self) -> str:
         rows = f"{self.rows // self.groups} rows each" if self.is_even else f"{self.rows} rows in all"
-        return f"{self.groups} × ({rows}) × {self.n} × {self.k}"
+        return f"{self.groups} × ({rows}{' of K' * self.is_of_k}) × {self.n} × {self.k}"
 
     def ends(self, seed: int) -> list[int]:
         """The row after each group; the last group ends with the rows."""
@@ -67,8 +69,8 @@ class Case:
         return 2.0 * self.rows * self.n * self.k
 
     def bytes(self, ends: Sequence[int]) -> int:
-        """The bytes of A, D, and the matrices of groups that have rows."""
-        used = sum(end > first for first, end in zip([0, *ends], ends, strict=False))
+        """The bytes of A, D, and the matrices of groups that have rows; with groups of K of A, B and D."""
+        used = self.groups if self.is_of_k else sum(end > first for first, end in zip([0, *ends], ends, strict=False))
         elements = self.rows * (self.k + self.n) + used * self.n * self.k
         return elements * element_type(self.dtype).bytes
 
@@ -79,6 +81,10 @@ class Case:
 
     def product(self, target: str) -> Grouped:
         """The product of `lt.grouped_matmul`, to compile its kernel."""
+        if self.is_of_k:
+            a = Operand(0, (self.k, self.rows), (1, self.k), self.dtype, None)
+            b = Operand(0, (self.rows, self.n), (self.n, 1), self.dtype, None)
+            return product_of(a, b, None, target, None, self.groups)
         a = Operand(0, (self.rows, self.k), (self.k, 1), self.dtype, None)
         b = Operand(0, (self.groups, self.k, self.n), (self.n * self.k, 1, self.k), self.dtype, None)
         return product_of(a, b, None, target, None)
@@ -96,6 +102,7 @@ CASES = (
     Case(128, 128 * 128, 4096, 1408, True),
     Case(64, 1024, 4096, 7168, False),
     Case(256, 256 * 32, 4096, 6144, True),
+    Case(8, 8 * 4096, 2048, 7168, False, is_of_k=True),
 )
 
 
@@ -181,7 +188,8 @@ def race_case(case: Case, rounds: int, seed: int, choose_pace: ChoosePace = sett
 
 @dataclass(frozen=True)
 class _Set:
-    """Operands: A (rows, K), B (groups, N, K), D (rows, N), ends (groups,)."""
+    """Operands: A (rows, K), B (groups, N, K), D (rows, N), ends (groups,); with groups of K A (rows, M), B (rows, N),
+    D (groups, M, N)."""
 
     a: Any
     b: Any
@@ -196,11 +204,15 @@ def _sets(torch: Any, case: Case, ends: Sequence[int], seed: int) -> list[_Set]:
     found = []
     for _ in range(max(1, -(-L2_MULTIPLE_BYTES // case.set_bytes))):
         a = random_matrix(torch, (case.rows, case.k), case.dtype, generator)
-        # Each matrix alone: random numbers in f32 of all matrices may not fit into memory.
-        b = torch.empty((case.groups, case.n, case.k), dtype=a.dtype, device="cuda")
-        for matrix in b:
-            matrix.copy_(random_matrix(torch, (case.n, case.k), case.dtype, generator))
-        d = torch.full((case.rows, case.n), float("nan"), dtype=a.dtype, device="cuda")
+        shape: tuple[int, ...] = (case.rows, case.n)
+        if case.is_of_k:
+            b, shape = random_matrix(torch, shape, case.dtype, generator), (case.groups, case.k, case.n)
+        else:
+            # Each matrix alone: random numbers in f32 of all matrices may not fit into memory.
+            b = torch.empty((case.groups, case.n, case.k), dtype=a.dtype, device="cuda")
+            for matrix in b:
+                matrix.copy_(random_matrix(torch, (case.n, case.k), case.dtype, generator))
+        d = torch.full(shape, float("nan"), dtype=a.dtype, device="cuda")
         found.append(_Set(a, b, d, given))
     torch.cuda.synchronize()
     return found
@@ -214,6 +226,10 @@ def _launches(
 
     def loop(i: int) -> Any:
         one = sets[i]
+        if case.is_of_k:
+            for own, (first, end) in zip(one.d, groups, strict=True):
+                torch.mm(one.a[first:end].mT, one.b[first:end], out=own)
+            return one.d
         for matrix, (first, end) in zip(one.b, groups, strict=True):
             if first < end:
                 torch.mm(one.a[first:end], matrix.mT, out=one.d[first:end])
@@ -221,9 +237,10 @@ def _launches(
 
     half = case.bytes(ends) // 2
     source, to = (torch.empty(half, dtype=torch.uint8, device="cuda") for _ in range(2))
+    factors = [(one.a.mT, one.b) if case.is_of_k else (one.a, one.b.mT) for one in sets]
     found: dict[str, Callable[[int], Any]] = {
-        OWN: lambda i: grouped_matmul(sets[i].a, sets[i].b.mT, sets[i].ends, out=sets[i].d),
-        GROUPED_MM: lambda i: torch._grouped_mm(sets[i].a, sets[i].b.mT, offs=sets[i].ends),
+        OWN: lambda i: grouped_matmul(*factors[i], sets[i].ends, out=sets[i].d),
+        GROUPED_MM: lambda i: torch._grouped_mm(*factors[i], offs=sets[i].ends),
         LOOP: loop,
         COPY: lambda i: to.copy_(source),
     }
@@ -240,13 +257,18 @@ def _complaint(torch: Any, contender: Contender, one: _Set, ends: Sequence[int])
     torch.cuda.synchronize()
     if bool(d.isnan().any()):
         return "elements of D were not written, or are NaN"
-    rows = torch.randperm(len(d))[:_CHECKED_ROWS].tolist()
-    rows += [0, len(d) - 1, *(end for end in ends[:2] if end < len(d))]
-    most = tolerance(_name_of(d), "f32", one.a.shape[1])
+    of_k, count = d.dim() == 3, d.numel() // d.shape[-1]
+    rows = torch.randperm(count)[:_CHECKED_ROWS].tolist()
+    rows += [0, count - 1, *(end for end in ends[:2] if end < count)]
+    most = tolerance(_name_of(d), "f32", one.a.shape[0 if of_k else 1])
     for row in rows:
-        group = int(np.searchsorted(ends, row, side="right"))
-        expected = one.b[group].double() @ one.a[row].double()
-        error = ((d[row].double() - expected).norm() / expected.norm()).item()
+        group = row // d.shape[1] if of_k else int(np.searchsorted(ends, row, side="right"))
+        if of_k:
+            own = slice([0, *ends][group], ends[group])
+            expected = one.a[own, row % d.shape[1]].double() @ one.b[own].double()
+        else:
+            expected = one.b[group].double() @ one.a[row].double()
+        error = ((d.flatten(0, -2)[row].double() - expected).norm() / expected.norm().clamp(min=1e-30)).item()
         if error > most:
             return f"row {row}, of group {group}: relative error {error:.1e}, more than {most:.1e}"
     return ""

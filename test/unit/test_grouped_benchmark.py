@@ -25,8 +25,10 @@ def test_matrices_of_empty_groups_are_not_read() -> None:
 
 def test_the_kernel_is_that_of_calls_with_weights_by_rows_of_n() -> None:
     product = CASES[0].product("sm_90a")
-    assert (product.layout, product.n, product.k, product.groups) == ("tn", 7168, 2048, 8)
+    assert (product.layout, product.n, product.other, product.groups) == ("tn", 7168, 2048, 8)
     assert replace(CASES[0], rows=64).product("sm_90a") != product
+    of_k = CASES[-1].product("sm_90a")
+    assert (of_k.layout, of_k.n, of_k.other, of_k.groups, of_k.share) == ("nt", 2048, 7168, 8, 4096)
 
 
 def test_a_row_has_ratios_of_speed_and_reasons_of_failures() -> None:
