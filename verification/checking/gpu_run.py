@@ -20,7 +20,7 @@ from lowtide.errors import DeviceError, before_code
 from lowtide.runtime import driver
 from lowtide.runtime.results import returned
 from lowtide.runtime.verify import GUARD_BYTES, check_written, host_array
-from lowtide.verification.checking.interpretation import matrices_of
+from lowtide.verification.checking.interpretation import batch_of, matrices_of
 
 _ROW_ALIGNMENT = 16
 _TIMED_SECONDS = 0.2
