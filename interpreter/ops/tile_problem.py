@@ -51,9 +51,10 @@ def gemm(state: AgentState, op: DecodedOp) -> Steps:
     if by_group and len(full[0].shape) == 3:
         for number, (first, end) in enumerate(groups_of_k(state, op, by_group[0], a.shape[0])):
             parts = [result_of_part(state, op, *each, number) for each in zip(results, result_kinds(op), strict=True)]
-            of_epilogue = [(kind, x) for kind, x in by_kind if kind not in NOT_OF_EPILOGUE]
-            own = [(kind, part_of(state, op, x, kind, number)) for kind, x in of_epilogue]
-            yield from _product(state, op, (a.rows(first, end), b.rows(first, end)), parts, own)
+            own = [
+                (kind, part_of(state, op, x, kind, number) if kind not in NOT_OF_EPILOGUE else x) for kind, x in by_kind
+            ]
+            yield from _product(state, op, (a.rows(first, end), b.rows(first, end)), parts, own, joins=number > 0)
         return
     if by_group:
         for number, (first, end) in enumerate(groups_of_rows(state, op, by_group[0], a.shape[0])):
