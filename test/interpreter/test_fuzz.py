@@ -72,6 +72,17 @@ def test_groups_of_rows_are_split_as_the_words_say() -> None:
     assert refusal(Case((*tile, ("groups", "3"), ("layout", "nn")))) != ""
 
 
+def test_groups_of_k_are_split_as_the_words_say() -> None:
+    tile = (("target", "sm_90a"), ("grid.tile", "[64, 32]"), ("mainloop.k", "32"), ("steps", "stages"))
+    words = (*tile, ("groups", "3 of K"), ("split", "groups end 1 after a tile"), ("rows", "one tile"))
+    case = Case(words, seed=1)
+    assert case.spec.k_is_grouped and case.spec.layout == "nt"
+    found = run_case(case)
+    assert found.ended is Ended.right, found.message
+    assert found.words["split"] == "groups end 1 after a tile"
+    assert refusal(Case((*words, ("mainloop.prologue", "once")))) != ""
+
+
 def test_packed_weights_have_a_step_of_k() -> None:
     words = (("weights", "s4"), ("layout", "tn"), ("steps", "0"), ("rows", "ragged"), ("columns", "one tile"))
     found = run_case(Case(words))

@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from types import MappingProxyType
 from typing import Any
 
 from lowtide.compiler.compile import compile_anew
 from lowtide.compiler.epilogue.ready import ready_epilogue
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.ptxas import BadCode
-from lowtide.compiler.spec import FAST, UNBATCHED, UNGROUPED, GemmSpec
+from lowtide.compiler.spec import FAST, UNBATCHED, UNGROUPED, GemmSpec, Groups, Ungrouped
 from lowtide.decompositions import DECOMPOSITIONS
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import GemmLayout, OperandKind, StorePath
@@ -39,7 +40,10 @@ _ALWAYS = (Level.NVVM, Level.PTX)
 _PATIENCE = 8.0  # estimated seconds of one core for a run of level ptx
 _KNOWN = {"m": 72, "n": 136, "k": 64}  # fixed extents
 _WHOLE = {"m": 128, "n": 64, "k": 64}  # multiples of the tiles for stores of whole tiles
-_MATRICES = 3  # of a batch, or groups of rows
+_MATRICES = 3  # of a batch, or groups
+_GROUPS: Mapping[str, int | Groups | Ungrouped | None] = MappingProxyType(
+    {"none": UNGROUPED, "run time": None, "3": _MATRICES, "3 of K": Groups(_MATRICES, "k")}
+)
 _REFUSALS = (ScheduleError, SpecError, BadCode)  # given fields may leave only kernels that spill
 
 
@@ -104,7 +108,7 @@ class Case:
             k=known.get("k"),
             block_scales=SCALES[words["scales"]],
             batch={"none": UNBATCHED, "run time": None}.get(words["batch"], _MATRICES),
-            groups={"none": UNGROUPED, "run time": None}.get(words["groups"], _MATRICES),
+            groups=_GROUPS[words["groups"]],
             a=dtype,
             b=dtype if weights is None else weights[0],
             group=None if weights is None else weights[1],
@@ -180,13 +184,13 @@ def refusal(case: Case) -> str:
         layout = GemmLayout[spec.layout]
         types = tuple(operand.dtype for operand in spec.operands)
         facts = (spec.m, spec.n, spec.k, *spec.multiplied, spec.sums, spec.d, layout, kinds, types)
-        batch = spec.batch_shape[0] if spec.is_batched else 1
+        batch = spec.batch_shape[0] if spec.is_batched else spec.group_count if spec.k_is_grouped else 1
         by_columns = spec.d_order == "column"
         problem = Problem(
             *facts,
             d_is_column_major=by_columns,
             batch=batch,
-            is_batched=spec.is_batched,
+            is_batched=spec.is_batched or spec.k_is_grouped,
             is_fast=spec.is_fast,
             precision=spec.precision,
             converted=(None, spec.b if spec.is_mixed else None),
@@ -228,7 +232,7 @@ def _trial(case: Case, subject: Subject) -> Trial:
     if others:
         place = others[0] if words["lies"] == "as moved" else [anywhere, *others[1:]][case.seed % len(others)]
     run = int(words["sms"]), int(words["padding"]), domain, case.seed, place, batch
-    return Trial(extents, *run, ends=_ends(words, extents[0], schedule, spec))
+    return Trial(extents, *run, ends=_ends(words, extents, schedule, spec))
 
 
 def _as_it_lies(words: Words, trial: Trial, subject: Subject) -> Words:
@@ -252,12 +256,12 @@ def _batch(case: Case, spec: GemmSpec) -> Batch | None:
     return Batch(matrices, shared, case.seed % 2)
 
 
-def _ends(words: Words, rows: int, schedule: Schedule, spec: GemmSpec) -> Ends | None:
-    """The ends of groups, if rows are grouped."""
+def _ends(words: Words, extents: Extents, schedule: Schedule, spec: GemmSpec) -> Ends | None:
+    """The ends of groups, if rows, or K, are grouped."""
     if not spec.is_grouped:
         return None
-    split, known = words["split"], spec.groups if isinstance(spec.groups, int) else None
-    return ends_of(split, rows, schedule.tile_mnk[0], groups_of(split, known, _MATRICES))
+    axis, split, known = 2 if spec.k_is_grouped else 0, words["split"], spec.group_count
+    return ends_of(split, extents[axis], schedule.tile_mnk[axis], groups_of(split, known, _MATRICES))
 
 
 def _known(word: str) -> dict[str, Any]:

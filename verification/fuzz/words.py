@@ -70,7 +70,7 @@ _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "amax": ("none", "of D"),
         "known": ("none", "k", "n", "mnk", "k = 0", "whole tiles"),
         "batch": ("none", "run time", "3"),
-        "groups": ("none", "run time", "3"),
+        "groups": ("none", "run time", "3", "3 of K"),
     }
 )
 _IN_TURN: Mapping[str, str] = MappingProxyType({"grid.scheduler": "persistent"})
@@ -83,6 +83,7 @@ _BESIDE_WEIGHTS: Mapping[str, str] = MappingProxyType({"dtype": "bf16", "layout"
 _BESIDE_GROUPS: Mapping[str, str] = MappingProxyType(
     {"batch": "none", "weights": "none", "scales": "none", "layout": "tn", "d_order": "row"}
 )
+_BESIDE_GROUPS_OF_K: Mapping[str, str] = MappingProxyType({**_BESIDE_GROUPS, "layout": "nt"})
 _KEPT: Mapping[str, str] = MappingProxyType(
     {
         "known": "mnk",
@@ -128,6 +129,7 @@ COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
         **{("scales", name): MappingProxyType({**_WIDE_D, "dtype": "e4m3"}) for name in list(SCALES)[1:]},
         **{("weights", name): _BESIDE_WEIGHTS for name in list(WEIGHTS)[1:]},
         **{("groups", name): _BESIDE_GROUPS for name in ("run time", "3")},
+        ("groups", "3 of K"): _BESIDE_GROUPS_OF_K,
         **{("split", name): MappingProxyType({"groups": "3"}) for name in list(SPLITS)[1:]},
         **{("pre", name): _SAVED for name in output_types(EPILOGUE_TYPE)},
         **{("dtype", name): _WIDE_D for name in operand_types() if name not in kernel_types()},
