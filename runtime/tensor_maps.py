@@ -97,14 +97,14 @@ def ragged_matrix(
 ) -> BoxedTensor:
     """A matrix (rows, columns) whose loads say where the rows end. Arguments as for `boxed_matrix`.
 
-    Its extents are 2³¹, 2³¹, 2³⁰ and the columns. A load of the box at (row, column) before the row `end` has the
-    coordinates (end, 2³⁰, 2³⁰ − end + row, column), so that rows from `end` on are outside. The strides are those of a
-    row, then 2³⁴ bytes less that, then again of a row: the first three terms have a sum of row · stride + 2⁶⁴ bytes,
+    Its extents are 2³¹ − 1, 2³¹ − 1, 2³⁰ and the columns. A load of the box at (row, column) before the row `end` has
+    the coordinates (2³⁰, end, 2³⁰ − end + row, column), so that rows from `end` on are outside. The strides are 2³⁴
+    bytes less that of a row, then twice that of a row: the first three terms have a sum of row · stride + 2⁶⁴ bytes,
     and addresses have 64 bits.
     """
     (_, columns), (row_stride,) = shape, strides
     rows, apart = _RAGGED_ROWS, 2**34 // element_type(dtype).bytes - row_stride
-    of_map = (2 * rows, 2 * rows, rows, columns), (row_stride, apart, row_stride, 1)
+    of_map = (2 * rows - 1, 2 * rows - 1, rows, columns), (apart, row_stride, row_stride, 1)
     return BoxedTensor(name, dtype, *of_map, box, swizzle, l2_promotion, element_strides)
 
 

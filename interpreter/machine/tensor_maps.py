@@ -128,8 +128,9 @@ def encode(
     strides: tuple[int, ...] = (*matrix.strides, 1)
     outer = len(box) - 1 - len(shape)
     if ragged:
-        shape = (2 * RAGGED_ROWS, 2 * RAGGED_ROWS, RAGGED_ROWS, columns)
-        strides = (matrix.row_stride, WRAPPED // RAGGED_ROWS // matrix.element.bytes - matrix.row_stride, *strides)
+        shape = (2 * RAGGED_ROWS - 1, 2 * RAGGED_ROWS - 1, RAGGED_ROWS, columns)
+        apart = WRAPPED // RAGGED_ROWS // matrix.element.bytes - matrix.row_stride
+        strides = (apart, matrix.row_stride, *strides)
     elif outer >= 0:
         if columns % width:
             raise state.violation(
@@ -143,9 +144,9 @@ def encode(
 def ragged_corner(end: int, row: int, column: int) -> tuple[int, ...]:
     """The coordinates of the box at (row, column) of a ragged map, of whose rows those before `end` exist.
 
-    The first two terms of the address, end · S + 2³⁰ · (2³⁴ − S) bytes, wrap around to (end − 2³⁰) · S.
+    The first two terms of the address, 2³⁰ · (2³⁴ − S) + end · S bytes, wrap around to (end − 2³⁰) · S.
     """
-    return end, RAGGED_ROWS, RAGGED_ROWS - end + row, column
+    return RAGGED_ROWS, end, RAGGED_ROWS - end + row, column
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """Ragged tensor maps: each load says where the rows of the matrix end, and reads zeros from there on.
 
-The map of a matrix with rows S bytes apart has four dimensions: two outer ones, with strides of S and 2³⁴ − S, then
+The map of a matrix with rows S bytes apart has four dimensions: two outer ones, with strides of 2³⁴ − S and S, then
 rows and columns. The rows have an extent of R = 2³⁰. A load of the box at (row, column) of the rows before `end` has
-the coordinates (end, R, R − end + row, column): rows from `end` on are outside of the extent. Its address is that of
-the matrix plus end · S + R · (2³⁴ − S) + (R − end + row) · S = 2⁶⁴ + row · S, and addresses have 64 bits. The PTX ISA
+the coordinates (R, end, R − end + row, column): rows from `end` on are outside of the extent. Its address is that of
+the matrix plus R · (2³⁴ − S) + end · S + (R − end + row) · S = 2⁶⁴ + row · S, and addresses have 64 bits. The PTX ISA
 does not say that the sum wraps around (docs/ptx.md, Reliances); Triton's ragged tensor descriptors rely on it too.
 """
 
@@ -27,4 +27,4 @@ def mark_ragged(op: sm.TensorMapOp | sm.TmaLoadOp) -> None:
 
 def coordinates(build: Builder, end: ir.Value, row: ir.Value) -> tuple[ir.Value, tuple[ir.Value, ir.Value]]:
     """The coordinate of a row, and those of the outer dimensions, innermost first."""
-    return build.add(build.sub(ROWS, end), row), (build.constant(ROWS), end)
+    return build.add(build.sub(ROWS, end), row), (end, build.constant(ROWS))
