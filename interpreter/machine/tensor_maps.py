@@ -129,8 +129,8 @@ def encode(
     outer = len(box) - 1 - len(shape)
     if ragged:
         shape = (2 * RAGGED_ROWS - 1, 2 * RAGGED_ROWS - 1, RAGGED_ROWS, columns)
-        apart = WRAPPED // RAGGED_ROWS // matrix.element.bytes - matrix.row_stride
-        strides = (apart, matrix.row_stride, *strides)
+        wrapping = WRAPPED // RAGGED_ROWS // matrix.element.bytes - matrix.row_stride
+        strides = (wrapping, matrix.row_stride, *strides)
     elif outer >= 0:
         if columns % width:
             raise state.violation(
