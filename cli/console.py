@@ -35,11 +35,12 @@ def seed_or_drawn(seed: int | None) -> int:
 def problem_line(spec: GemmSpec, extents: Sequence[int | None]) -> str:
     """`bf16 tn 300x520x264 to bf16, f32 accumulators, operands bias (per_column bf16)`; ? is a run-time extent.
 
-    A batch is `3 of 300x520x264`.
+    A batch is `3 of 300x520x264`; pairs of columns are `300x520x264 in stacked pairs`.
     """
     shape = "x".join("?" if extent is None else str(extent) for extent in extents)
     if spec.is_batched:
         shape = f"{'?' if spec.batch is None else spec.batch} of {shape}"
+    shape += "" if spec.pairs is None else f" in {spec.pairs} pairs"
     operands = operands_text(spec)
     order = "" if spec.d_order == "row" else " by columns"
     by = f" by {spec.b}" if spec.is_mixed else "" if spec.precision is None else f" by {spec.precision}"

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from lowtide.compiler.block_scales import BlockScales
-from lowtide.compiler.epilogue.ready import READY, ready_epilogue
+from lowtide.compiler.epilogue.ready import PAIRED, READY, ready_epilogue
 from lowtide.compiler.spec import D_ORDERS, FAST, LAYOUTS, UNBATCHED, UNGROUPED, GemmSpec, Groups, Unbatched, Ungrouped
 from lowtide.decompositions import DECOMPOSITIONS
 from lowtide.elements import types_of_d
@@ -32,7 +32,7 @@ D = Annotated[str | None, _option("--d", f"Type of D: {', '.join(types_of_d())}.
 _ACC = f"Type of the sums: {', '.join((*accumulator_types(), FAST))}. Default f32, or f64 or s32 for such inputs."
 Acc = Annotated[str | None, _option("--acc", _ACC)]
 Layout = Annotated[str | None, _option("--layout", f"Layout of A and B: {', '.join(LAYOUTS)}. Default tn.")]
-Epilogue = Annotated[str | None, _option("--epilogue", f"Function of the sums: {', '.join(READY)}.")]
+Epilogue = Annotated[str | None, _option("--epilogue", f"Function of the sums: {', '.join([*READY, *PAIRED])}.")]
 
 # For commands that measure.
 MeasuredM = Annotated[int | None, _option("--m", "Rows of D.")]
@@ -48,6 +48,7 @@ BatchText = Annotated[str | None, _option("--batch", f"{_BATCH} `{ANY}`: a run-t
 
 _SCALES = "Block scales of A and of B, such as 1x128,128x128: rows or columns, by K. Default none."
 _GROUP = "K per scale of packed weights (such as --b s4 with --a bf16): 32, 64 or 128."
+_PAIRS = "How pairs of columns lie in B: stacked or interleaved. The epilogue takes both. Default: no pairs."
 _GROUPS = "The number of groups of rows, each with its own matrix of B. Default: rows are not grouped."
 _K_GROUPS = "The number of groups of K, each with its own matrix of D; layout nt. Default: K is not grouped."
 _PRECISIONS = f"How products of f32 are computed: f32, tf32, {', '.join(DECOMPOSITIONS)}. Default f32."
@@ -77,6 +78,7 @@ class Problem:
     batch: str | int | None = None
     groups: Annotated[int | None, _option("--groups", _GROUPS, min=1)] = None
     k_groups: Annotated[int | None, _option("--k-groups", _K_GROUPS, min=1)] = None
+    pairs: Annotated[str | None, _option("--pairs", _PAIRS)] = None
     epilogue: Epilogue = None
 
     @property
@@ -106,6 +108,7 @@ class Problem:
             group=self.group,
             zero_points=bool(self.zero_points),
             amax=bool(self.amax),
+            pairs=self.pairs,
             epilogue=ready_epilogue(self.epilogue or "none"),
         )
 

@@ -392,7 +392,7 @@ def _known_type(function: Callable[..., Any], parameter: inspect.Parameter) -> O
     if found is None:
         raise SpecError(
             f"{_defined_at(function)}: the epilogue operand {parameter.name!r} has no kind; annotate it with {_KINDS}"
-            " [operand-kind]"
+            " (only GemmSpec(pairs=…) has a second accumulator) [operand-kind]"
         )
     return found
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from lowtide.compiler.dtypes import choices
 from lowtide.compiler.epilogue.functions import gelu, relu, silu, tanh
+from lowtide.compiler.epilogue.gated import clamped_swiglu, geglu, geglu_tanh, swiglu
 from lowtide.compiler.epilogue.operands import Full, PerColumn, Scalar
 from lowtide.compiler.epilogue.trace import Traced
 from lowtide.errors import SpecError
@@ -60,6 +61,27 @@ def _bias_relu_saved(acc: Traced, bias: PerColumn) -> dict[str, Traced]:
     return {"d": relu(pre), "pre": pre}
 
 
+def _product(gate: Traced, up: Traced) -> Traced:
+    return gate * up
+
+
+def _swiglu_saved(gate: Traced, up: Traced, gate_bias: PerColumn, up_bias: PerColumn) -> dict[str, Traced]:
+    pre, other = gate + gate_bias, up + up_bias
+    return {"d": swiglu(pre, other), "gate": pre, "up": other}
+
+
+# Those of pairs of columns.
+PAIRED: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "product": _product,
+        "swiglu": swiglu,
+        "geglu": geglu,
+        "geglu-tanh": geglu_tanh,
+        "clamped-swiglu": clamped_swiglu(),
+        "swiglu-saved": _swiglu_saved,
+    }
+)
+
 READY: Mapping[str, Callable[..., Any] | None] = MappingProxyType(
     {
         "none": None,
@@ -81,8 +103,9 @@ READY: Mapping[str, Callable[..., Any] | None] = MappingProxyType(
 
 def ready_epilogue(name: str) -> Callable[..., Any] | None:
     """The epilogue of this name; None for `none`. For another name, raises SpecError that lists the names."""
-    if name not in READY:
+    known = {**READY, **PAIRED}
+    if name not in known:
         raise SpecError(
-            f"unknown epilogue {name!r}: {choices(name, tuple(READY))}; others are written in Python [ready-epilogue]"
+            f"unknown epilogue {name!r}: {choices(name, tuple(known))}; others are written in Python [ready-epilogue]"
         )
-    return READY[name]
+    return known[name]

@@ -189,6 +189,10 @@ def _settled(
         raise SpecError(
             "packed weights cannot be tuned yet: give a schedule, or leave it to the cost model [weights-tuned]"
         )
+    if spec.pairs is not None:
+        raise SpecError(
+            "pairs of columns cannot be tuned yet: give a schedule, or leave it to the cost model [pairs-tuned]"
+        )
     if not gives_d_alone(spec.results):
         raise SpecError(
             f"a kernel with the results {', '.join(result.name for result in spec.full_results)} cannot be tuned: "

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         tanh,
         where,
     )
+    from lowtide.compiler.epilogue.gated import clamped_swiglu, geglu, geglu_tanh, swiglu
     from lowtide.compiler.epilogue.operands import Full, PerColumn, PerRow, Scalar
     from lowtide.compiler.epilogue.reductions import amax, amin, gather, logsumexp, sum
     from lowtide.compiler.matmul.grouped import grouped_matmul
@@ -92,6 +93,7 @@ _FUNCTIONS = (  # of epilogues
     "where",
 )
 _REDUCTIONS = ("amax", "amin", "gather", "logsumexp", "sum")  # results of epilogues
+_GATED = ("clamped_swiglu", "geglu", "geglu_tanh", "swiglu")  # epilogues of pairs of columns
 _ERRORS = (
     "ArgumentError",
     "CacheWarning",
@@ -128,6 +130,7 @@ _HOMES: dict[str, tuple[str, str]] = {
     **{name: ("lowtide.compiler.epilogue.operands", name) for name in ("Full", "PerColumn", "PerRow", "Scalar")},
     **{name: ("lowtide.compiler.epilogue.functions", name) for name in _FUNCTIONS},
     **{name: ("lowtide.compiler.epilogue.reductions", name) for name in _REDUCTIONS},
+    **{name: ("lowtide.compiler.epilogue.gated", name) for name in _GATED},
     "compare": ("lowtide.verification.checking.comparison", "compare"),
     "random_inputs": ("lowtide.verification.checking.random_inputs", "random_inputs"),
     **{
@@ -171,6 +174,7 @@ __all__ = [
     "cast",
     "check",
     "clamp",
+    "clamped_swiglu",
     "compare",
     "compile_gemm",
     "compile_ir",
@@ -179,6 +183,8 @@ __all__ = [
     "error_bound",
     "exp",
     "gather",
+    "geglu",
+    "geglu_tanh",
     "gelu",
     "grouped_matmul",
     "log",
@@ -200,6 +206,7 @@ __all__ = [
     "silu",
     "sqrt",
     "sum",
+    "swiglu",
     "tanh",
     "tune",
     "tuned_schedule",

@@ -141,6 +141,18 @@ def test_the_second_parameter_has_no_kind() -> None:
         _spec(with_kind)
 
 
+def test_a_second_accumulator_needs_pairs() -> None:
+    with pytest.raises(SpecError, match=r"'up' has no kind; .*second accumulator\) \[operand-kind\]"):
+        _spec(pairs=None)
+    with pytest.raises(SpecError, match=r"\[operand-kind\]"):
+        lt.matmul(np.zeros((8, 8), np.float32), np.zeros((8, 16), np.float32), epilogue=swiglu)
+
+
+def test_pairs_are_not_tuned() -> None:
+    with pytest.raises(SpecError, match=r"\[pairs-tuned\]"):
+        lt.tune(_spec(m=64, n=64, k=64))
+
+
 def test_an_odd_number_of_rows_has_no_reference() -> None:
     with pytest.raises(SpecError, match=r"b has 7 rows; pairs of columns need an even number \[reference-pairs\]"):
         lt.reference(_spec(), np.zeros((4, 8)), np.zeros((7, 8)))

@@ -102,6 +102,7 @@ class Case:
         dtype, known = words["dtype"], _known(words["known"])
         own = words["precision"] if words["precision"] in DECOMPOSITIONS else None
         weights = WEIGHTS[words["weights"]]
+        order, _, paired = words["pairs"].partition(", ")
         return GemmSpec(
             m=known.get("m"),
             n=known.get("n"),
@@ -119,7 +120,8 @@ class Case:
             precision=own,
             layout=words["layout"],
             d_order=words["d_order"],
-            epilogue=ready_epilogue(words["epilogue"]),
+            pairs=order if paired else None,
+            epilogue=ready_epilogue(paired or words["epilogue"]),
             amax=words["amax"] != "none",
         )
 

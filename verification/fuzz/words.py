@@ -71,6 +71,7 @@ _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "known": ("none", "k", "n", "mnk", "k = 0", "whole tiles"),
         "batch": ("none", "run time", "3"),
         "groups": ("none", "run time", "3", "3 of K"),
+        "pairs": ("none", "stacked, product", "interleaved, product", "stacked, swiglu", "interleaved, swiglu-saved"),
     }
 )
 _IN_TURN: Mapping[str, str] = MappingProxyType({"grid.scheduler": "persistent"})
@@ -84,6 +85,14 @@ _BESIDE_GROUPS: Mapping[str, str] = MappingProxyType(
     {"batch": "none", "weights": "none", "scales": "none", "layout": "tn", "d_order": "row"}
 )
 _BESIDE_GROUPS_OF_K: Mapping[str, str] = MappingProxyType({**_BESIDE_GROUPS, "layout": "nt"})
+# With pairs of columns, the epilogue is the pairs' own.
+_BESIDE_PAIRS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("batch", "groups", "weights", "scales", "epilogue"), "none"),
+        "layout": "tn",
+        "d_order": "row",
+    }
+)
 _KEPT: Mapping[str, str] = MappingProxyType(
     {
         "known": "mnk",
@@ -130,6 +139,7 @@ COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
         **{("weights", name): _BESIDE_WEIGHTS for name in list(WEIGHTS)[1:]},
         **{("groups", name): _BESIDE_GROUPS for name in ("run time", "3")},
         ("groups", "3 of K"): _BESIDE_GROUPS_OF_K,
+        **{("pairs", word): _BESIDE_PAIRS for word in _PROBLEM["pairs"][1:]},
         **{("split", name): MappingProxyType({"groups": "3"}) for name in list(SPLITS)[1:]},
         **{("pre", name): _SAVED for name in output_types(EPILOGUE_TYPE)},
         **{("dtype", name): _WIDE_D for name in operand_types() if name not in kernel_types()},

@@ -13,6 +13,7 @@ from lowtide.verification.mutation.kernels.elements import BYTES, SCALED, TYPES
 from lowtide.verification.mutation.kernels.epilogues import EPILOGUES
 from lowtide.verification.mutation.kernels.groups import GROUPS
 from lowtide.verification.mutation.kernels.kernel import Kernel, Shape, Trial
+from lowtide.verification.mutation.kernels.pairs import PAIRS
 from lowtide.verification.mutation.kernels.places import PLACES
 from lowtide.verification.mutation.kernels.sm80 import SM80
 from lowtide.verification.mutation.kernels.sm90a import SM90A
@@ -25,7 +26,7 @@ _TIMED = {
 }
 
 # What is drawn for a kernel depends on those before it, so new ones come last.
-_ALL = (*SM80, *SM90A, *PLACES, *BYTES, *TYPES, *SCALED, *EPILOGUES, *GROUPS)
+_ALL = (*SM80, *SM90A, *PLACES, *BYTES, *TYPES, *SCALED, *EPILOGUES, *GROUPS, *PAIRS)
 
 KERNELS: Mapping[str, Kernel] = MappingProxyType(
     {kernel.name: replace(kernel, timed=_TIMED.get(kernel.name, ())) for kernel in _ALL}

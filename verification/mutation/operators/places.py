@@ -1,5 +1,5 @@
 """Faults in the addressing of matrices: packing of unaligned ones, the index of the matrix in a batch or of a group of
-rows, and the ends of groups."""
+rows, the ends of groups, and the halves of pairs of columns."""
 
 from lowtide.verification.mutation.edits import constant, drop, fixed, into, number, swapped
 from lowtide.verification.mutation.operators.operator import CTA_LEVELS, THREAD_LEVELS, Faults, Kind, Side, rows
@@ -33,6 +33,9 @@ _LAUNCHES: Faults = {
         "rows of a workspace one behind the other": into(r"\g<op>\g<m>, \g<k>], strides: [\g<k>, 1]"),
         "rows and columns of a workspace swapped": into(r"\g<op>\g<k>, \g<m>], strides: [\g<s>, 1]"),
     },
+    (_DEVICE, r"strides: \[(?P<a>%[\w#]+), (?P<b>%[\w#]+), 1\] : .* to memref<2x"): {
+        "strides of two matrices exchanged": swapped
+    },
     (_DEVICE, r"tile\.workspace (?P<i>%\w+) : memref<\?xbf16>"): {"a workspace without memory": fixed(0)},
     (_DEVICE, r"^ *tile\.launch @\w+_copy_\w+ .*$"): {"copy of a matrix left out": drop},
     (_DEVICE, r"(tile\.launch @\w+_copy_\w+ .*args\()(?P<a>%\w+), (?P<b>%\w+)\)"): {
@@ -61,6 +64,8 @@ _IN_KERNELS: Faults = {
     (("nvvm",), r"(= arith\.maxsi .*\n *%\w+ = arith\.minsi )(%\w+), (%\w+) :"): {
         "an end beyond the rows": into(r"\1\2, \2 :")
     },
+    (CTA_LEVELS, r"(tile\.view .*\]) halves :"): {"both halves of one matrix": into(r"\1 :")},
+    (CTA_LEVELS, r"\^bb0\((?P<a>%acc\w*): \w+, (?P<b>%acc\w*): \w+"): {"accumulators of pairs exchanged": swapped},
     (CTA_LEVELS, r"tile\.prepare (?P<a>%\w+) from (?P<b>%\w+) :"): {"a copy the other way": swapped},
 }
 
