@@ -1,0 +1,220 @@
+"""Products with reductions or a second result, beside Lowtide's plain product of the same A and B, and torch.compile.
+
+The results of each contender are compared with float64, on some rows, before it is timed. Operands rotate over sets
+that together exceed L2.
+"""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lowtide.compiler.compile import compile_gemm
+from lowtide.compiler.epilogue.functions import gelu
+from lowtide.compiler.epilogue.operands import Full, PerColumn, PerRow
+from lowtide.compiler.epilogue.reductions import gather, logsumexp, sum
+from lowtide.compiler.native import native_target
+from lowtide.compiler.spec import GemmSpec
+from lowtide.errors import Error
+from lowtide.measurement.bench.contest import interval, rates
+from lowtide.measurement.bench.gpu_timing import (
+    L2_MULTIPLE_BYTES,
+    ChoosePace,
+    Contender,
+    race,
+    random_matrix,
+    settled,
+    spread,
+    torch_with_gpu,
+)
+
+OWN, PLAIN, COMPILED = "lowtide", "plain product", "torch.compile"
+_CHECKED_ROWS = 16
+_MOST_ERROR = 2.0**-6  # relative to the norm: peers round the product to bf16 before they reduce it
+_BYTES = 2  # of bf16
+_INDEX = PerRow["s32"]
+
+
+def residual(acc: Any, x: Full) -> Any:
+    """A residual sum, and the sums of squares of its rows."""
+    total = acc + x
+    return {"d": total, "squares": sum(total * total, dim=1)}
+
+
+def loss(acc: Any, target: _INDEX) -> Any:
+    """Logits, and what a cross entropy needs of each row."""
+    return {"d": acc, "lse": logsumexp(acc, dim=1), "wanted": gather(acc, target)}
+
+
+def saved(acc: Any, bias: PerColumn) -> Any:
+    """An activation, and its argument for the backward pass."""
+    pre = acc + bias
+    return {"d": gelu(pre), "pre": pre}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A is (M, K), B is (N, K), in bf16."""
+
+    name: str
+    m: int
+    n: int
+    k: int
+    epilogue: Callable[..., Any]
+
+    def __str__(self) -> str:
+        return f"{self.name}, {self.m}×{self.n}×{self.k}"
+
+    @property
+    def flops(self) -> float:
+        return 2.0 * self.m * self.n * self.k
+
+    @property
+    def set_bytes(self) -> int:
+        """The bytes of A, B and D."""
+        return _BYTES * (self.m * self.k + self.n * self.k + self.m * self.n)
+
+    def spec(self, epilogue: Callable[..., Any] | None) -> GemmSpec:
+        """The product with an epilogue."""
+        return GemmSpec(m=self.m, n=self.n, k=self.k, a="bf16", b="bf16", d="bf16", epilogue=epilogue)
+
+
+CASES = (
+    Case("residual, its row sums of squares", 8192, 8192, 8192, residual),
+    Case("projection with log-sum-exp and target", 8192, 128256, 4096, loss),
+    Case("bias, GELU, pre-activation saved", 8192, 8192, 8192, saved),
+)
+HEADINGS = ("case", "µs", "TFLOP/s", *(f"to {name}" for name in (PLAIN, COMPILED)), "failed")
+
+
+@dataclass
+class Race:
+    """The times of a case. `seconds`: by contender, of a launch in each round. `failed`: why others have none.
+    `schedule`: of the own kernel."""
+
+    case: Case
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    schedule: str = ""
+
+    def row(self) -> tuple[str, ...]:
+        """The cells under HEADINGS. Ratios are of speed in the same rounds; above 1 the own kernel is faster. Each is
+        median (least … greatest)."""
+        own, reasons = self.seconds.get(OWN), "; ".join(f"{name}: {why}" for name, why in self.failed.items())
+        if own is None:
+            return (str(self.case), *[""] * (len(HEADINGS) - 2), reasons)
+        ratios = (self._ratio(own, peer) for peer in (PLAIN, COMPILED))
+        time, rate = f"{statistics.median(own) * 1e6:.1f}", rates(spread(own, self.case.flops))
+        return str(self.case), time, rate, *ratios, reasons
+
+    def _ratio(self, own: Sequence[float], peer: str) -> str:
+        ratios = [y / x for x, y in zip(own, self.seconds.get(peer, ()), strict=False)]
+        return interval((statistics.median(ratios), min(ratios), max(ratios)), 3) if ratios else ""
+
+
+def race_case(case: Case, rounds: int, seed: int, choose_pace: ChoosePace = settled) -> Race:
+    """Race the contenders of a case. Raises DeviceError without torch and a GPU."""
+    torch = torch_with_gpu()
+    torch.cuda.empty_cache()  # of the case before
+    found, right, sets = Race(case), [], _sets(torch, case, seed)
+    expected = _expected(torch, case, sets[0])
+    for name, make in _contenders(torch, case, sets).items():
+        try:
+            contender = Contender(name, make(found))
+            complaint = _complaint(torch, contender, expected)
+        except (Error, RuntimeError, ImportError) as error:  # torch raises RuntimeErrors
+            complaint = f"{type(error).__name__}: {error}"
+        if complaint:
+            found.failed[name] = complaint
+        else:
+            right.append(contender)
+    race(right, len(sets), rounds, seed, choose_pace)
+    found.seconds = {contender.name: contender.sustained for contender in right}
+    return found
+
+
+def _sets(torch: Any, case: Case, seed: int) -> list[dict[str, Any]]:
+    """Sets of random operands by name, together larger than L2. One is enough if it is larger alone."""
+    generator = torch.Generator(device="cuda").manual_seed(seed)
+
+    def made() -> dict[str, Any]:
+        shapes = {"a": (case.m, case.k), "b": (case.n, case.k)}
+        shapes |= {"x": (case.m, case.n)} if case.epilogue is residual else {}
+        shapes |= {"bias": (case.n,)} if case.epilogue is saved else {}
+        found = {name: random_matrix(torch, shape, "bf16", generator) for name, shape in shapes.items()}
+        if case.epilogue is loss:
+            found["b"].div_(case.k**0.5)
+            draw = {"device": "cuda", "generator": generator, "dtype": torch.int32}
+            found["target"] = torch.randint(case.n, (case.m,), **draw)
+        return found
+
+    return [made() for _ in range(max(1, -(-L2_MULTIPLE_BYTES // case.set_bytes)))]
+
+
+Launch = Callable[[int], Any]
+
+
+def _contenders(torch: Any, case: Case, sets: Sequence[Mapping[str, Any]]) -> dict[str, Callable[[Race], Launch]]:
+    """By name: makes the launch of set i, which returns results by name."""
+    target = native_target()[0].name
+
+    def own(race: Race) -> Launch:
+        kernel = compile_gemm(case.spec(case.epilogue), target)
+        race.schedule = " ".join(str(kernel.schedule).split())
+        outs = [kernel(**one) for one in sets]
+        for out in outs:
+            for values in out.values():
+                values.fill_(torch.nan)
+        return lambda i: kernel(**sets[i], out=outs[i])
+
+    def plain(race: Race) -> Launch:
+        kernel = compile_gemm(case.spec(None), target)
+        outs = [torch.full((case.m, case.n), torch.nan, dtype=torch.bfloat16, device="cuda") for _ in sets]
+        return lambda i: {"d": kernel(sets[i]["a"], sets[i]["b"], out=outs[i])}
+
+    def compiled(race: Race) -> Launch:
+        function = torch.compile(lambda one: results_of(torch, case, one["a"] @ one["b"].mT, one), dynamic=False)
+        return lambda i: function(sets[i])
+
+    return {OWN: own, PLAIN: plain, COMPILED: compiled}
+
+
+def results_of(torch: Any, case: Case, product: Any, one: Mapping[str, Any]) -> dict[str, Any]:
+    """The results of a case from the product, as a model in torch computes them."""
+    if case.epilogue is residual:
+        total = product + one["x"]
+        return {"d": total, "squares": total.to(_wide(torch, product)).square().sum(dim=1)}
+    if case.epilogue is loss:
+        logits = product.to(_wide(torch, product))
+        wanted = logits.gather(1, one["target"].long()[:, None])[:, 0]
+        return {"lse": logits.logsumexp(dim=1), "wanted": wanted}
+    pre = product + one["bias"]
+    return {"d": torch.nn.functional.gelu(pre), "pre": pre}
+
+
+def _wide(torch: Any, product: Any) -> Any:
+    """The type that sums of a product's values are computed in."""
+    return torch.promote_types(product.dtype, torch.float32)
+
+
+def _expected(torch: Any, case: Case, one: Mapping[str, Any]) -> tuple[list[int], dict[str, Any]]:
+    """Some rows, and by name their part of each result in float64."""
+    rows = [0, case.m - 1, *torch.randperm(case.m)[:_CHECKED_ROWS].tolist()]
+    part = {name: values[rows] if name in ("x", "target") else values for name, values in one.items()}
+    product = one["a"][rows].double() @ one["b"].double().mT
+    return rows, results_of(torch, case, product, part) | ({"product": product})
+
+
+def _complaint(torch: Any, contender: Contender, expected: tuple[list[int], Mapping[str, Any]]) -> str:
+    """The fault in the results on the first set, or "": elements that are not written, or rows that are wrong."""
+    found: Any = contender.launch(0)
+    torch.cuda.synchronize()
+    rows, wanted = expected
+    for name, values in found.items():
+        right = wanted["product"] if contender.name == PLAIN or name not in wanted else wanted[name]
+        if bool(values.isnan().any()):
+            return f"elements of {name} were not written, or are NaN"
+        error = ((values[rows].double() - right).norm() / right.norm()).item()
+        if error > _MOST_ERROR:
+            return f"relative error {error:.1e} of {name}, more than {_MOST_ERROR:.1e}"
+    return ""
