@@ -27,7 +27,7 @@ from lowtide.errors import Error, InterpreterError, IRError, LaunchError, Misali
 from lowtide.keywords import check_keywords, nearest
 from lowtide.passes.schedules.choice.asked import PassedOver
 from lowtide.runtime.checks import aligned_strides
-from lowtide.runtime.manifest import problem_text
+from lowtide.runtime.manifest import ABSENT, problem_text
 from lowtide.runtime.results import outputs_by_name, returned, returned_results
 from lowtide.targets import Target
 
@@ -208,7 +208,7 @@ class CompiledKernel:
                 f"level {level!r} is not available; this kernel has {', '.join(self.levels)} [level-at-hand]"
             )
         arguments = {argument["name"]: argument for argument in self.manifest["arguments"]}
-        names = list(arguments)
+        names = [name for name, argument in arguments.items() if argument["kind"] != ABSENT]
         given = {"a": a, "b": b, **operands}
         unknown = sorted(set(given) - set(names))
         full = returned_results(self.manifest["arguments"])

@@ -266,11 +266,6 @@ class GemmSpec:
                 f"the result {self.reductions[0].name!r} is a reduction, which pairs of columns do not have: store D, "
                 "and reduce it [reduction-pairs]"
             )
-        if not self.full_results:
-            raise SpecError(
-                f"all results are reductions: {', '.join(names)}; also return a full result, such as d"
-                " [reduction-alone]"
-            )
         narrow = [result.name for result in self.reductions if types.get(result.name, result.dtype) != result.dtype]
         if narrow:
             raise SpecError(

@@ -37,6 +37,7 @@ from lowtide.runtime.results import returned
 
 Epilogue = Callable[..., Any]
 
+_NOT_RETURNED = (ResultKind.amax, ResultKind.absent)
 _IN_THE_SUM = (OperandKind.GROUP_SCALE.value, OperandKind.GROUP_ZERO.value)
 # Ops that compute a node of a trace.
 _ALIKE: Mapping[str, str] = MappingProxyType(
@@ -99,7 +100,7 @@ def spec_of(module: ir.Module) -> FoundProblem:
     layout, kinds = str(problem.layout), [str(kind) for kind in problem.kinds]
     d_order = "column" if problem.d_is_column_major else "row"
     of_results = zip(names[2:], problem.results, types[2:], strict=False)
-    given = {name: (kind, _dtype(type_)) for name, kind, type_ in of_results if kind is not ResultKind.amax}
+    given = {name: (kind, _dtype(type_)) for name, kind, type_ in of_results if kind not in _NOT_RETURNED}
     full = {name: dtype for name, (kind, dtype) in given.items() if kind is ResultKind.full}
     first = 2 + len(problem.results)
     of_operands = zip(names[first:], kinds, types[first:], strict=True)
@@ -306,6 +307,7 @@ def _read(op: tile.GemmOp | tile.StoreOp, types: list[str], acc: str) -> _Region
     value that is rounded for the first of them, or of an integer's conversion."""
     block, kinds, computes_in = op.epilogue.blocks[0], result_kinds(op), element_type(acc).computes_in
     *body, last = epilogue_ops(block)
+    kinds = [kind for kind in kinds if kind is not ResultKind.absent]
     yielded = list(zip(last.operands, kinds, strict=True))
     of_full = [value for value, kind in yielded if kind is ResultKind.full]
     found = [_rounding(value, dtype) for value, dtype in zip(of_full, types, strict=True)]

@@ -59,7 +59,7 @@ class Reducing:
     extent: int
     """The columns, or rows, of a tile, which has partial results of its own."""
     values: str
-    """The places in its line of those that a thread reduces by a tree of halves, of each part of a tile: `2:1 16:8` are
+    """The places in its line of those that a thread reduces by four chains, of each part of a tile: `2:1 16:8` are
     16 pairs, 8 apart."""
     lanes: tuple[int, ...]
     """The differences of the numbers of the lanes that then exchange, in order."""
@@ -70,7 +70,9 @@ class Reducing:
     def __str__(self) -> str:
         lanes = f", lanes {' '.join(map(str, self.lanes))} apart" if self.lanes else ""
         warps = f", {self.warps[0]} warps {self.warps[1]} apart" if self.warps[0] > 1 else ""
-        return f"{self.kind} in tiles of {self.extent}: halves of values {self.values}{lanes}{warps}, then one by one"
+        return (
+            f"{self.kind} in tiles of {self.extent}: four chains of values {self.values}{lanes}{warps}, then one by one"
+        )
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,16 @@ def results_of(op: tile.GemmOp | tile.StoreOp, kind: ResultKind) -> list[ir.Valu
     return [result for result, own in zip(op.outs, result_kinds(op), strict=True) if own is kind]
 
 
+def whole_results(op: tile.GemmOp | tile.StoreOp) -> list[ir.Value]:
+    """The results with the extents of A · B: the full ones, or the absent one."""
+    return [result for result, own in zip(op.outs, result_kinds(op), strict=True) if is_whole(own)]
+
+
+def is_whole(kind: ResultKind) -> bool:
+    """Whether a result has the extents of A · B."""
+    return kind in (ResultKind.full, ResultKind.absent)
+
+
 def scheduler_kind(work: tile.WorkTilesOp) -> SchedulerKind:
     """How CTAs take work tiles."""
     return SchedulerKind(_number(work.scheduler))

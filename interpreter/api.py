@@ -112,7 +112,8 @@ def _run(
     output = output_of(arguments)
     d = arguments[output].value
     assert isinstance(d, np.ndarray)
-    others = [(position, x) for position, x in enumerate(arguments) if x.result is not None and position != output]
+    results = [(position, x) for position, x in enumerate(arguments) if x.result not in (None, ResultKind.absent)]
+    others = [(position, x) for position, x in results if position != output]
     if 0 in d.shape:  # nothing to compute
         return _results(arguments, _zeros(arguments[output], numbers), [(x, _zeros(x, numbers)) for _, x in others])
     with np.errstate(all="ignore"):
@@ -134,7 +135,8 @@ def _run(
         (x, _written(host, placed[position], np.asarray(x.value), rows).reshape(np.shape(x.value)))
         for (position, x), rows in zip(others, kept, strict=True)
     ]
-    return _results(arguments, _written(host, placed[output], d, counted), written)
+    of_d = _written(host, placed[output], d, counted).reshape(d.shape)
+    return _results(arguments, of_d, written)
 
 
 def launch_record(
@@ -212,7 +214,7 @@ def _placed(host: Host, arguments: list[Argument], offsets: Mapping[str, int]) -
         if position == output and shared is not None:
             placed.append(None)
         elif isinstance(argument.type, MemRef):
-            filled = not is_returned(argument.result)
+            filled = argument.result in (None, ResultKind.amax)
             offset = 0 if argument.is_stand_in else offsets.get(argument.name, 0)
             placed.append(matrix_of(host.memory, host.domain, argument, filled, offset))
         else:

@@ -27,7 +27,7 @@ from lowtide.runtime.files import read_json
 from lowtide.runtime.folders import write_folder
 from lowtide.runtime.kernel import Kernel
 from lowtide.runtime.limits import capability_of
-from lowtide.runtime.manifest import problem_text
+from lowtide.runtime.manifest import ABSENT, problem_text
 from lowtide.runtime.module import choose_code
 from lowtide.runtime.operands import Operand, view
 from lowtide.runtime.plan import Launch
@@ -161,7 +161,7 @@ def _check(entry: Entry, given: list[Operand], operands: Mapping[str, Any], outp
     full = returned_results(entry.arguments)
     if not {*outputs} <= {*full}:
         raise LaunchError(f"its results are {', '.join(full)} [bundle-outputs]")
-    inputs = [x for x in entry.arguments if x["name"] not in full]
+    inputs = [x for x in entry.arguments if x["name"] not in full and x["kind"] != ABSENT]
     if len(given) > len(inputs) or {x["name"] for x in inputs[len(given) :]} != set(operands):
         raise LaunchError(f"it takes {', '.join(x['name'] for x in inputs)} [bundle-inputs]")
     values: list[Any] = [*given, *(operands[x["name"]] for x in inputs[len(given) :])]

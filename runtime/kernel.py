@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -28,6 +29,7 @@ from lowtide.runtime.code import check_code
 from lowtide.runtime.host_compiler import compile_host
 from lowtide.runtime.limits import capability_of
 from lowtide.runtime.manifest import (
+    ABSENT,
     BATCH,
     ONE,
     PACKED_ROWS,
@@ -49,6 +51,7 @@ from lowtide.runtime.zeros import Zeros, entry_of_zeros, with_zeros
 
 Prepared: TypeAlias = PreparedLaunch | WorkspaceLaunch
 
+_NOWHERE = 4096  # the address of a D that is not stored
 _MOST_PLANS = 1024
 _MOST_LAUNCHES = 1024
 #: The errors of reading the key of a call from objects that are not strided torch tensors
@@ -85,7 +88,8 @@ class Kernel:
         #: the indices of the results that are passed as out=
         self._outputs = {name: self._names.index(name) for name in returned_results(self._arguments)}
         self._results = [i for i, x in enumerate(self._arguments) if x["role"] == "output"]
-        self._given = [name for name in self._names if name not in self._outputs]
+        self._absent = [x["name"] for x in self._arguments if x["kind"] == ABSENT]
+        self._given = [name for name in self._names if name not in (*self._outputs, *self._absent)]
         self._memrefs = [i for i, x in enumerate(self._arguments) if x["kind"] != "scalar"]
         self._scalars = [i for i, x in enumerate(self._arguments) if x["kind"] == "scalar"]
         self._matrices = [i for i in self._memrefs if self._arguments[i]["kind"] == "matrix"]
@@ -168,7 +172,8 @@ class Kernel:
             return 0
         if not extents["k"]:  # read as zeros with K = 1
             views = {name: replace(x, shape=tuple(max(extent, 1) for extent in x.shape)) for name, x in views.items()}
-        for name, place in self._outputs.items():
+        for name in (*self._outputs, *self._absent):
+            place = self._names.index(name)
             output, shape = self._arguments[place], self._shape_of(place, extents)
             row = pad_row(shape[-1], output["dtype"], _allocated_alignment(output))
             views[name] = MatrixView(0, shape, (row,) * (len(shape) - 1), 0)
@@ -209,7 +214,21 @@ class Kernel:
             given = outputs.get(name)
             results[name] = self._allocate(inputs, stream, place) if given is None else given
             values.insert(place, results[name])
+        for name in self._absent:
+            values.insert(self._names.index(name), self._no_d(inputs))
         return values, returned(results)
+
+    def _no_d(self, inputs: Sequence[Any]) -> Operand:
+        """The record of a D that is not stored: extents without memory."""
+        views = {
+            self._names[i]: view(inputs[at], self._names[i])
+            for i, at in zip(self._matrices, self._matrix_inputs, strict=True)
+        }
+        layouts = {name: check_layout(self._arguments[self._names.index(name)], x) for name, x in views.items()}
+        shape = self._output_shape(check_dims(self._dims, layouts))
+        strides = tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+        first = next(iter(views.values()))
+        return Operand(_NOWHERE, shape, strides, self._arguments[self._output]["dtype"], first.device)
 
     def _by_name(self, matrices: Sequence[Any], operands: Mapping[str, Any]) -> list[str]:
         """The inputs that are given by name. Raises LaunchError unless there is one operand for each input."""

@@ -101,12 +101,14 @@ KINDS: dict[str, int] = {
 BLOCK_SCALES = ("row_scale", "column_scale", "row_block_scale", "column_block_scale")
 KINDS |= dict.fromkeys(BLOCK_SCALES, 2)
 KINDS |= dict.fromkeys((*REDUCTIONS, "target"), 1)
+ABSENT = "absent"  # the kind of a D that is not stored, if all outputs are reductions: calls do not pass it
+KINDS[ABSENT] = 2
 IN_THE_SUM = ("group_scale", "group_zero", *BLOCK_SCALES)  # kinds of arguments that act in the sum
 NOT_OF_EPILOGUE = (*IN_THE_SUM, "ends", "target")  # kinds of arguments that the epilogue does not read
 STALE = 2.0**20  # the value of an amax before a check: larger than any result, like one left by a previous call
 # Kinds that all products of a batch share.
 UNBATCHED = ("scalar", "amax", *(word for word, reduction in REDUCTIONS.items() if not reduction.dims))
-RESULTS = ("full", "amax", *REDUCTIONS)  # kinds of outputs
+RESULTS = ("full", "amax", ABSENT, *REDUCTIONS)  # kinds of outputs
 OPERAND_DIMS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
     "tn": (("m", "k"), ("n", "k")),
     "tt": (("m", "k"), ("k", "n")),
@@ -312,8 +314,8 @@ def _check_arguments(arguments: Sequence[Any], spec: Mapping[str, Any]) -> None:
     inputs = [x for x in arguments if x["role"] == "input" and x["kind"] == "matrix"]
     outputs = [x for x in arguments if x["role"] == "output"]
     kinds = [x["kind"] for x in outputs]
-    if len(inputs) != 2 or "full" not in kinds or not {*kinds} <= {*RESULTS}:
-        raise ValueError("a GEMM has two input matrices, and a full output")
+    if len(inputs) != 2 or {"full", ABSENT}.isdisjoint(kinds) or not {*kinds} <= {*RESULTS}:
+        raise ValueError("a GEMM has two input matrices, and a full or an absent output")
     per_group, ends = ([x.get("per_group") for x in inputs], sum(x["kind"] == "ends" for x in arguments))
     if (per_group, ends) != ([None, True if ROW_GROUPS in spec else None], int(has_groups(spec))):
         raise ValueError(
@@ -322,8 +324,8 @@ def _check_arguments(arguments: Sequence[Any], spec: Mapping[str, Any]) -> None:
 
 
 def output_of(arguments: Sequence[Mapping[str, Any]]) -> int:
-    """The position of D, the first full output, among the arguments."""
-    return next(i for i, x in enumerate(arguments) if (x["role"], x["kind"]) == ("output", "full"))
+    """The position of D, the first full output, or the absent one, among the arguments."""
+    return next(i for i, x in enumerate(arguments) if x["role"] == "output" and x["kind"] in ("full", ABSENT))
 
 
 def is_full_operand(argument: Mapping[str, Any]) -> bool:
@@ -443,7 +445,7 @@ def problem_dims(manifest: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     of_groups = (K_GROUPS,) if K_GROUPS in manifest["spec"] else ()
     dims: dict[str, tuple[str, ...]] = {}
     for argument in manifest["arguments"]:
-        if argument["kind"] == "full":
+        if argument["kind"] in ("full", ABSENT):
             own: tuple[str, ...] = (*of_groups, *output_dims)
         elif argument["kind"] == "ends":
             own = of_groups or KIND_DIMS["ends"]

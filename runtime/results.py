@@ -15,7 +15,7 @@ D = "d"
 
 def returned_results(arguments: Sequence[Mapping[str, Any]]) -> list[str]:
     """The names of the results among a manifest's arguments that calls return, in order: all but amax."""
-    return [x["name"] for x in arguments if x["role"] == "output" and x["kind"] != "amax"]
+    return [x["name"] for x in arguments if x["role"] == "output" and x["kind"] not in ("amax", "absent")]
 
 
 def outputs_by_name(out: Any, full: Sequence[str]) -> dict[str, Any]:

@@ -85,6 +85,7 @@ def emit(graph: EpilogueGraph, arguments: Sequence[ir.Value]) -> list[ir.Value]:
     return [
         _round(values[id(node)], result.dtype, shape) if result.kind is ResultKind.FULL else values[id(node)]
         for result, node in graph.results
+        if result.kind is not ResultKind.ABSENT
     ]
 
 

@@ -25,7 +25,7 @@ from types import FunctionType, MappingProxyType
 from typing import Any
 
 from lowtide.compiler.dtypes import choices
-from lowtide.compiler.epilogue.results import AMAX, D, Reduced, Result, ResultKind, named_values
+from lowtide.compiler.epilogue.results import AMAX, NO_D, D, Reduced, Result, ResultKind, named_values
 from lowtide.compiler.epilogue.trace import (
     Node,
     Predicate,
@@ -237,6 +237,13 @@ def trace(
 
     def graph_of(operands: tuple[Operand, ...], values: Mapping[str, Any], nodes: Mapping[str, Node]) -> EpilogueGraph:
         results = [(_result_of(values[name], name, types.get(name, d), tracer.dtype), nodes[name]) for name in nodes]
+        if all(result.kind is not ResultKind.FULL for result, _ in results):
+            results.insert(0, (Result(NO_D, ResultKind.ABSENT, tracer.dtype), results[0][1]))
+        if amax and results[0][0].kind is ResultKind.ABSENT:
+            raise SpecError(
+                "amax=True with reductions alone: an amax is of the first full result; return lt.amax(abs(x))"
+                " [reduction-amax]"
+            )
         if amax:
             first = next(value for value in values.values() if not isinstance(value, Reduced))
             results.append((Result(AMAX, ResultKind.AMAX, tracer.dtype), tracer.real(first)))

@@ -37,6 +37,7 @@ class ResultKind(enum.Enum):
     ALL_MAX = "all_max"
     ALL_MIN = "all_min"
     ALL_LOGSUMEXP = "all_logsumexp"
+    ABSENT = "absent"
 
     @property
     def reduction(self) -> Reduction | None:
@@ -47,7 +48,8 @@ class ResultKind(enum.Enum):
 @dataclass(frozen=True)
 class Result:
     """A result of a kernel: its name, kind and element type. A FULL result has the shape of D; AMAX is one
-    f32, the largest absolute value of its node, before the value is clamped and rounded. Reductions are f32."""
+    f32, the largest absolute value of its node, before the value is clamped and rounded. Reductions are f32. If
+    there is no full result, an ABSENT one, which is not stored, has the shape of D."""
 
     name: str
     kind: ResultKind
@@ -55,8 +57,8 @@ class Result:
 
     @property
     def is_returned(self) -> bool:
-        """Whether calls return it. An AMAX is an operand of a call, which the kernel writes."""
-        return self.kind is not ResultKind.AMAX
+        """Whether calls return it. An AMAX is an operand of a call, which the kernel writes; nothing is ABSENT's."""
+        return self.kind not in (ResultKind.AMAX, ResultKind.ABSENT)
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Reduced:
     index: Any = None
 
 
-D, AMAX = "d", "amax"  # names of results
+D, AMAX, NO_D = "d", "amax", "no_d"  # names of results
 
 
 def named_values(returned: Any, where: str) -> dict[str, Any]:

@@ -38,7 +38,10 @@ def epilogue_of(origin_text: str, operands: list[str]) -> tuple[str | None, dict
         unused = (name for name in ("x", *islice(unused_names("x", operands), 2)) if name not in operands)
         sums = list(islice(unused, len(block.arguments) - len(operands)))
         values: dict[ir.Value, str] = dict(zip(block.arguments, [*sums, *operands], strict=True))
-        full = [place for place, kind in enumerate(result_kinds(found[0])) if kind is ResultKind.full]
+        kinds = [kind for kind in result_kinds(found[0]) if kind is not ResultKind.absent]
+        full = [place for place, kind in enumerate(kinds) if kind is ResultKind.full]
+        if not full:
+            return text, None
         program = _program(region, values, full, sums)
     try:
         check_program(program, operands)

@@ -23,6 +23,7 @@ from lowtide.passes.support.problem.element_types import element_name
 from lowtide.passes.support.problem.operand_kinds import is_of_epilogue
 from lowtide.passes.support.problem.problem import Problem, problem_in
 from lowtide.runtime.manifest import (
+    ABSENT,
     BATCH,
     FORMAT,
     K_GROUPS,
@@ -129,7 +130,7 @@ def _dims(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
 def _dims_of_kinds(facts: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """The extents of arguments by their kinds, after that of a batch. Full ones begin with the group of K."""
     of_groups = (K_GROUPS,) if facts["grouped"] == K_GROUPS else ()
-    full = {"full": (*of_groups, *OUTPUT_DIMS[facts["d_order"]])}
+    full = dict.fromkeys(("full", ABSENT), (*of_groups, *OUTPUT_DIMS[facts["d_order"]]))
     return KIND_DIMS | full | ({"ends": of_groups} if of_groups else {})
 
 

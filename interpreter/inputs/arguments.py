@@ -57,7 +57,7 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
     dims = with_batch(function, dims_of_arguments(function, results))
     types = types_of(function, dims)
     kinds = [*[None] * FACTORS, *results, *[None] * (len(types) - FACTORS - len(results))]
-    full = [place for place, kind in enumerate(kinds) if is_returned(kind)]
+    full = [place for place, kind in enumerate(kinds) if kind is not None and kind is not ResultKind.amax]
     if len(types) <= full[-1] or not isinstance(types[full[0]], MemRef):
         raise InterpreterError(
             "the host function's arguments are a, b, results and the epilogue's operands [argument-kinds]"
@@ -103,7 +103,7 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
 
 def is_returned(kind: ResultKind | None) -> bool:
     """Whether runs return an argument of this kind: a full result, or a reduction."""
-    return kind is not None and kind is not ResultKind.amax
+    return kind is not None and kind not in (ResultKind.amax, ResultKind.absent)
 
 
 def output_of(arguments: Sequence[Argument]) -> int:

@@ -71,7 +71,7 @@ def dims_of_arguments(function: ir.Operation, results: list[ResultKind]) -> list
     if found is None:
         return []
     arguments = function.regions[0].blocks[0].arguments
-    full = FACTORS + results.index(ResultKind.full) if ResultKind.full in results else len(arguments)
+    full = _first_whole(results)
     d_type = decode_type(arguments[full].type) if full < len(arguments) else None
     is_column_major = isinstance(d_type, MemRef) and d_type.is_column_major
     kinds = decode_attribute(found["kinds"]) if "kinds" in found else ()
@@ -83,6 +83,12 @@ def dims_of_arguments(function: ir.Operation, results: list[ResultKind]) -> list
     return _of_packed(dims, ir.TypeAttr(found["weights"]).value) if "weights" in found else dims
 
 
+def _first_whole(results: list[ResultKind]) -> int:
+    """The position of the argument with D's extents: the first full result, or the absent one."""
+    whole = (ResultKind.full, ResultKind.absent)
+    return FACTORS + next(place for place, kind in enumerate(results) if kind in whole)
+
+
 def _of_pairs(dims: list[Sequence[str]]) -> list[Sequence[str]]:
     """The extents if two rows of B belong to each column of D."""
     dims[1] = tuple(PAIRED_ROWS if dim == "n" else dim for dim in dims[1])
@@ -92,7 +98,7 @@ def _of_pairs(dims: list[Sequence[str]]) -> list[Sequence[str]]:
 def _is_of_k(function: ir.Operation, results: list[ResultKind]) -> bool:
     """Whether groups, if there are any, are of K: D has three dimensions, and A two."""
     types = [argument.type for argument in function.regions[0].blocks[0].arguments]
-    full = FACTORS + results.index(ResultKind.full)
+    full = _first_whole(results)
     ranks = [type.rank if isinstance(type, ir.MemRefType) else 0 for type in types]
     return full < len(ranks) and (ranks[0], ranks[full]) == (2, 3)
 
@@ -112,6 +118,7 @@ def _dims_of(
     output = "nm" if by_columns else "mn"
     of_kind = {**_KIND_DIMS, "full": output}
     of_result: dict[ResultKind, Sequence[str]] = {ResultKind.full: output, ResultKind.amax: ("one",)}
+    of_result |= {ResultKind.absent: output}
     of_result |= {ResultKind[word]: tuple(each.dims) or ("one",) for word, each in REDUCTIONS.items()}
     a, b = _A_DIMS[layout[0]], _B_DIMS[layout[1]]
     factors: list[Sequence[str]] = [a, (GROUP, *b) if "ends" in kinds and not of_k else b]

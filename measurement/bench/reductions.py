@@ -11,7 +11,7 @@ from typing import Any
 
 from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.epilogue.functions import gelu
-from lowtide.compiler.epilogue.operands import Full, PerColumn, PerRow
+from lowtide.compiler.epilogue.operands import Full, OperandKind, OperandType, PerColumn
 from lowtide.compiler.epilogue.reductions import gather, logsumexp, sum
 from lowtide.compiler.native import native_target
 from lowtide.compiler.spec import GemmSpec
@@ -32,7 +32,6 @@ OWN, PLAIN, COMPILED = "lowtide", "plain product", "torch.compile"
 _CHECKED_ROWS = 16
 _MOST_ERROR = 2.0**-6  # relative to the norm: peers round the product to bf16 before they reduce it
 _BYTES = 2  # of bf16
-_INDEX = PerRow["s32"]
 
 
 def residual(acc: Any, x: Full) -> Any:
@@ -41,9 +40,12 @@ def residual(acc: Any, x: Full) -> Any:
     return {"d": total, "squares": sum(total * total, dim=1)}
 
 
-def loss(acc: Any, target: _INDEX) -> Any:
-    """Logits, and what a cross entropy needs of each row."""
-    return {"d": acc, "lse": logsumexp(acc, dim=1), "wanted": gather(acc, target)}
+def loss(acc: Any, target: Any) -> Any:
+    """What a cross entropy needs of each row of logits, which are not stored."""
+    return {"lse": logsumexp(acc, dim=1), "wanted": gather(acc, target)}
+
+
+loss.__annotations__["target"] = OperandType(OperandKind.PER_ROW, "s32")  # as PerRow["s32"], which mypy does not know
 
 
 def saved(acc: Any, bias: PerColumn) -> Any:
@@ -138,7 +140,7 @@ def _sets(torch: Any, case: Case, seed: int) -> list[dict[str, Any]]:
     generator = torch.Generator(device="cuda").manual_seed(seed)
 
     def made() -> dict[str, Any]:
-        shapes = {"a": (case.m, case.k), "b": (case.n, case.k)}
+        shapes: dict[str, tuple[int, ...]] = {"a": (case.m, case.k), "b": (case.n, case.k)}
         shapes |= {"x": (case.m, case.n)} if case.epilogue is residual else {}
         shapes |= {"bias": (case.n,)} if case.epilogue is saved else {}
         found = {name: random_matrix(torch, shape, "bf16", generator) for name, shape in shapes.items()}

@@ -33,9 +33,8 @@ from mlir import ir
 from mlir.dialects import scf
 
 from lowtide.dialects import tile
-from lowtide.dialects.enums import k_division
+from lowtide.dialects.enums import is_whole, k_division
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile import ResultKind
 from lowtide.dialects.tile.division import Adder, Cut, Tiles
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.ir.builder import Builder
@@ -189,8 +188,8 @@ def _slots(launch: tile.LaunchOp, work: tile.WorkTilesOp, kernel: tile.KernelOp)
         return build.mul(launch.grid, division.parts)
     problem = problem_of(kernel)
     a, *_ = arguments = list(launch.args)
-    by_kind = dict(zip(problem.results, results_in(problem.results, arguments), strict=True))
-    d = by_kind[ResultKind.full]
+    results = zip(problem.results, results_in(problem.results, arguments), strict=True)
+    d = next(result for kind, result in results if is_whole(kind))
     tile_m, tile_n = work.tile
     rows, columns = cluster_shape(work.cluster)  # each of its CTAs has a tile of every super-tile, also past the edge
     supers = build.mul(build.ceil_sdiv(extent(d, -2), tile_m * rows), build.ceil_sdiv(extent(d, -1), tile_n * columns))

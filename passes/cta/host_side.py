@@ -4,7 +4,7 @@ from mlir import ir
 from mlir.dialects import cf
 
 from lowtide.dialects import tile
-from lowtide.dialects.enums import gemm_layout, operand_kinds, result_kinds, results_of
+from lowtide.dialects.enums import gemm_layout, operand_kinds, result_kinds, whole_results
 from lowtide.dialects.tile import OperandKind, ResultKind, SchedulerKind, TailKind, WavesKind
 from lowtide.dialects.tile.division import Adder, Cut, KDivision, Tiles
 from lowtide.dialects.tile.schedule import Schedule
@@ -28,8 +28,8 @@ def as_halves(gemm: tile.GemmOp) -> ir.Value:
     """A B of pairs of columns as an array of two matrices (2, N, K): the first columns of all pairs, and the second."""
     build, type_ = Builder.index(), ir.MemRefType(gemm.b.type)
     (stride,) = outer_strides(gemm.b)
-    n = extent(results_of(gemm, ResultKind.full)[0], -1)
-    of_d = ir.MemRefType(results_of(gemm, ResultKind.full)[0].type).shape[-1]
+    n = extent(whole_results(gemm)[0], -1)
+    of_d = ir.MemRefType(whole_results(gemm)[0].type).shape[-1]
     dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
     halves = ir.MemRefType.get(
         [2, of_d, type_.shape[1]], type_.element_type, ir.StridedLayoutAttr.get(0, [dynamic, dynamic, 1])
@@ -44,7 +44,7 @@ def emit_host(gemm: tile.GemmOp, kernel: str, target: Target, b: ir.Value) -> li
     schedule, problem = Schedule.of(gemm.schedule), Problem.of(gemm)
     tile_m, tile_n = problem.tile_of_d(schedule.tile_mnk)
     tile_k = schedule.tile_mnk[2]
-    d, *_ = full = results_of(gemm, ResultKind.full)
+    d, *_ = full = whole_results(gemm)
     with before(gemm):
         m, n = extent(d, -2), extent(d, -1)
         _assert_shapes(gemm, full, (m, n))

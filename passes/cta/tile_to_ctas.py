@@ -69,7 +69,7 @@ from mlir import ir
 from mlir.dialects import arith, func, memref, scf
 
 from lowtide.dialects import tile
-from lowtide.dialects.enums import gemm_layout, operand_kinds
+from lowtide.dialects.enums import gemm_layout, is_whole, operand_kinds
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import OperandKind, ResultKind, SchedulerKind, WavesKind, WorkPart
 from lowtide.dialects.tile.fields import Extents2
@@ -164,7 +164,7 @@ def _emit_kernel(
     entry = kernel.body.blocks.append(*types)
     a, b, *given = list(entry.arguments)[: len(operands)]
     results = dict(zip(given, kinds_in_kernel(gemm), strict=False))
-    d = next(result for result, kind in results.items() if kind is ResultKind.full)
+    d = next(result for result, kind in results.items() if is_whole(kind))
     of_store, in_the_sum, ends = _operands(gemm, given[len(results) :])
     with ir.InsertionPoint(entry):
         batch = extent(d, 0) if is_batch(d) else None

@@ -7,7 +7,7 @@ from mlir import ir
 from mlir.dialects import memref
 
 from lowtide.dialects import sm, tile
-from lowtide.dialects.enums import operand_kinds, result_kinds, results_of
+from lowtide.dialects.enums import operand_kinds, result_kinds, results_of, whole_results
 from lowtide.dialects.tile import CacheHint, EpilogueMath, OperandKind, ResultKind, StorePath
 from lowtide.dialects.tile.layouts import tv_of
 from lowtide.dialects.tile.schedule import Schedule
@@ -91,7 +91,7 @@ class Epilogue:
     @property
     def extents_of(self) -> ir.Value:
         """A result with the extents of A · B: the first full one, or the absent one."""
-        return [*self.full, *results_of(self.store, ResultKind.absent)][0]
+        return whole_results(self.store)[0]
 
     @property
     def matrices(self) -> list[ir.Value]:
@@ -102,13 +102,13 @@ class Epilogue:
     @property
     def rows_end(self) -> ir.Value | None:
         """The end of the rows of the tile's group, from which on no rows are stored; None without groups."""
-        part = defining_op(self.full[0])
+        part = defining_op(self.extents_of)
         return part.sizes[0] if isinstance(part, memref.SubViewOp) else None
 
     @property
     def by_columns(self) -> bool:
         """Whether the full results lie by columns."""
-        return is_column_major(self.full[0].type)
+        return is_column_major(self.extents_of.type)
 
     @property
     def partial(self) -> sm.SumOverKOp | None:

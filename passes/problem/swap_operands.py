@@ -20,9 +20,9 @@ from typing import ClassVar
 from mlir import ir
 
 from lowtide.dialects import tile
-from lowtide.dialects.enums import gemm_layout, operand_kinds, result_kinds, results_of
+from lowtide.dialects.enums import gemm_layout, operand_kinds, result_kinds, whole_results
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile import OperandKind, OperandsKind, ResultKind
+from lowtide.dialects.tile import OperandKind, OperandsKind
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.agents.reductions import swapped_result
 from lowtide.passes.support.ir.rewriting import before, erase
@@ -52,7 +52,7 @@ def _swap(gemm: tile.GemmOp) -> None:
     keep_asked(gemm)
     kinds = operand_kinds(gemm)
     full = [value for value, kind in zip(gemm.epilogue_operands, kinds, strict=True) if kind is OperandKind.full]
-    for matrix in dict.fromkeys([*results_of(gemm, ResultKind.full), *full]):
+    for matrix in dict.fromkeys([*whole_results(gemm), *full]):
         _transpose(gemm, matrix)
     with before(gemm), gemm.operation.location:
         swapped = tile.GemmOp(

@@ -32,6 +32,10 @@ def _sums(acc):
     return {"d": acc, "of_rows": lt.sum(acc, dim=1), "of_columns": lt.sum(acc, dim=0), "total": lt.sum(acc)}
 
 
+def _no_d(acc, target: _TARGET):
+    return {"lse": lt.logsumexp(acc, dim=1), "wanted": lt.gather(acc, target), "sums": lt.sum(acc, dim=0)}
+
+
 def _spec(epilogue=_sums, **fields) -> lt.GemmSpec:
     return lt.GemmSpec(**{"a": "bf16", "b": "bf16", "d": "bf16", "epilogue": epilogue} | fields)
 
@@ -55,6 +59,8 @@ CASES = {
     "swapped": ("sm_90a", f"{_TILE}, {_TMA}, grid.operands = swapped", _all_kinds, {"m": 72}, ("cta",)),
     "D by columns": ("sm_80", _TILE, _sums, {"d_order": "column"}, ("epilogue",)),
     "a batch": ("sm_80", _TILE, _all_kinds, {"batch": 2}, ("problem", "cta")),
+    "no D": ("sm_90a", _ROLES, _no_d, {}, ("problem", "cta", "atoms", "epilogue", "nvvm")),
+    "no D, swapped": ("sm_90a", f"{_ROLES}, grid.operands = swapped", _no_d, {"m": 72}, ("epilogue",)),
     "K in parts": ("sm_80", "grid.tile = [64, 64], k = 16, k_division = split(3)", _sums, {}, ("cta",)),
     "integers": ("sm_80", _TILE, _sums, {"a": "s8", "b": "s8", "d": "f32"}, ("epilogue",)),
 }

@@ -187,7 +187,7 @@ def run(
     matrices, between = matrices_of(spec, inputs, batch), 0 if batch is None else batch.rows_between
     rows, columns = (m, n) if spec.d_order == "row" else (n, m)
     bases = dict(alignments if placement.bases is None else placement.bases)
-    base_of_d, outputs, (first, *_) = bases.pop("d"), {}, spec.full_results
+    base_of_d, outputs, first = bases.pop("d"), {}, spec.returned_results[0]
     for result in spec.full_results:
         aligned, of_batch, base = (
             _aligned(given, first.dtype, result.dtype) for given in (alignments["d"], placement.batches["d"], base_of_d)

@@ -1,8 +1,9 @@
 """Reductions in one thread's program: of its own elements, of lanes by shuffles, and the stores of partial results."""
 
-from collections.abc import Callable, Sequence
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import reduce
 
 from mlir import ir
 from mlir.dialects import arith, llvm, math, nvvm, scf, vector
@@ -22,6 +23,7 @@ from lowtide.targets import split_coordinates
 
 Partial = tuple[ir.Value, ...]  # one value, or the maximum and the sum of a logsumexp
 _INFINITY = float("inf")
+_CHAINS = 4  # of values that a thread reduces
 
 
 def kind_of(op: ir.OpView) -> Reduction:
@@ -100,19 +102,25 @@ def _reduced(reduction: Reduction, values: Sequence[ir.Value], before: Partial |
         return (_fold(reduction, [*([] if before is None else before), *values]),)
     most = _fold(Reduction(reduction.axis, "max"), [*([] if before is None else before[:1]), *values])
     start = finite(most)
-    powers = [math.exp(arith.subf(value, start)) for value in values]
+    powers: Iterable[ir.Value] = (
+        math.exp(arith.subf(value, start)) for value in values
+    )  # each is made where it is added
     if before is not None:
-        powers.insert(0, arith.mulf(before[1], math.exp(arith.subf(before[0], start))))
+        earlier = arith.mulf(before[1], math.exp(arith.subf(before[0], start)))
+        powers = itertools.chain([earlier], powers)
     return most, _fold(Reduction(reduction.axis, "sum"), powers)
 
 
-def _fold(reduction: Reduction, values: list[ir.Value]) -> ir.Value:
-    """A tree: the first half with the second, value by value, until one is left."""
-    function = _FUNCTIONS[reduction.operation]
-    while len(values) > 1:
-        half = len(values) // 2
-        values = [*map(function, values[:half], values[half : 2 * half]), *values[2 * half :]]
-    return values[0]
+def _fold(reduction: Reduction, values: Iterable[ir.Value]) -> ir.Value:
+    """Chains that do not wait for each other: the values in turn, then the chains one after the other. A tree would
+    need a register for each value."""
+    function, chains = _FUNCTIONS[reduction.operation], list[ir.Value]()
+    for number_, value in enumerate(values):
+        if number_ < _CHAINS:
+            chains.append(value)
+        else:
+            chains[number_ % _CHAINS] = function(chains[number_ % _CHAINS], value)
+    return functools.reduce(function, chains)
 
 
 _FUNCTIONS: dict[str, Callable[[ir.Value, ir.Value], ir.Value]] = {
@@ -158,7 +166,7 @@ def lower_store_reduced(context: Context, op: sm.StoreReducedOp) -> None:
         slot = build.add(slot, build.udiv(layout_offset(build, split.col_thread, warp), lines.step))
     first = build.add(context.scalar(op.first), layout_offset(build, split.row_thread, context.tid))
     width = len(partials[0])
-    stored = scf.IfOp(build.eq(build.and_(context.tid, reduce(int.__or__, lines.shuffles, 0)), 0))
+    stored = scf.IfOp(build.eq(build.and_(context.tid, functools.reduce(int.__or__, lines.shuffles, 0)), 0))
     with ir.InsertionPoint(stored.then_block):
         rows = [_row(context, matrix, build.add(build.mul(slot, width), number_)) for number_ in range(width)]
         for (offset, _), partial in zip(lines.values, partials, strict=True):

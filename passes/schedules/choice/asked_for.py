@@ -84,7 +84,7 @@ def may_store_by_tma(schedule: Schedule, problem: Problem) -> bool:
     whole = stores_whole_rows(problem) or (problem.row_of_d is None and asks_for_tma_stores(schedule))
     whole = whole or _packs_short_rows(schedule, problem)
     by_elements = problem.d_is_column_major and any(element_type(x).bits != STMATRIX_BITS for x in problem.stored)
-    by_threads = reads_rows or schedule.epilogue.store is not None or by_elements
+    by_threads = reads_rows or schedule.epilogue.store is not None or by_elements or problem.lacks_d
     by_threads = by_threads or any(element_type(each).is_converted_to for each in problem.stored)
     return not by_threads and schedule.epilogue.cache in (None, *STORE_HINTS[StorePath.tma]) and whole
 

@@ -67,6 +67,8 @@ _STEPS_BEFORE_FIRST_ROWS = 16
 
 def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
     """Decides how the accumulators reach D, and where the region runs."""
+    if problem.lacks_d:
+        return schedule.filled({"epilogue.path": StorePath.direct, "epilogue.math": EpilogueMath.registers})
     by_tma = schedule.multiply.by_warpgroups and may_store_by_tma(schedule, problem)
     division = schedule.k_division
     shares_by_tma = by_tma and (problem.d_is_column_major or (division is not None and division.is_of_tail))

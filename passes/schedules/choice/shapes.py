@@ -169,7 +169,7 @@ def _room(agents: Agents, given: Schedule, problem: Problem) -> tuple[float, boo
     is_simple = by_tma and problem.compiled.n is not None and not problem.has_math
     if agents.consumer.turns > 1 and not is_simple:
         most = min(most, _ACCUMULATORS_BESIDE_FUNCTIONS)
-    if not problem.has_math or by_tma:
+    if not problem.has_math or by_tma or problem.lacks_d:  # reductions alone use a value at a time
         return most, False
     is_tight = agents.consumer.all_warpgroups == 1 or results_fill_registers(problem)  # one consumer has no setmaxnreg
     return min(most, _FEW_BESIDE_FUNCTIONS if is_tight else _ACCUMULATORS_BESIDE_FUNCTIONS), True

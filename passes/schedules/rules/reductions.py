@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from lowtide.dialects.tile import EpilogueStart, TailKind
+from lowtide.dialects.tile import EpilogueStart, StorePath, TailKind
 from lowtide.dialects.tile.division import Adder
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
@@ -16,6 +16,12 @@ def reductions(schedule: Schedule, problem: Problem, target: Target) -> Iterator
     """The partial results of each tile, and the fields that cut tiles."""
     kinds = dict.fromkeys(map(in_kernel, problem.reductions))
     if not kinds:
+        return
+    if problem.lacks_d and schedule.epilogue.path is not StorePath.direct:
+        yield (
+            f"epilogue.path = {schedule.epilogue.path} without a full result, which alone needs shared memory; take "
+            "epilogue.path = direct [reduction-path]"
+        )
         return
     division = schedule.k_division
     if division is not None and division.is_scattered:

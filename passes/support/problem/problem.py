@@ -10,7 +10,7 @@ from mlir import ir
 
 from lowtide.decompositions import DECOMPOSITIONS, Decomposition
 from lowtide.dialects import tile
-from lowtide.dialects.enums import gemm_layout, operand_kinds, result_kinds, results_of
+from lowtide.dialects.enums import gemm_layout, is_whole, operand_kinds, result_kinds, whole_results
 from lowtide.dialects.tile import GemmLayout, OperandKind, Precision, ResultKind
 from lowtide.elements import element_type, multiplied_types, promotes
 from lowtide.errors import ScheduleError
@@ -185,6 +185,11 @@ class Problem:
         return OperandKind.ends in self.kinds and self.is_batched
 
     @property
+    def lacks_d(self) -> bool:
+        """Whether no full result is stored: all results are reductions."""
+        return ResultKind.absent in self.results
+
+    @property
     def reductions(self) -> tuple[Reduction, ...]:
         """The results that are reductions."""
         found = (REDUCTIONS.get(str(kind)) for kind in self.results)
@@ -294,7 +299,7 @@ class Problem:
         """The problem of a tile.gemm. Raises ScheduleError if it has no full result."""
         matrices = [value.type for value in (gemm.a, gemm.b, *gemm.outs)]
         known = cls.of_attribute(problem_attribute(gemm), matrices).of_size(matrices)
-        d, *_ = results_of(gemm, ResultKind.full)
+        d, *_ = whole_results(gemm)
         of_batch = (d,) if known.k_is_grouped else (d, gemm.a, gemm.b)
         batches = [static_extent(ir.MemRefType(value.type), 0) for value in of_batch]
         return replace(
@@ -345,9 +350,9 @@ def results_in(results: Sequence[object], arguments: Sequence[T]) -> Sequence[T]
 
 
 def first_full(results: Sequence[ResultKind], arguments: Sequence[ir.Type]) -> ir.MemRefType | None:
-    """The type of the first full result among the types of arguments; None if there is none."""
+    """The type of the first full result, or of the absent one, among the types of arguments; None if there is none."""
     for kind, type_ in zip(results, results_in(results, arguments), strict=False):
-        if kind is ResultKind.full and isinstance(type_, ir.MemRefType):
+        if is_whole(kind) and isinstance(type_, ir.MemRefType):
             return type_
     return None
 
@@ -355,7 +360,7 @@ def first_full(results: Sequence[ResultKind], arguments: Sequence[ir.Type]) -> i
 def _stored(attribute: tile.ProblemAttr) -> list[str]:
     """The element types of the full results. Raises ScheduleError if there are none."""
     pairs = zip(attribute.results, attribute.result_kinds, strict=True)
-    found = [element_name(type_) for type_, kind in pairs if kind == str(ResultKind.full)]
+    found = [element_name(type_) for type_, kind in pairs if is_whole(ResultKind[kind])]
     if not found:
         raise ScheduleError("a kernel takes its elements from a full result; give the product one [no-full-result]")
     return found
@@ -429,7 +434,7 @@ def problem_attribute(gemm: tile.GemmOp) -> tile.ProblemAttr:
         empty=[letter for letter in "mnk" if letter in empty_extents(gemm)],
         swapped=bool(gemm.swapped),
         fast=bool(gemm.fast),
-        by_columns=any(is_column_major(result.type) for result in results_of(gemm, ResultKind.full)),
+        by_columns=any(is_column_major(result.type) for result in whole_results(gemm)),
         group=int(gemm.group) if gemm.group else 0,
         precision=gemm.precision,
         **pairs,
@@ -458,7 +463,7 @@ def empty_extents(gemm: tile.GemmOp) -> set[str]:
     letters = (
         (gemm.a, "mk" if a_is_mk(layout) else "km"),
         (gemm.b, "nk" if b_is_nk(layout) else "kn"),
-        *((result, "mn") for result in results_of(gemm, ResultKind.full)),
+        *((result, "mn") for result in whole_results(gemm)),
     )
     return {
         letter

@@ -32,6 +32,10 @@ def _loss(acc: Any, target: _INDEX) -> Any:
     return {"d": acc, "lse": lt.logsumexp(acc, dim=-1), "wanted": lt.gather(acc, target)}
 
 
+def _logarithms(acc: Any, target: _INDEX) -> Any:
+    return {"lse": lt.logsumexp(acc, dim=-1), "wanted": lt.gather(acc, target)}
+
+
 def _spec(epilogue: Any = _sums, **fields: Any) -> lt.GemmSpec:
     return lt.GemmSpec(**{"a": "bf16", "b": "bf16", "d": "bf16", "epilogue": epilogue} | fields)
 
@@ -49,9 +53,8 @@ def _of_floats(acc: Any, i: _FLOATS) -> Any:
 
 
 def test_kinds_have_the_same_words_everywhere() -> None:
-    in_specs = {kind.value for kind in ResultKind if kind.reduction is not None}
-    in_ir = {str(kind) for kind in KindInIr} - {"full", "amax", "absent"}
-    assert in_specs == in_ir == {*REDUCTIONS}
+    words = {"full", "amax", "absent", *REDUCTIONS}
+    assert {kind.value for kind in ResultKind} == {str(kind) for kind in KindInIr} == words
 
 
 def test_a_spec_has_reductions_beside_full_results() -> None:
@@ -81,7 +84,7 @@ def test_arrays_are_reduced_by_numpy() -> None:
         (_sums, {"groups": 2}, r"'of_rows' is a reduction, which groups of rows do not have: .*\[reduction-groups\]"),
         (lambda x, y: {"d": x * y, "s": lt.sum(x)}, {"pairs": "stacked"}, r"'s' is a reduction.*\[reduction-pairs\]"),
         (_sums, {"result_types": {"of_rows": "bf16"}}, r"a reduction, which is always f32.*\[reduction-result-type\]"),
-        (lambda acc: {"s": lt.sum(acc)}, {}, r"all results are reductions: s; .*\[reduction-alone\]"),
+        (lambda acc: {"s": lt.sum(acc)}, {"amax": True}, r"amax=True with reductions alone.*\[reduction-amax\]"),
     ],
 )
 def test_what_is_refused(epilogue: Any, fields: dict[str, Any], fault: str) -> None:
@@ -104,6 +107,21 @@ def test_schedules_that_cut_tiles_are_refused(schedule: str, fault: str) -> None
         lt.compile_gemm(spec, target="sm_90a", schedule=f"grid.tile = {tile}, {schedule}")
 
 
+def test_reductions_alone_take_no_shared_memory_and_are_returned_alone() -> None:
+    spec = _spec(_logarithms)
+    assert spec.full_results == () and [x.name for x in spec.returned_results] == ["lse", "wanted"]
+    with pytest.raises(lt.ScheduleError, match=r"epilogue.path = smem without a full result.*\[reduction-path\]"):
+        lt.compile_gemm(spec, target="sm_80", schedule="grid.tile = [64, 64], epilogue.path = smem")
+    kernel = lt.compile_gemm(spec, target="sm_80", schedule="grid.tile = [64, 64]")
+    assert [x["kind"] for x in kernel.manifest["arguments"]][2] == "absent"
+    loaded = runtime.Kernel(kernel.manifest, kernel.ptx)
+    given = {x: runtime.Operand(4096, (64, 32), (32, 1), "bf16", 0) for x in "ab"}
+    target = runtime.Operand(4096, (64,), (1,), "s32", 0)
+    out = {name: runtime.Operand(4096, (64,), (1,), "f32", 0) for name in ("lse", "wanted")}
+    values, returned = loaded._collect((), out, {**given, "target": target}, None)
+    assert returned == out and values[2].shape == (64, 64) and values[2].strides == (64, 1)
+
+
 def test_lanes_that_share_a_part_of_a_line_are_refused() -> None:
     assert lines_of(Layout(((4, 8), 2), ((16, 1), 8)), (8, 8), "row").shuffles == (1, 2)
     with pytest.raises(lt.ScheduleError, match=r"hold the same rows as others, or none of them.*\[reduction-lanes\]"):
@@ -112,7 +130,8 @@ def test_lanes_that_share_a_part_of_a_line_are_refused() -> None:
 
 def test_the_order_of_sums_names_reductions_and_refuses_those_over_rows() -> None:
     kernel = lt.compile_gemm(_spec(), target="sm_80", schedule="grid.tile = [64, 64]")
-    assert "row_sum in tiles of 64: halves of values 2:1 4:16, lanes 1 2 apart, 2 warps 8 apart" in kernel.summation
+    order = "row_sum in tiles of 64: four chains of values 2:1 4:16, lanes 1 2 apart, 2 warps 8 apart, then one by one"
+    assert order in kernel.summation
     with pytest.raises(lt.ScheduleError, match=r"the result column_sum reduces the rows of D.*\[reduction-over-rows\]"):
         lt.compile_gemm(_spec(), target="sm_80", numerics="batch_invariant")
     kernel = lt.compile_gemm(_spec(_loss, m=1), target="sm_80", numerics="batch_invariant")
@@ -121,7 +140,7 @@ def test_the_order_of_sums_names_reductions_and_refuses_those_over_rows() -> Non
 
 @pytest.mark.parametrize("fields", [{}, {"batch": 2, "d_order": "column"}, {"d": "e4m3"}, {"a": "s8", "b": "s8"}])
 def test_a_spec_is_read_back_from_ir(fields: dict[str, Any]) -> None:
-    for epilogue in (_sums, _loss):
+    for epilogue in (_sums, _loss, _logarithms):
         spec = _spec(epilogue, **fields)
         text = problem_text(spec, get("sm_90a"))
         with make_context() as context:
@@ -137,7 +156,7 @@ def _found(spec: lt.GemmSpec, domain: str = "float") -> tuple[dict[str, Any], di
     return inputs, interpret(problem_text(spec, get("sm_80")), inputs, domain=domain)
 
 
-@pytest.mark.parametrize(("epilogue", "fields"), [(_sums, {}), (_loss, {}), (_sums, {"batch": 3})])
+@pytest.mark.parametrize(("epilogue", "fields"), [(_sums, {}), (_logarithms, {}), (_sums, {"batch": 3})])
 def test_every_reduction_is_judged(epilogue: Any, fields: dict[str, Any]) -> None:
     spec = _spec(epilogue, **fields)
     inputs, found = _found(spec)
