@@ -10,7 +10,7 @@ from mlir.dialects import arith, scf
 from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import raster_kind, scheduler_kind
 from lowtide.dialects.tile import RasterKind, RepeatKind, SchedulerKind
-from lowtide.dialects.tile.schedule import Mainloop
+from lowtide.dialects.tile.schedule_parts import Mainloop
 from lowtide.dialects.tile.work import Place
 from lowtide.passes.base import Refusal
 from lowtide.passes.pipelined.ring_loops import fill_slots, read_slots, start

@@ -20,7 +20,7 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import StageOrder
 from lowtide.dialects.tile.layouts import SwizzleBits, layout_attr
-from lowtide.dialects.tile.schedule import Operand
+from lowtide.dialects.tile.schedule_parts import Operand
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.agents.atoms import stage_layout

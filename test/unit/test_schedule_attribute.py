@@ -8,7 +8,8 @@ import pytest
 from lowtide.dialects.tile import CacheHint, RasterKind
 from lowtide.dialects.tile.agents import SINGLE
 from lowtide.dialects.tile.fields import Order
-from lowtide.dialects.tile.schedule import Grid, Operand, Schedule
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.dialects.tile.schedule_parts import Grid, Operand
 from lowtide.errors import ScheduleError
 
 

@@ -8,7 +8,8 @@ from lowtide.dialects.tile import EpilogueMath, RepeatKind, StorePath, TailKind,
 from lowtide.dialects.tile.agents import Agents
 from lowtide.dialects.tile.fields import Extents2, Extents3
 from lowtide.dialects.tile.layouts import SwizzleBits
-from lowtide.dialects.tile.schedule import Grid, Schedule
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.dialects.tile.schedule_parts import Grid
 from lowtide.elements import element_type
 from lowtide.passes.support.agents.atoms import keeps_transposed
 from lowtide.passes.support.agents.clusters import OPERANDS

@@ -6,7 +6,8 @@ from mlir import ir
 from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
-from lowtide.dialects.tile.schedule import Grid, Schedule
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.dialects.tile.schedule_parts import Grid
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal, walk
 from lowtide.passes.support.problem.element_types import buffer_bytes
