@@ -33,17 +33,15 @@ from lowtide.runtime.host_ops import (
     wrap,
 )
 from lowtide.runtime.host_program import HostProgram
-from lowtide.runtime.launch_shape import FLOAT_TYPES, LaunchShape, read_shape
+from lowtide.runtime.launch_shape import FLOAT_TYPES, LaunchShape, grid_within, read_shape
 from lowtide.runtime.limits import MAX_GRID, capability_of
 from lowtide.runtime.manifest import NAME, is_integer, shown
 from lowtide.runtime.tensor_maps import (
     TENSOR_MAP,
     BoxedTensor,
-    Swizzle,
     TensorMap,
-    boxed_matrix,
+    boxed_tensor,
     check_box,
-    ragged_matrix,
 )
 from lowtide.runtime.workspaces import WorkspaceShape
 
@@ -55,43 +53,6 @@ _UNITS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # bytes; a signature may have the p
 def compile_host(manifest: Mapping[str, Any]) -> HostProgram:
     """Compile `manifest["host"]`. Raises LoadError for an unknown op, an undefined value or an ill-formed launch."""
     return _Compiler(manifest).compile()
-
-
-def _geometry(limits: tuple[int, int, int], name: str) -> Callable[..., tuple[int, int, int]]:
-    def grid(extents: tuple[int, int, int], cluster: tuple[int, int, int]) -> tuple[int, int, int]:
-        if not extents[0]:  # nothing to do
-            return extents
-        if not all(1 <= extent <= limit for extent, limit in zip(extents, limits, strict=True)):
-            raise LaunchError(
-                f"{name}: the grid would be {extents} CTAs, CUDA allows 1 to {limits} on each axis;"
-                f" use a smaller problem or a bigger CTA tile [grid-axes]"
-            )
-        if any(extent % side for extent, side in zip(extents, cluster, strict=True)):
-            raise LaunchError(
-                f"{name}: the grid would be {extents} CTAs, must be whole clusters of {cluster};"
-                f" compile it with a smaller cluster, or with a grid that is rounded up to clusters [grid-clusters]"
-            )
-        return extents
-
-    return grid
-
-
-def _boxed_tensor(
-    name: str,
-    dtype: str,
-    box: tuple[int, ...],
-    swizzle: Swizzle | None,
-    l2_promotion: int,
-    steps: tuple[int, ...],
-    *,
-    ragged: bool = False,
-) -> Callable[..., BoxedTensor]:
-    def tensor(shape: Sequence[int], strides: tuple[int, ...], rows: int | None = None) -> BoxedTensor:
-        own = box if rows is None else (*box[:-2], min(max(1, rows), box[-2]), box[-1])
-        matrix = ragged_matrix if ragged else boxed_matrix
-        return matrix(name, dtype, tuple(shape), strides, own, swizzle, l2_promotion, steps)
-
-    return tensor
 
 
 def _are_integers(value: Any, count: int) -> bool:
@@ -161,7 +122,7 @@ class _Compiler:
             "remsi": remsi,
             "wrap": wrap,
             "shift": self.shift,
-            "grid": _geometry(MAX_GRID, self.name),
+            "grid": grid_within(MAX_GRID, self.name),
             "fail": self.failure(tuple(self.messages)),
             "ZeroDivision": self.zero_division,
         }
@@ -348,7 +309,7 @@ class _Compiler:
             raise self.refuse(
                 f"ragged is {ragged!r}, must be true or false; true for a matrix with a box of four sides"
             )
-        self.tensors.append(_boxed_tensor(argument, dtype, tuple(box), kept, promotion, steps, ragged=ragged))
+        self.tensors.append(boxed_tensor(argument, dtype, tuple(box), kept, promotion, steps, ragged=ragged))
         self.wanted_late.append(tensor)
         self.map_values.add(self.define(op, [address], f"tensor_map(({address}, {tensor}))"))
 

@@ -4,11 +4,12 @@ limits."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from lowtide.elements import argument_type
+from lowtide.errors import LaunchError
 from lowtide.runtime.limits import (
     MAX_BLOCK,
     MAX_GRID,
@@ -113,3 +114,25 @@ def _extents(key: str, value: Any, most: Extents) -> Extents:
     if not all(1 <= side <= limit for side, limit in zip(value, most, strict=True)):
         raise ValueError(f"{key} is {shown(value)}, must be three integers from 1 to {list(most)}")
     return (value[0], value[1], value[2])
+
+
+def grid_within(limits: Extents, name: str) -> Callable[[Extents, Extents], Extents]:
+    """A function that gives back the extents of a grid, in CTAs, of clusters of given sides. It raises LaunchError for
+    extents outside of the limits, and for parts of clusters."""
+
+    def grid(extents: Extents, cluster: Extents) -> Extents:
+        if not extents[0]:  # nothing to do
+            return extents
+        if not all(1 <= extent <= limit for extent, limit in zip(extents, limits, strict=True)):
+            raise LaunchError(
+                f"{name}: the grid would be {extents} CTAs, CUDA allows 1 to {limits} on each axis;"
+                f" use a smaller problem or a bigger CTA tile [grid-axes]"
+            )
+        if any(extent % side for extent, side in zip(extents, cluster, strict=True)):
+            raise LaunchError(
+                f"{name}: the grid would be {extents} CTAs, must be whole clusters of {cluster};"
+                f" compile it with a smaller cluster, or with a grid that is rounded up to clusters [grid-clusters]"
+            )
+        return extents
+
+    return grid

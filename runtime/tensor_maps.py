@@ -9,7 +9,7 @@ Sources: CUDA driver API reference 13, "Tensor Map Object Management"; PTX ISA, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -106,6 +106,27 @@ def ragged_matrix(
     rows, apart = _RAGGED_ROWS, 2**34 // element_type(dtype).bytes - row_stride
     of_map = (2 * rows - 1, 2 * rows - 1, rows, columns), (apart, row_stride, row_stride, 1)
     return BoxedTensor(name, dtype, *of_map, box, swizzle, l2_promotion, element_strides)
+
+
+def boxed_tensor(
+    name: str,
+    dtype: str,
+    box: tuple[int, ...],
+    swizzle: Swizzle | None,
+    l2_promotion: int,
+    steps: tuple[int, ...],
+    *,
+    ragged: bool = False,
+) -> Callable[..., BoxedTensor]:
+    """A function that makes the tensor of a tensor map from a shape, strides, and the rows of its boxes if they may
+    have fewer. Arguments as for `boxed_matrix`; `ragged`: by `ragged_matrix`."""
+
+    def tensor(shape: Sequence[int], strides: tuple[int, ...], rows: int | None = None) -> BoxedTensor:
+        own = box if rows is None else (*box[:-2], min(max(1, rows), box[-2]), box[-1])
+        matrix = ragged_matrix if ragged else boxed_matrix
+        return matrix(name, dtype, tuple(shape), strides, own, swizzle, l2_promotion, steps)
+
+    return tensor
 
 
 def swizzle_span(swizzle: Swizzle | None, dtype: str) -> int | None:
