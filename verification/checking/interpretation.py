@@ -78,6 +78,7 @@ class Placement(NamedTuple):
 
 
 _USUAL = Placement()
+_RANK_OF_BATCH = 3
 
 
 def estimated_seconds(extents: tuple[int, int, int], cta: tuple[int, int, int] | None, level: str) -> float:
@@ -213,8 +214,13 @@ def _aligned(of_d: int, d: str, dtype: str) -> int:
 
 def matrices_of(spec: GemmSpec, inputs: Mapping[str, Any], batch: Batch | None = None) -> tuple[int, ...]:
     """The first dimension of D if it has a matrix for each product of a batch, or for each group of K. Raises SpecError
-    as `batch_of`."""
-    return np.shape(inputs[ENDS]) if spec.k_is_grouped else batch_of(spec, batch)
+    if the batch is a run-time argument, `batch` is not given, and A and B are shared by all products."""
+    if spec.k_is_grouped:
+        return np.shape(inputs[ENDS])
+    sizes = {np.shape(inputs[name])[0] for name in ("a", "b") if np.ndim(inputs[name]) == _RANK_OF_BATCH}
+    if spec.is_batched and batch is None and len(sizes) == 1:
+        return (int(sizes.pop()),)
+    return batch_of(spec, batch)
 
 
 def batch_of(spec: GemmSpec, batch: Batch | None = None) -> tuple[int, ...]:

@@ -37,6 +37,7 @@ Sides: TypeAlias = tuple[np.ndarray, np.ndarray]
 _MOST_DIVIDED = 8  # tiles that cover N if K is divided and D lies by columns
 _SHARE_STEP = 8  # columns: a thread holds a pair of each eight columns of a wgmma's accumulators
 _ORDERS = (RasterKind.row, RasterKind.column, RasterKind.grouped)
+_MOST_IN_WAVES = 4  # CTAs of a cluster, if a grid takes more than one wave
 _LEFT_OUT = (None,)  # a cluster, a division or an order that no candidate has
 
 
@@ -117,6 +118,7 @@ class Forms(Sequence[Fields]):
             if self.shapes.covering:
                 found = found & _cover(columns, self.share_steps(), of.n)
         found = found & ~_waits_apart((rows, columns), sides, of)
+        found = found & ~_is_wide_for_waves((rows, columns), sides, of, self.target)
         if self.orders == _ORDERS:
             of_rows = np.ceil(of.m[..., None] / (rows * sides[0]))
             of_columns = np.ceil(of.n[..., None] / (columns * sides[1]))
@@ -179,6 +181,12 @@ def _waits_apart(tile: Sides, cluster: Sides, of: Extents) -> np.ndarray:
     assert of.m is not None and of.n is not None
     m, n = of.m[..., None], of.n[..., None]
     return np.asarray((tile[0] <= WGMMA_ROWS) & (cluster[0] == 1) & (cluster[1] > 1) & (m > tile[0]) & (n > m))
+
+
+def _is_wide_for_waves(tile: Sides, cluster: Sides, of: Extents, target: Target) -> np.ndarray:
+    """Whether clusters of more than four CTAs take more than one wave. They leave SMs idle, which several waves do not
+    make up for (4096×4104×4104, H200: 256×192 in [4, 2] 241 µs, 256×176 in [2, 1] 231)."""
+    return np.asarray((cluster[0] * cluster[1] > _MOST_IN_WAVES) & ~run_at_once(tile, cluster, np.ones(1), of, target))
 
 
 def _cover(columns: np.ndarray, steps: np.ndarray, n: np.ndarray) -> np.ndarray:

@@ -41,15 +41,33 @@ gpu.module @kernels {
   // CHECK-NEXT:    llvm.cond_br
   // CHECK-NOT:     llvm.inline_asm
   llvm.func @stores(%tile: i32, %n: i32, %first: i1, %map: !llvm.ptr, %from: !llvm.ptr<3>) {
+    llvm.br ^bb1
+  ^bb1:
     %row = llvm.udiv %tile, %n : i32
     %back = llvm.mul %row, %n : i32
     %column = llvm.sub %tile, %back : i32
     nvvm.barrier
-    llvm.cond_br %first, ^bb1, ^bb2
-  ^bb1:
-    nvvm.cp.async.bulk.tensor.global.shared.cta %map, %from, box[%row, %column] : !llvm.ptr, !llvm.ptr<3>
-    llvm.br ^bb2
+    llvm.cond_br %first, ^bb2, ^bb3
   ^bb2:
+    nvvm.cp.async.bulk.tensor.global.shared.cta %map, %from, box[%row, %column] : !llvm.ptr, !llvm.ptr<3>
+    llvm.br ^bb3
+  ^bb3:
+    llvm.return
+  }
+
+  // The height of a band is computed beside the division, and without extents as arguments all divisors are known.
+  // CHECK-LABEL: llvm.func @bands
+  // CHECK-NOT:     llvm.inline_asm
+  llvm.func @bands(%tile: i32, %n: i32, %first: i1, %map: !llvm.ptr, %from: !llvm.ptr<3>) {
+    llvm.br ^bb1
+  ^bb1:
+    %height = llvm.intr.umin(%tile, %n) : (i32, i32) -> i32
+    %row = llvm.udiv %tile, %height : i32
+    llvm.cond_br %first, ^bb2, ^bb3
+  ^bb2:
+    nvvm.cp.async.bulk.tensor.global.shared.cta %map, %from, box[%row, %tile] : !llvm.ptr, !llvm.ptr<3>
+    llvm.br ^bb3
+  ^bb3:
     llvm.return
   }
 
@@ -58,6 +76,8 @@ gpu.module @kernels {
   // CHECK-NOT:     llvm.inline_asm
   llvm.func @cheap(%tile: i32, %n: i32, %first: i1) {
     %seven = llvm.mlir.constant(7 : i32) : i32
+    llvm.br ^bb0
+  ^bb0:
     %row = llvm.udiv %tile, %seven : i32
     %own = llvm.urem %tile, %n : i32
     %is_first = llvm.icmp "eq" %own, %seven : i32
