@@ -11,7 +11,7 @@ from lowtide.compiler.epilogue.results import D, Result, ResultKind
 from lowtide.compiler.spec import ENDS, GemmSpec
 from lowtide.elements import INTEGER_TYPE, SCALE_BLOCK, element_type
 from lowtide.errors import SpecError
-from lowtide.interpreter.machine.global_memory import physical_memory
+from lowtide.interpreter.machine.allocations import physical_memory
 from lowtide.runtime.verify import amax_difference
 from lowtide.verification.checking.comparison import compare
 from lowtide.verification.checking.parts import ends_of_groups, products, products_of_groups_of_k
