@@ -16,23 +16,11 @@ from mlir import ir
 
 from lowtide.dialects import _lowtide
 from lowtide.dialects._lowtide import ScheduleAttr
-from lowtide.dialects._tile_enum_gen import (
-    KDivisionKind,
-    KOrderKind,
-    PromoteKind,
-    ScalesKind,
-)
+from lowtide.dialects._tile_enum_gen import KDivisionKind, KOrderKind, PromoteKind, ScalesKind
 from lowtide.dialects.diagnostics import Diagnostics
 from lowtide.dialects.text import check_text
 from lowtide.dialects.tile.agents import SHORTHANDS, Agents, with_others_left_out
-from lowtide.dialects.tile.fields import (
-    Extents2,
-    Extents3,
-    KDivision,
-    Kind,
-    Name,
-    Word,
-)
+from lowtide.dialects.tile.fields import Extents2, Extents3, KDivision, Kind, Name, Word
 from lowtide.dialects.tile.parts import Part, checked_value, entries_of
 from lowtide.dialects.tile.schedule_parts import Epilogue, Grid, Mainloop, Multiply
 from lowtide.errors import ScheduleError, with_code

@@ -15,9 +15,10 @@ from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import Program
 from lowtide.interpreter.program.types import Struct
-from lowtide.interpreter.ptx.binding import Op, Slots, bind, bind_special
+from lowtide.interpreter.ptx.binding import Slots, bind, bind_special
 from lowtide.interpreter.ptx.parsing import parse_body
 from lowtide.interpreter.ptx.rows import ROWS
+from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.syntax import Instruction
 
 #: Writes an op as PTX.

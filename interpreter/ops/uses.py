@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.dependence import Inside, Use
-from lowtide.interpreter.ptx.binding import Op
+from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.uses import use_of as instruction_use
 
 # Ops that act only on registers, although their dialect's ops do more by default.

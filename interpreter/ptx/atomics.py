@@ -26,10 +26,10 @@ from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.numbers.cells import Cells
 from lowtide.interpreter.numbers.registers import SIGNED, Number, canonical, is_raw, raw, unsigned
 from lowtide.interpreter.ptx import memory
-from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.floats import of_floats
 from lowtide.interpreter.ptx.memory import cells_of, space_of
 from lowtide.interpreter.ptx.orders import SCOPES, ordering_of
+from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.table import Form, Table
 
 TABLE = Table()

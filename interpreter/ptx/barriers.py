@@ -6,7 +6,7 @@ from lowtide.errors import NotInterpreted
 from lowtide.interpreter.machine import named_barriers
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.barriers import warp_barrier
-from lowtide.interpreter.ptx.binding import Op
+from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.table import Form, Table
 
 TABLE = Table()

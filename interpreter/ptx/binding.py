@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import dataclass, field
 from inspect import CO_VARARGS, signature, unwrap
-from itertools import groupby
 from operator import itemgetter
 from types import FunctionType
 from typing import Any
@@ -19,26 +17,22 @@ from typing import Any
 import numpy as np
 
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine.agents import AgentState, Steps
-from lowtide.interpreter.machine.execution import OF_PYTHON, UNSET, reads_unset, violated_by
+from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.tensor_maps import map_at
-from lowtide.interpreter.numbers.blending import blend
-from lowtide.interpreter.numbers.cells import Described
-from lowtide.interpreter.numbers.registers import SIGNED, Number, RegisterError, canonical
-from lowtide.interpreter.program.batches import Batch, Bulk
+from lowtide.interpreter.numbers.registers import SIGNED, Number, canonical
 from lowtide.interpreter.program.program import Program
-from lowtide.interpreter.ptx.special_registers import SPECIAL
-from lowtide.interpreter.ptx.syntax import (
-    Address,
-    Group,
-    Guard,
-    Immediate,
-    Instruction,
-    Name,
-    Negated,
-    Operand,
-    Register,
+from lowtide.interpreter.ptx.running import (
+    Op,
+    compute,
+    compute_one,
+    effect,
+    give,
+    guarded,
+    guarded_bulk,
+    resumable_effect,
 )
+from lowtide.interpreter.ptx.special_registers import SPECIAL
+from lowtide.interpreter.ptx.syntax import Address, Group, Immediate, Instruction, Name, Negated, Operand, Register
 from lowtide.interpreter.ptx.table import Form, Row, Table, bits_of
 
 _OTHER_FORM = (AttributeError, LookupError, StopIteration, TypeError, ValueError)
@@ -49,63 +43,6 @@ _SIGNALS = re.compile(
     r"(atom|red|mbarrier\.arrive\w*|mbarrier\.(expect|complete)_tx)\b.*|st\.(release|relaxed|volatile).*"
 )
 _SINK = "_"  # in place of a register: the result is dropped
-
-
-def give(values: list[Any], slots: tuple[int, ...], result: Any) -> None:
-    """Put the result of an instruction into its result registers."""
-    if len(slots) == 1 and not isinstance(result, tuple):
-        values[slots[0]] = result
-    elif slots:
-        for slot, part in zip(slots, result, strict=True):
-            values[slot] = part
-
-
-@dataclass(slots=True, eq=False)
-class Op:
-    """A bound instruction. `operands` and `results` are slots; `data` is computed by its row before the run.
-
-    `give` puts the row's result into the slots of the results. `source` is for messages: the instruction, or the op
-    that decodes to it. `kept` are slots among the operands whose values pass into the results: accumulators. `before`
-    reads them; without it the results are places that hold them. `is_typed`: floats are in the slots as payloads of
-    their types (values of MLIR), and `readers` and `give` make registers of them. `guard` is the slot of its guard,
-    `sources` those of the registers that it reads otherwise.
-    `computes`: its only effect is that on its results. `is_wide`: several warps may run it as one
-    (machine/convoys.py); `by_convoy`, if given, runs it for them. `signals`: it changes what other warps poll.
-    `has_places`: it reads its results, too.
-    """
-
-    instruction: Instruction
-    handler: Callable[..., Any]
-    source: Described
-    resumable: bool = False
-    operands: tuple[int, ...] = ()
-    results: tuple[int, ...] = ()
-    data: Any = None
-    acts: bool = False
-    run: Callable[..., Any] = lambda *values: None
-    readers: tuple[Callable[[list[Any]], Any], ...] = ()
-    give: Callable[[list[Any], tuple[int, ...], Any], None] = give
-    bulk: Bulk | None = None
-    is_free: bool = False  # may change places with others that do not access its registers
-    regions: tuple[Any, ...] = ()
-    is_typed: bool = False
-    kept: tuple[int, ...] = ()
-    before: Callable[[list[Any]], Any] | None = None
-    guard: int | None = None
-    sources: tuple[int, ...] = ()
-    computes: bool = False
-    is_wide: bool = False
-    by_convoy: Callable[..., None] | None = None
-    signals: bool = False
-    has_places: bool = False
-
-    @property
-    def name(self) -> str:
-        return self.instruction.name
-
-    def describe(self) -> str:
-        """The text of the instruction or op, shortened, and its location."""
-        return self.source.describe()
 
 
 @dataclass(eq=False)
@@ -168,193 +105,28 @@ class Slots:
         return places[name, offset]
 
 
-# Running --------------------------------------------------------------------------------------------------------------
-
-
-def _compute(state: AgentState, op: Op) -> None:
-    """A row of values: sources to destinations."""
-    values = state.values
-    try:
-        result = op.run(*[read(values) for read in op.readers])
-    except InterpreterError as error:
-        if not _is_left_unset(state, op):
-            op.give(values, op.results, _of_active_lanes(state, op, error))
-    except OF_PYTHON:
-        if not _is_left_unset(state, op):
-            raise
-    else:
-        op.give(values, op.results, result)
-
-
-def _compute_one(state: AgentState, op: Op) -> None:
-    """As `_compute`, for one register."""
-    values = state.values
-    try:
-        values[op.results[0]] = op.run(*[read(values) for read in op.readers])
-    except InterpreterError as error:
-        if not _is_left_unset(state, op):
-            values[op.results[0]] = _of_active_lanes(state, op, error)
-    except OF_PYTHON:
-        if not _is_left_unset(state, op):
-            raise
-
-
-def _of_active_lanes(state: AgentState, op: Op, error: InterpreterError) -> Any:
-    """The result if only inactive lanes break a rule, such as by a division by zero: they compute with the operands of
-    an active lane. Raises InterpreterError for the others."""
-    if state.mask is None:
-        raise violated_by(state, op, error) from error
-    active = int(np.argmax(state.mask))
-    operands = [read(state.values) for read in op.readers]
-    operands = [np.where(state.mask, x, x[active]) if isinstance(x, np.ndarray) else x for x in operands]
-    try:
-        return op.run(*operands)
-    except InterpreterError:
-        raise violated_by(state, op, error) from error
-
-
-def _is_left_unset(state: AgentState, op: Op) -> bool:
-    """Whether an operand is a register of PTX that was never written; then the results are left as undefined as it is.
-
-    They are refused where they are used: as an address, predicate, or operand of memory or of a matrix. At other levels
-    arithmetic is a use.
-    """
-    if state.machine.level != "ptx" or not reads_unset(state, op):
-        return False
-    for slot in op.results:
-        state.values[slot] = None
-    return True
-
-
-def _effect(state: AgentState, op: Op) -> None:
-    values = state.values
-    try:
-        result = op.run(state, op, *[read(values) for read in op.readers])
-    except RegisterError as error:
-        raise violated_by(state, op, error) from error
-    op.give(values, op.results, result)
-
-
-def _resumable_effect(state: AgentState, op: Op) -> Steps:
-    values = state.values
-    try:
-        result = yield from op.run(state, op, *[read(values) for read in op.readers])
-    except RegisterError as error:
-        raise violated_by(state, op, error) from error
-    op.give(values, op.results, result)
-
-
-def _guarded(guard: Guard, slot: int, inner: Callable[..., Any], resumable: bool) -> Callable[..., Any]:
-    """Run an instruction in the lanes where its guard holds; other lanes keep their results."""
-
-    def chosen(state: AgentState, op: Op) -> Any:
-        return _where_it_holds(state, op, slot, guard.negated)
-
-    def finish(state: AgentState, op: Op, old: list[Any], mask: Any) -> None:
-        for result, before in zip(op.results, old, strict=True):
-            state.values[result] = blend(mask, state.values[result], before)
-
-    def run(state: AgentState, op: Op) -> None:
-        mask = chosen(state, op)
-        if mask is True:
-            inner(state, op)
-        elif mask is not False:
-            outer, old = state.mask, [state.values[result] for result in op.results]
-            state.mask = mask
-            inner(state, op)
-            state.mask = outer
-            finish(state, op, old, mask)
-
-    def run_resumable(state: AgentState, op: Op) -> Steps:
-        mask = chosen(state, op)
-        if mask is not False:
-            outer, old = state.mask, [state.values[result] for result in op.results]
-            state.mask = outer if mask is True else mask
-            yield from inner(state, op)
-            state.mask = outer
-            if mask is not True:
-                finish(state, op, old, mask)
-
-    return run_resumable if resumable else run
-
-
-def _where_it_holds(state: AgentState, op: Op, slot: int, is_negated: bool) -> Any:
-    """The active lanes in which a guard holds; True or False for all or none of the lanes."""
-    condition = state.values[slot]
-    if not isinstance(condition, np.ndarray):
-        if condition is None:
-            raise state.violation(op, UNSET)
-        return condition != is_negated
-    holds = condition != is_negated if is_negated else condition
-    holds = holds if state.mask is None else holds & state.mask
-    return True if holds.all() else holds if holds.any() else False
-
-
-@cache
-def _guarded_bulk(bulk: Bulk) -> Bulk:
-    """How instructions with guards run as one: consecutive ones whose guards hold in the same lanes."""
-
-    def run(state: AgentState, batch: Batch) -> None:
-        masks = {(op.guard, op.instruction.guard.negated): op for op in batch.ops}
-        masks = {guard: _where_it_holds(state, op, *guard) for guard, op in masks.items()}
-        found = [(op, masks[op.guard, op.instruction.guard.negated]) for op in batch.ops]
-        groups = [list(group) for _, group in groupby(found, lambda pair: _key_of_mask(pair[1]))]
-        if len(groups) == 1:
-            _run_masked(bulk, state, batch, groups[0][0][1])
-            return
-        for group in groups:
-            if group[0][1] is not False:
-                part = Batch(tuple(op for op, _ in group), masked)
-                part.handler(state, part)
-
-    masked = replace(bulk, run=run)
-    return masked
-
-
-def _key_of_mask(mask: Any) -> Any:
-    return mask if isinstance(mask, bool) else mask.tobytes()
-
-
-def _run_masked(bulk: Bulk, state: AgentState, batch: Batch, mask: Any) -> None:
-    """Run instructions as one in these lanes; others keep their results."""
-    if mask is True:
-        bulk.run(state, batch)
-    elif mask is not False:
-        outer, old = state.mask, [state.values[result] for result in batch.results]
-        state.mask = mask
-        try:
-            bulk.run(state, batch)
-        finally:
-            state.mask = outer
-        for result, before in zip(batch.results, old, strict=True):
-            state.values[result] = blend(mask, state.values[result], before)
-
-
-# Binding --------------------------------------------------------------------------------------------------------------
-
-
 def bind(instruction: Instruction, table: Table, slots: Slots) -> Op:
     """The instruction, ready to run. Raises InterpreterError for an instruction without a row."""
     row, run, data, widths = _formed(instruction, table, slots)
     operands = instruction.operands
     results = [slot for operand in operands[: row.results] for slot in _result_slots(instruction, operand, slots)]
     sources = operands[row.results :]
-    op = Op(instruction, _effect, instruction, results=tuple(results), acts=row.acts, run=run, data=data)
+    op = Op(instruction, effect, instruction, results=tuple(results), acts=row.acts, run=run, data=data)
     op.give = slots.give or give
     op.readers = tuple(_reader(op, operand, bits, slots) for operand, bits in zip(sources, widths, strict=True))
     if row.is_value:
-        op.handler = _compute_one if slots.give is None and isinstance(operands[0], Register) else _compute
+        op.handler = compute_one if slots.give is None and isinstance(operands[0], Register) else compute
     else:
         op.resumable = row.resumable
-        op.handler = _resumable_effect if row.resumable else _effect
+        op.handler = resumable_effect if row.resumable else effect
     read = [slot for operand in sources for slot in _slots_of(operand, slots)]
     op.sources = tuple(read)
     if instruction.guard is not None:
         op.guard = guard = slots.of(instruction.guard.register)
-        op.handler = _guarded(instruction.guard, guard, op.handler, op.resumable)
+        op.handler = guarded(instruction.guard, guard, op.handler, op.resumable)
         read += [guard, *results]
     if row.bulk is not None and (instruction.guard is None or row.bulk.is_masked) and row.bulk.takes(op):
-        op.bulk = row.bulk if instruction.guard is None else _guarded_bulk(row.bulk)
+        op.bulk = row.bulk if instruction.guard is None else guarded_bulk(row.bulk)
     op.is_free = row.is_value or op.bulk is not None
     op.operands, op.computes = tuple(read), row.is_value
     op.signals = bool(_SIGNALS.fullmatch(instruction.name))
@@ -531,5 +303,5 @@ def bind_special(instruction: Instruction, slots: Slots) -> Op | None:
     op = Op(instruction, special, instruction, results=tuple(target), computes=True)
     if instruction.guard is not None:
         op.guard = guard = slots.of(instruction.guard.register)
-        op.handler, op.operands = _guarded(instruction.guard, guard, special, False), (guard, *target)
+        op.handler, op.operands = guarded(instruction.guard, guard, special, False), (guard, *target)
     return op

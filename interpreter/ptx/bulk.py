@@ -13,8 +13,8 @@ import numpy as np
 from lowtide.interpreter.machine import bulk_copies, register_memory
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.numbers.domains import Domain
-from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.lane_by_lane import lane_by_lane
+from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.syntax import Group
 from lowtide.interpreter.ptx.table import Form, Table
 

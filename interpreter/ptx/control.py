@@ -10,7 +10,7 @@ import numpy as np
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.lanes import by_lane
 from lowtide.interpreter.numbers.registers import raw
-from lowtide.interpreter.ptx.binding import Op
+from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.table import Table
 
 TABLE = Table()

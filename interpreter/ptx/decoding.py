@@ -11,10 +11,11 @@ from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.program.batches import batched, flat
 from lowtide.interpreter.program.graphs import EXIT, Block, Branch, Edge, Graph
 from lowtide.interpreter.program.program import DecodedBlock, Program
-from lowtide.interpreter.ptx.binding import Op, Slots, bind, bind_special
+from lowtide.interpreter.ptx.binding import Slots, bind, bind_special
 from lowtide.interpreter.ptx.functions import with_functions
 from lowtide.interpreter.ptx.parameter_parts import resolved
 from lowtide.interpreter.ptx.rows import ROWS
+from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.shared_variables import limits, places
 from lowtide.interpreter.ptx.syntax import Entry, Immediate, Instruction, Label, Module, Name, Register
 from lowtide.interpreter.ptx.table import Table

@@ -20,7 +20,7 @@ from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.registers import Number, canonical, raw, unsigned
 from lowtide.interpreter.program.batches import NotTogether
-from lowtide.interpreter.ptx.binding import Op
+from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.syntax import Group, Register
 from lowtide.interpreter.ptx.table import Form, Table
 

@@ -22,8 +22,8 @@ from lowtide.interpreter.numbers.integers import INTEGERS
 from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
 from lowtide.interpreter.numbers.registers import Number
 from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
-from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.moves import GENERIC_SHARED
+from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.syntax import Group
 from lowtide.interpreter.ptx.table import Form, Table
 

@@ -10,9 +10,9 @@ from typing import Any
 from lowtide.interpreter.machine import async_arrivals, mbarrier_objects
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.mbarrier_objects import Arrival
-from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.lane_by_lane import lane_by_lane
 from lowtide.interpreter.ptx.moves import GENERIC_SHARED
+from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.table import Form, Table
 
 TABLE = Table()

@@ -19,8 +19,8 @@ from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.cells import Cells
 from lowtide.interpreter.numbers.registers import canonical, unsigned
 from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
-from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.moves import GENERIC_LOCAL, GENERIC_SHARED
+from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.syntax import Address, Group, Name, Register
 from lowtide.interpreter.ptx.table import Form, Table, bits_of
 

@@ -8,7 +8,7 @@ import numpy as np
 from lowtide.interpreter.machine import clusters
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.numbers import registers
-from lowtide.interpreter.ptx.binding import Op
+from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.syntax import Group
 from lowtide.interpreter.ptx.table import Form, Table
 

@@ -8,7 +8,7 @@ from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.lanes import active_lane_numbers
 from lowtide.interpreter.machine.patterns import Ordering
 from lowtide.interpreter.machine.views import Scope
-from lowtide.interpreter.ptx.binding import Op
+from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.table import Form, Table
 
 TABLE = Table()

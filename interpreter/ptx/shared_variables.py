@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.numbers.cells import Buffer, Described
-from lowtide.interpreter.ptx.binding import Op
+from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.syntax import Address, Group, Immediate, Name, Operand, Register, Variable
 
 _LEAST_ALIGNMENT, _MOST_ALIGNMENT = 16, 1024  # of shared memory: the hardware's, and the largest swizzle's period

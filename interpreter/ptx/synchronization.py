@@ -9,7 +9,7 @@ from lowtide.interpreter.machine import clusters, mbarrier_objects, tma
 from lowtide.interpreter.machine.agents import AgentState, Steps, Wait, registers_that_fit
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.machine.warpgroups import meet
-from lowtide.interpreter.ptx.binding import Op
+from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.table import Table
 
 TABLE = Table()

@@ -7,10 +7,10 @@ from typing import Any
 
 from lowtide.interpreter.machine import tma
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.bulk import REDUCTIONS, change_of
 from lowtide.interpreter.ptx.lane_by_lane import lane_by_lane
 from lowtide.interpreter.ptx.moves import GENERIC_SHARED
+from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.table import Form, Table
 
 TABLE = Table()

@@ -3,7 +3,7 @@
 import re
 
 from lowtide.interpreter.program.dependence import Use
-from lowtide.interpreter.ptx.binding import Op
+from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.syntax import Address, Group, Immediate, Negated, Operand, Register
 
 _VARY = re.compile(r"ld\.(?!param).*|ldmatrix\..*|atom\..*|mbarrier\.(try|test)_wait\..*")

@@ -27,8 +27,8 @@ from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.packed import Packed
 from lowtide.interpreter.numbers.registers import Unreadable
 from lowtide.interpreter.program.batches import NotTogether
-from lowtide.interpreter.ptx.binding import Op
 from lowtide.interpreter.ptx.matrices import accumulator, held_as, shape_of
+from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.syntax import Group, Immediate
 from lowtide.interpreter.ptx.table import Form, Table
 
