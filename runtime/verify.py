@@ -1,12 +1,9 @@
 """Run saved kernels on the local GPU and compare with float64; needs only numpy and cuda-python.
 
 For each kernel: fresh random inputs with NaN in row padding and all around. D is filled with 0xFF bytes, as are its
-guard bands, which must be intact afterwards. The accumulator's bound is γ_n·(|A|·|B|), γ_n = n·u/(1−n·u), with n = K +
-⌈K/16⌉ + 2 roundings at u = 2⁻²³ (2⁻¹⁰ for f16 accumulators, 2⁻²⁴ for f32 inputs) after Higham, Accuracy and Stability
-of Numerical Algorithms, §3.1; it goes through the epilogue as an interval (`epilogue.py`). If n·u ≥ 1 there is no such
-bound: the inputs are then −1, 0 and 1, with so few non-zeros that each partial sum is exact, and the accumulator's
-bound is 0. For f64 accumulators the product is computed to more than float64 (`wide_products.py`), and its own bound is
-added.
+guard bands, which must be intact afterwards (`host_arrays.py`). The accumulator's bound goes through the epilogue as an
+interval (`expected.py`). If there is no such bound, the inputs are −1, 0 and 1, with so few non-zeros that each partial
+sum is exact, and the accumulator's bound is 0.
 """
 
 from __future__ import annotations
@@ -18,41 +15,31 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.decompositions import DECOMPOSITIONS
-from lowtide.elements import element_type, exact_sums, stages_of_sum
+from lowtide.elements import element_type, exact_sums
 from lowtide.errors import LoadError
 from lowtide.reductions import REDUCTIONS
 from lowtide.runtime import driver
-from lowtide.runtime.checks import pad_row
-from lowtide.runtime.dtypes import from_bits, left_out, multiplied, random_numbers, stored_dtype, to_bits, wrapped
-from lowtide.runtime.epilogue import Interval, evaluate, results_of
+from lowtide.runtime.dtypes import from_bits, random_numbers, to_bits
+from lowtide.runtime.epilogue import Interval, results_of
+from lowtide.runtime.expected import accumulator_growth, expected, in_rows
+from lowtide.runtime.host_arrays import WIDEST, HostArray, check_written, host_array
 from lowtide.runtime.kernel import Kernel
 from lowtide.runtime.manifest import (
     BATCH,
-    IN_THE_SUM,
     K_GROUPS,
-    NOT_OF_EPILOGUE,
     PACKED_ROWS,
     PAIRED_ROWS,
-    ROW_GROUPS,
     STALE,
     extent_of,
-    is_block_scale,
     is_mixed,
     outer_extents,
     problem_dims,
 )
 from lowtide.runtime.operands import Operand
 from lowtide.runtime.results import D, returned, returned_results
-from lowtide.runtime.weights import unpack_weights, zero_points
-from lowtide.runtime.wide_products import exact_product
 
-GUARD_BYTES = 4096
-POISON = 0xFF  # NaN in every float type
 _SHARED = 0.25  # the probability that an operand of a batch lacks the batch dimension
 _MOST_MATRICES = 64  # matrices of a batch that are compared
-_WIDEST = 16  # bytes of the widest access
-_SCALED_TOGETHER = 128  # the K of products that share a scale
 
 
 @dataclass(frozen=True)
@@ -65,63 +52,6 @@ class Outcome:
     code: str  # "cubin" or "ptx"
     device: str
     message: str
-
-
-@dataclass(frozen=True)
-class HostArray:
-    """One operand in host memory: its bytes with guards, and the positions of its elements."""
-
-    stored: np.ndarray  # uint8, GUARD_BYTES before and after the rows, and `offset` more before
-    shape: tuple[int, ...]
-    row_stride: int  # elements
-    dtype: str
-    offset: int = 0
-
-    @property
-    def start(self) -> int:
-        """The byte at which the rows begin."""
-        return GUARD_BYTES + self.offset
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        """Strides in elements; the matrices of a batch are consecutive."""
-        return (*(math.prod(self.shape[axis + 1 : -1]) * self.row_stride for axis in range(len(self.shape) - 1)), 1)
-
-    def elements(self) -> np.ndarray:
-        """The rows of all matrices with their padding, shape (rows, row_stride), in `stored_dtype`."""
-        rows = math.prod(self.shape[:-1])
-        size = rows * self.row_stride * element_type(self.dtype).bytes
-        whole = self.stored[self.start : self.start + size]
-        return whole.view(stored_dtype(self.dtype)).reshape(rows, self.row_stride)
-
-    def values(self) -> np.ndarray:
-        """The elements in float64, in `shape`."""
-        columns = self.shape[-1]
-        return from_bits(np.ascontiguousarray(self.elements()[:, :columns]), self.dtype).reshape(self.shape)
-
-
-def host_array(
-    shape: tuple[int, ...],
-    dtype: str,
-    alignment: int,
-    values: np.ndarray | None,
-    padding: int = 0,
-    base_alignment: int = _WIDEST,
-) -> HostArray:
-    """A poisoned array that holds `values`, its rows padded to `alignment` bytes and by `padding` units more.
-
-    Its base is not aligned to more than `base_alignment`, up to 16.
-    """
-    row_stride = pad_row(shape[-1], dtype, alignment)
-    if len(shape) > 1:
-        row_stride += padding * max(1, alignment // element_type(dtype).bytes)
-    rows = math.prod(shape[:-1])
-    offset = base_alignment if base_alignment < _WIDEST else 0
-    size = 2 * GUARD_BYTES + offset + rows * row_stride * element_type(dtype).bytes
-    array = HostArray(np.full(size, POISON, dtype=np.uint8), shape, row_stride, dtype, offset)
-    if values is not None:
-        array.elements()[:, : shape[-1]] = to_bits(values.reshape(rows, shape[-1]), dtype)
-    return array
 
 
 def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tuple[dict[str, Any], bool]:
@@ -155,7 +85,7 @@ def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tu
             values = np.sign(rng.standard_normal(shape)) * (rng.random(shape) < share)
         else:
             values = random_numbers(rng, shape, dtype)
-        alignments = argument.get("row_stride_alignment", 1), argument.get("base_alignment", _WIDEST)
+        alignments = argument.get("row_stride_alignment", 1), argument.get("base_alignment", WIDEST)
         operands[name] = host_array(shape, dtype, alignments[0], values, int(rng.integers(0, 3)), alignments[1])
     return operands, exact
 
@@ -195,158 +125,6 @@ def at_size(manifest: Mapping[str, Any], size: tuple[int, int, int]) -> Mapping[
     return {**manifest, "example": example}
 
 
-def accumulator_growth(spec: Mapping[str, Any], k: int, is_scaled: bool = False) -> float:
-    """γ_n for a sum over `k` products, n roundings by a relative error u; infinite if n·u ≥ 1.
-
-    Subsequent roundings by another u multiply: (1 + γ)(1 + γ') − 1.
-    """
-    grown = 0.0
-    row = DECOMPOSITIONS.get(spec.get("precision", ""))
-    is_fast = spec.get("fast", False)
-    if row is None:
-        stages = stages_of_sum(spec["a"], spec["acc"], k, is_fast, is_scaled)
-    else:
-        stages = row.stages(spec["acc"], k, is_fast)
-    for roundings, unit in stages:
-        if roundings * unit >= 1:
-            return math.inf
-        growth = roundings * unit / (1 - roundings * unit)
-        grown += growth + grown * growth
-    return grown
-
-
-def expected(
-    manifest: Mapping[str, Any],
-    operands: Mapping[str, Any],
-    exact: bool,
-    rows: np.ndarray,
-    matrix: int = 0,
-    number: int = 0,
-) -> tuple[Interval, Any]:
-    """(value, low, high) of the given rows of D, or of the full result of another `number`, in float64, and their error
-    bound; in a batch, of matrix `matrix`."""
-    names = [x["name"] for x in manifest["arguments"] if x["kind"] == "matrix"]
-    types = (manifest["spec"][name] for name in ("a", "b"))
-    parts = (_part_of(manifest, operands, name, matrix) for name in names)
-    if is_mixed(manifest["spec"]):
-        a, b = next(parts), _weights(manifest, operands, names[1])
-    else:
-        a, b = (multiplied(part, dtype) for part, dtype in zip(parts, types, strict=True))
-    dims = problem_dims(manifest)
-    a = (a if dims[names[0]][-2:] == ("m", "k") else a.T)[rows]
-    b = b if dims[names[1]][-2:] == ("k", "n") else b.swapaxes(-1, -2)
-    a, b = _scaled(manifest, operands, a, b, rows)
-    if ROW_GROUPS in manifest["spec"]:
-        product, own_error, size = _by_groups(manifest, operands, (a, b), rows)
-    else:
-        product, own_error = exact_product(a, b, manifest["spec"]["acc"])
-        size = np.abs(a) @ np.abs(b)
-    if not element_type(manifest["spec"]["acc"]).is_float:
-        product, error = wrapped(product, manifest["spec"]["acc"]), np.zeros_like(product)
-    elif exact:
-        limit = exact_sums(manifest["spec"]["a"], manifest["spec"]["acc"])
-        if float(size.max()) > limit:
-            raise LoadError(
-                f"manifest: k is too large for exact {manifest['spec']['acc']} sums; give a smaller example.k"
-                " [example-k]"
-            )
-        error = np.zeros_like(product)
-    else:
-        row = DECOMPOSITIONS.get(manifest["spec"].get("precision", ""))
-        is_scaled = any(is_block_scale(argument["kind"]) for argument in manifest["arguments"])
-        error = accumulator_growth(manifest["spec"], a.shape[1], is_scaled) * size + own_error
-        if row is not None:
-            error += left_out(row, a, b, size)
-    others = {}
-    for argument in manifest["arguments"]:
-        name, kind = argument["name"], argument["kind"]
-        if argument["role"] == "input" and kind not in ("matrix", *NOT_OF_EPILOGUE):
-            value = operands[name] if kind == "scalar" else _part_of(manifest, operands, name, matrix)
-            others[name] = {"full": lambda x: in_rows(manifest, x)[rows], "per_row": lambda x: x[rows, None]}.get(
-                kind, lambda x: x
-            )(value)
-    ends = (product, product - error, product + error)
-    pairs = manifest["spec"].get("pairs")
-    accumulator, *second = [ends] if pairs is None else _of_pairs(ends, pairs)
-    program = manifest["epilogue_program"]
-    full = [x for x in manifest["arguments"] if (x["role"], x["kind"]) == ("output", "full")]
-    dtype = full[number]["dtype"] if number else manifest["spec"]["d"]
-    own = {**program, "result": results_of(program)[number]}
-    return evaluate(own, accumulator, others, dtype, manifest["spec"]["acc"], *second)
-
-
-def _of_pairs(sums: Interval, pairs: str) -> list[Interval]:
-    """The intervals of the first and of the second column of each pair."""
-    if pairs == "interleaved":
-        halves = [slice(0, None, 2), slice(1, None, 2)]
-    else:
-        middle = sums[0].shape[1] // 2
-        halves = [slice(0, middle), slice(middle, None)]
-    return [(sums[0][:, half], sums[1][:, half], sums[2][:, half]) for half in halves]
-
-
-def _by_groups(
-    manifest: Mapping[str, Any], operands: Mapping[str, Any], factors: tuple[np.ndarray, np.ndarray], rows: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The product of rows of A by the B (groups, K, N) of their groups, its own error, and that of magnitudes."""
-    (a, b), acc = factors, manifest["spec"]["acc"]
-    ends = next(operands[x["name"]].values() for x in manifest["arguments"] if x["kind"] == "ends")
-    found = np.zeros((3, len(a), b.shape[-1]))
-    groups = np.searchsorted(ends, rows, side="right")
-    for group in np.unique(groups):
-        own = groups == group
-        product, error = exact_product(a[own], b[group], acc)
-        found[:, own] = product, np.broadcast_to(error, product.shape), np.abs(a[own]) @ np.abs(b[group])
-    return found[0], found[1], found[2]
-
-
-def _weights(manifest: Mapping[str, Any], operands: Mapping[str, HostArray], name: str) -> np.ndarray:
-    """Packed weights as (N, K), times their scales."""
-    spec = manifest["spec"]
-    weights = unpack_weights(operands[name].values().astype(np.uint8), spec["b"]).astype(np.float64)
-    of_groups = {x["kind"]: operands[x["name"]].values() for x in manifest["arguments"] if x["kind"] in IN_THE_SUM}
-    if "group_zero" in of_groups:
-        weights -= np.repeat(zero_points(of_groups["group_zero"], spec["b"]), spec["group"], axis=0).T
-    if "group_scale" in of_groups:
-        weights *= np.repeat(of_groups["group_scale"], spec["group"], axis=0).T
-    return weights
-
-
-def _scaled(
-    manifest: Mapping[str, Any], operands: Mapping[str, Any], a: np.ndarray, b: np.ndarray, rows: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of A (M, K), and B (K, N), multiplied by the scales of their blocks, if there are any."""
-    for argument in manifest["arguments"]:
-        if not is_block_scale(argument["kind"]):
-            continue
-        dims, values = problem_dims(manifest)[argument["name"]], operands[argument["name"]].values()
-        if dims[0].startswith("k"):
-            values, dims = values.T, dims[::-1]
-        block = int(dims[0].partition("/")[2] or 1)
-        depth = np.repeat(values, _SCALED_TOGETHER, axis=1)[:, : a.shape[1]]
-        if dims[0].startswith("m"):
-            a = a * depth[rows // block]
-        else:
-            b = b * np.repeat(depth, block, axis=0)[: b.shape[1]].T
-    return a, b
-
-
-def in_rows(manifest: Mapping[str, Any], values: np.ndarray) -> np.ndarray:
-    """D, or a full operand, as (M, N)."""
-    return values if manifest["spec"].get("d_order", "row") == "row" else values.T
-
-
-def _part_of(manifest: Mapping[str, Any], operands: Mapping[str, HostArray], name: str, matrix: int) -> np.ndarray:
-    """The values of an operand; in a batch, its part for one product, or all of it if it is shared. With groups of K,
-    the part for group number `matrix`."""
-    dims, values = problem_dims(manifest)[name], operands[name].values()
-    if K_GROUPS in manifest["spec"] and dims[0] == "k":
-        ends = next(operands[x["name"]].values() for x in manifest["arguments"] if x["kind"] == "ends")
-        first, end = np.append(0, ends).astype(int)[matrix : matrix + 2]
-        return values[first:end]
-    return values[matrix] if dims[0] in (BATCH, K_GROUPS) and values.ndim == len(dims) else values
-
-
 def compare(d: np.ndarray, interval: Interval, bound: Any, rows: np.ndarray) -> tuple[float, str]:
     """The largest error over bound in the compared rows, and a message if an element is outside of its interval.
 
@@ -370,28 +148,6 @@ def compare(d: np.ndarray, interval: Interval, bound: Any, rows: np.ndarray) -> 
         f"{int((~inside).sum())} elements out of bound, first D[{int(rows[i])}, {j}] = {d[i, j]:g},"
         f" must be in [{low[i, j]:g}, {high[i, j]:g}]"
     )
-
-
-def check_written(result: HostArray) -> str:
-    """A message if bytes outside of D were written, or an element of D was not; "" otherwise.
-
-    In an integer D all bits are valid: unwritten elements show as wrong values.
-    """
-    columns, elements = result.shape[-1], result.elements()
-    guards = np.concatenate([result.stored[: result.start], result.stored[-GUARD_BYTES:]])
-    if (guards != POISON).any():
-        return "bytes before or after D were written"
-    if (np.ascontiguousarray(elements[:, columns:]).view(np.uint8) != POISON).any():
-        return "the padding of D's rows was written"
-    if not element_type(result.dtype).is_float:
-        return ""
-    poison = np.full(element_type(result.dtype).bytes, POISON, dtype=np.uint8).view(elements.dtype)
-    bits = np.dtype(f"u{element_type(result.dtype).bytes}")
-    untouched = np.ascontiguousarray(elements[:, :columns]).view(bits) == poison.view(bits)
-    if untouched.any():
-        place = np.unravel_index(np.flatnonzero(untouched)[0], result.shape)
-        return f"{int(untouched.sum())} elements of D were not written, first D[{', '.join(map(str, place))}]"
-    return ""
 
 
 def check_others(manifest: Mapping[str, Any], operands: Mapping[str, Any], d: np.ndarray) -> str:
@@ -474,7 +230,7 @@ def _unwritten(manifest: Mapping[str, Any], output: Mapping[str, Any]) -> HostAr
     """A poisoned array for a full output."""
     extents = example_extents(manifest)
     shape = tuple(extents[dim] for dim in problem_dims(manifest)[output["name"]])
-    alignments = output.get("row_stride_alignment", 1), output.get("base_alignment", _WIDEST)
+    alignments = output.get("row_stride_alignment", 1), output.get("base_alignment", WIDEST)
     return host_array(shape, output["dtype"], alignments[0], None, padding=1, base_alignment=alignments[1])
 
 

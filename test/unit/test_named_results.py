@@ -15,8 +15,9 @@ from lowtide.compiler.epilogue.text import epilogue_text
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.interpreter import interpret
+from lowtide.runtime.expected import expected
 from lowtide.runtime.verify import compare as compare_rows
-from lowtide.runtime.verify import expected, random_operands
+from lowtide.runtime.verify import random_operands
 from lowtide.targets import get
 from lowtide.verification.checking.expected_problem import expected_problem
 from lowtide.verification.checking.interpretation import inputs_for, run

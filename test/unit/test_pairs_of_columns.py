@@ -15,7 +15,8 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import PassError, ScheduleError, SpecError
 from lowtide.passes.schedules.choice.choice import choose
 from lowtide.passes.schedules.rules.rules import broken_field
-from lowtide.runtime.verify import expected, random_operands
+from lowtide.runtime.expected import expected
+from lowtide.runtime.verify import random_operands
 from lowtide.targets import get
 
 

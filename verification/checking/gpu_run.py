@@ -18,8 +18,8 @@ from lowtide.compiler.spec import GemmSpec
 from lowtide.elements import element_type
 from lowtide.errors import DeviceError, before_code
 from lowtide.runtime import driver
+from lowtide.runtime.host_arrays import GUARD_BYTES, check_written, host_array
 from lowtide.runtime.results import returned
-from lowtide.runtime.verify import GUARD_BYTES, check_written, host_array
 from lowtide.verification.checking.interpretation import batch_of, matrices_of
 
 _ROW_ALIGNMENT = 16

@@ -14,9 +14,9 @@ from sample_kernel import argument, kernel_from, op, sample_manifest
 from lowtide.errors import LaunchError, LoadError
 from lowtide.runtime import Kernel
 from lowtide.runtime.checks import MatrixView
+from lowtide.runtime.host_arrays import check_written, host_array
 from lowtide.runtime.manifest import validate
 from lowtide.runtime.tensor_maps import boxed_matrix
-from lowtide.runtime.verify import check_written, host_array
 
 TYPES = ("ptr", "i64", "ptr", "i64", "ptr", "i64", "i32", "i32", "i32", *["i64"] * 3, "i32")
 M, N, K, BATCH = 40, 24, 32, 3

@@ -20,7 +20,8 @@ from lowtide.errors import LoadError
 from lowtide.runtime import __main__ as command
 from lowtide.runtime.dtypes import from_bits, round_to, to_bits
 from lowtide.runtime.epilogue import evaluate
-from lowtide.runtime.verify import accumulator_growth, at_size, compare, expected, random_operands, verify_kernel
+from lowtide.runtime.expected import accumulator_growth, expected
+from lowtide.runtime.verify import at_size, compare, random_operands, verify_kernel
 
 TYPES = ("ptr", "i64", "ptr", "i64", "ptr", "i64", "i32", "i32", "i32")
 STORED = {"bf16": np.uint16, "f16": np.float16, "f32": np.float32}
