@@ -92,7 +92,7 @@ def ends(spec: GemmSpec, text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
     if not spec.is_grouped:
-        raise SpecError("--ends: nothing is grouped; leave it out, or give --groups or --k-groups [ends-option]")
+        raise SpecError("--ends without groups; leave it out, or give --groups or --k-groups [ends-option]")
     numbers, count = text.split(","), spec.group_count
     if not all(re.fullmatch(r"-?\d{1,10}", number) for number in numbers) or count not in (None, len(numbers)):
         which = "each" if count is None else f"each of {count}"

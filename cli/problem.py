@@ -133,7 +133,7 @@ class GivenProblem(Problem):
 def _groups(of_rows: int | None, of_k: int | None) -> int | Groups | Ungrouped:
     """Raises SpecError if both are given."""
     if of_rows is not None and of_k is not None:
-        raise SpecError("--groups and --k-groups: rows are grouped, or K is; give one of them [groups-options]")
+        raise SpecError("--groups and --k-groups: either rows or K can be grouped; give one of them [groups-options]")
     return Groups(of_k, "k") if of_k is not None else UNGROUPED if of_rows is None else of_rows
 
 

@@ -84,8 +84,8 @@ def confirm(summation: Summation | None, numerics: str) -> None:
         )
     if numerics == BATCH_INVARIANT and summation.over_rows is not None:
         raise ScheduleError(
-            f"numerics={numerics!r}: the result {summation.over_rows} reduces the rows of D, so that its bits depend "
-            "on the number of rows; reduce each row (dim=1), or take numerics='repeatable' [reduction-over-rows]"
+            f"numerics={numerics!r}: the result {summation.over_rows} is reduced over the rows of D, so that its bits "
+            "depend on the number of rows; reduce each row (dim=1), or take numerics='repeatable' [reduction-over-rows]"
         )
     if numerics == BATCH_INVARIANT and (summation.is_divided or len(summation.sums) > 1):
         raise ScheduleError(

@@ -106,6 +106,7 @@ def ready_epilogue(name: str) -> Callable[..., Any] | None:
     known = {**READY, **PAIRED}
     if name not in known:
         raise SpecError(
-            f"unknown epilogue {name!r}: {choices(name, tuple(known))}; others are written in Python [ready-epilogue]"
+            f"unknown epilogue {name!r}: {choices(name, tuple(known))}; for another function, write the epilogue in "
+            "Python [ready-epilogue]"
         )
     return known[name]

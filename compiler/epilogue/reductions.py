@@ -50,7 +50,7 @@ def gather(x: Any, index: Any, dim: int = 1) -> Any:
     if _AXES.get(dim) != "row":
         return refuse(f"lt.gather with dim={dim!r}", "it takes a column of each row: dim=1")
     if not isinstance(index, Traced) or index._node.op != "operand":
-        return refuse("lt.gather of an index that is computed", 'pass an operand of the epilogue, lt.PerRow["s32"]')
+        return refuse("lt.gather with a computed index", 'pass an operand of the epilogue, lt.PerRow["s32"]')
     return Reduced(ResultKind.ROW_VALUE, x, index)
 
 

@@ -103,8 +103,8 @@ def _check_rows_of_k(a: Operand, b: Operand) -> None:
         if operand.strides[contiguous] != 1 and operand.shape[contiguous] > 1:
             way_out = "a.mT.contiguous().mT" if name == "a" else "b.contiguous()"
             raise LaunchError(
-                f"{name} has strides {operand.strides}: with groups of K, a has M contiguous, such as x.mT for x (K, M)"
-                f", and b has N contiguous; pass {way_out} [grouped-k-rows]"
+                f"{name} has strides {operand.strides}: with groups of K, a must have M contiguous, and b must have N "
+                f"contiguous; pass {way_out} [grouped-k-rows]"
             )
 
 

@@ -207,10 +207,11 @@ def load_box(
 
 
 def _note_wrapping(state: AgentState, op: Described, map: TensorMap, corner: tuple[int, ...]) -> None:
-    """Notes that the sum of the terms of an address is 2^64 or more."""
+    """Notes a reliance if the terms of an address add up to 2^64 or more."""
     relied, terms = state.machine.observers.relied, zip(corner, map.strides, strict=True)
     if relied is not None and sum(at * stride for at, stride in terms) * map.element.bytes >= WRAPPED:
-        where = f"the address of a box of {map.matrix.name} at {list(corner)} is summed modulo 2^64 [box-wraps]"
+        what = f"the address of a box of {map.matrix.name} at {list(corner)}"
+        where = f"the terms of {what} add up to 2^64 or more [box-wraps]"
         relied.on(WRAPPED_ADDRESSES, str(state.violation(op, where)))
 
 

@@ -45,7 +45,11 @@ def load(state: AgentState, op: DecodedOp) -> None:
     """An integer of a vector, such as the end of a group."""
     vector, number = _matrix(state, op), state.values[op.operands[1]]
     if len(vector.shape) != 1 or not 0 <= number < vector.shape[0]:
-        raise state.violation(op, f"element {number} of {vector.name} {list(vector.shape)} [vector-element]")
+        raise state.violation(
+            op,
+            f"loads element {number} of {vector.name}, whose shape is {list(vector.shape)}; load an element of a "
+            "vector, inside its extent [vector-element]",
+        )
     place = vector.addresses(0, np.array([number]))
     (found,) = state.machine.memory.load(state.access(op), place, vector.element.name, 1).reshape(-1).tolist()
     state.values[op.results[0]] = int(found)

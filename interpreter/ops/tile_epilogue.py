@@ -354,7 +354,7 @@ def places_of_pairs(state: AgentState, op: DecodedOp, rows: Ints, columns: Ints,
     held = (others >= 0).all() and np.array_equal(rows[:, own], rows[:, others])
     if not held or not np.array_equal(columns[:, own] + width, columns[:, others]):
         raise state.violation(
-            op, "needs both columns of a pair in one thread; take warps that hold whole rows of the tile [held-pairs]"
+            op, "needs both columns of a pair in one thread; take warps that hold whole rows of a tile [held-pairs]"
         )
     return own, others
 

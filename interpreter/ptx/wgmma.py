@@ -304,7 +304,9 @@ def _places_before(state: AgentState, op: Op, is_scaled: bool) -> tuple[Values |
     if isinstance(first, _InFlight) and first.owner.slots == op.results:
         if not all(map(is_, first.owner.registers, held)):
             raise state.violation(
-                op, "some of its accumulators were written while a wgmma was in flight [ptx-accumulators-written]"
+                op,
+                "some of its accumulators were written while a wgmma was in flight; wait for it before "
+                "[ptx-accumulators-written]",
             )
         return first.owner.values if is_scaled else None, first.owner
     for value in held:

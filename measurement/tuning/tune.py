@@ -195,7 +195,7 @@ def _settled(
         )
     if not gives_d_alone(spec.results):
         raise SpecError(
-            f"a kernel with the results {', '.join(result.name for result in spec.full_results)} cannot be tuned: "
+            f"a kernel with the results {', '.join(result.name for result in spec.returned_results)} cannot be tuned: "
             "pass a schedule, or compile without one to use the cost model [results-tuned]"
         )
     if not budget > 0 or not 0.5 <= confidence < 1 or most < 1:

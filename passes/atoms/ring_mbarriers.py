@@ -164,8 +164,8 @@ class _Between:
         if view.halves and (parties > 1 or rank > 2):
             raise Refusal(
                 copy,
-                f"loads rows of two matrices by {operand.copy} for {parties} CTAs; take tma, and a grid.cluster that "
-                f"does not share {name.upper()} [halves-shared]",
+                f"loads a window of halves by {operand.copy} for {parties} CTAs; such a window is loaded by tma for "
+                f"one CTA: take tma, and a grid.cluster that does not share {name.upper()} [halves-shared]",
             )
         boxes = self.boxes.of(copy, number) if rank == 2 and not view.halves else None
         if boxes is None:

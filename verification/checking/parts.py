@@ -71,7 +71,9 @@ def products_of_groups_of_k(spec: GemmSpec, inputs: Mapping[str, Any]) -> list[t
     ends = arrays.pop(ENDS, np.zeros(()))
     counts = {name: array.shape[:1] for name, array in arrays.items() if name in full} | {ENDS: ends.shape}
     if ends.ndim != 1 or {*counts.values()} != {ends.shape} or spec.group_count not in (None, len(ends)):
-        raise SpecError(f"{counts}: the ends and full operands have an element for each group [reference-k-groups]")
+        raise SpecError(
+            f"lengths {counts}: ends and full operands must have an element for each group [reference-k-groups]"
+        )
     found = []
     for number, (first, end) in enumerate(ranges_of_k(ends, arrays["a"].shape[0])):
         own = {name: array[number] if name in full else inputs[name] for name, array in arrays.items()}

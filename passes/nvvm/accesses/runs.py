@@ -52,8 +52,8 @@ def in_halves(
     if (halves != halves[:, :1]).any():
         raise Refusal(
             op,
-            f"copies runs of {threads.max() + 1} rows, which halves of {height} rows cut; take another grid.tile, or a "
-            "number of threads that divides the rows [halves-of-threads]",
+            f"copies {threads.max() + 1} rows at a time, which must divide the {height} rows of each half; take "
+            "another grid.tile, or another number of threads [halves-of-threads]",
         )
     is_first = build.ult(layout_offset(build, split.row_thread, context.tid), height)
     pointer = arith.select(is_first, *(part.matrix.pointer for part in parts))

@@ -330,6 +330,6 @@ def _boxes_of_rows(schedule: Schedule, problem: Problem, width: int) -> Iterator
         )
     elif n % columns % whole:
         yield (
-            f"grid.tile N = {n * problem.sums}: the row of a box is a multiple of 16 bytes, also in the last part of "
-            f"{n % columns} columns; take {n // whole * whole * problem.sums} [tma-store-last-part]"
+            f"grid.tile N = {n * problem.sums}: the row of a box must be a multiple of 16 bytes, also in the last "
+            f"part of {n % columns} columns; take {n // whole * whole * problem.sums} [tma-store-last-part]"
         )

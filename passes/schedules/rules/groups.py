@@ -92,11 +92,12 @@ def _of_k(schedule: Schedule) -> Iterator[str]:
         copy = schedule.mainloop.operand(name).copy
         if TMA_RANKS.get(str(copy), 2) > 2:
             yield (
-                f"mainloop.{name}.copy = {copy}: {_WHY_OF_K}; take tma, whose maps have dimensions left for them"
+                f"mainloop.{name}.copy = {copy}: {_WHY_OF_K}; take tma, whose tensor maps can end with a group"
                 " [k-groups-copy]"
             )
     if schedule.agents.consumer.turns > 1:
         yield (
-            "agents in turn: K is grouped, so that work items have different K steps; take roles = cooperative(2)"
+            "consumers that take turns need the same number of K steps in each tile, but K is grouped; take "
+            "roles = cooperative(2)"
             " [k-groups-turns]"
         )

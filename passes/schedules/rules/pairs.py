@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lowtide.dialects.tile import EpilogueMath, EpilogueStart, OperandsKind
+from lowtide.dialects.tile.division import Adder
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.support.agents.atoms import TMA_RANKS
 from lowtide.passes.support.problem.matrix_layouts import b_is_nk
@@ -33,8 +34,8 @@ def pairs(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
         return
     if problem.swapped or not b_is_nk(problem.layout) or problem.d_is_column_major:
         yield (
-            f"pairs of columns with layout {problem.layout}: B has K as its last dimension and D lies by rows; take "
-            "layout tn or nn, and D by rows [pairs-of-columns]"
+            f"pairs of columns with layout {problem.layout}: K must be B's last dimension, and D must lie by rows; "
+            "take layout tn or nn, and D by rows [pairs-of-columns]"
         )
     for path, taken in WITH_PAIRS.items():
         value = schedule.get(path)
@@ -44,28 +45,31 @@ def pairs(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
     tile, division = schedule.grid.tile, schedule.k_division
     if tile is not None and tile[1] % _COLUMNS_TOGETHER:
         yield (
-            f"grid.tile N = {tile[1]}: each half of the columns is a multiple of {_COLUMNS_TOGETHER // 2}; nearest is "
+            f"grid.tile N = {tile[1]}: with pairs of columns, N is a multiple of {_COLUMNS_TOGETHER}; nearest is "
             f"{max(1, tile[1] // _COLUMNS_TOGETHER) * _COLUMNS_TOGETHER} [pairs-tile]"
         )
     is_stepped = schedule.multiply.permutation is not None and not schedule.multiply.by_warpgroups
     step = schedule.multiply.step[1] if is_stepped else 1
     if tile is not None and tile[1] // 2 % step:
         yield (
-            f"grid.tile N = {tile[1]}: each half of the columns is a multiple of {step}, one step of the tiled mma; "
-            f"nearest is {max(1, tile[1] // (2 * step)) * 2 * step} [pairs-step]"
+            f"grid.tile N = {tile[1]}: with pairs of columns, N is a multiple of {2 * step}, two steps of the tiled "
+            f"mma; nearest is {max(1, tile[1] // (2 * step)) * 2 * step} [pairs-step]"
         )
     if division is not None and division.is_scattered:
-        yield f"k_division = {division} stores shares of columns, which cut pairs; take split or stream_k [pairs-share]"
+        yield (
+            f"k_division = {division}: each CTA stores a share of the columns, and the two columns of a pair may be in "
+            f"different shares; take {division.added_by(Adder.first)} [pairs-share]"
+        )
     if schedule.cluster[0] > 1:
         yield (
-            f"grid.cluster = {list(schedule.cluster)}: CTAs that share B would cut pairs; take [1, "
+            f"grid.cluster = {list(schedule.cluster)}: with pairs of columns, CTAs cannot share B; take [1, "
             f"{schedule.cluster[1]}] [pairs-cluster]"
         )
     copy = schedule.mainloop.b.copy
     if copy is not None and TMA_RANKS.get(str(copy), 2) > 2:
-        yield f"b.copy = {copy}: its boxes have rows of one matrix; take tma, which copies both halves [pairs-copy]"
+        yield f"b.copy = {copy}: a box has rows of one column of the pairs only; take tma, which has both [pairs-copy]"
     if schedule.multiply.atoms is not None and schedule.multiply.atoms[2] > 1:
         yield (
-            f"multiply.atoms = {list(schedule.multiply.atoms)}: warps along K exchange sums of whole tiles; take 1 "
+            f"multiply.atoms = {list(schedule.multiply.atoms)}: with pairs of columns, warps cannot divide K; take 1 "
             "along K [pairs-warps]"
         )

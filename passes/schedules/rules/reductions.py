@@ -19,26 +19,26 @@ def reductions(schedule: Schedule, problem: Problem, target: Target) -> Iterator
         return
     if problem.lacks_d and schedule.epilogue.path is not StorePath.direct:
         yield (
-            f"epilogue.path = {schedule.epilogue.path} without a full result, which alone needs shared memory; take "
-            "epilogue.path = direct [reduction-path]"
+            f"epilogue.path = {schedule.epilogue.path} without a full result: reductions do not use shared memory; "
+            "take epilogue.path = direct [reduction-path]"
         )
         return
     division = schedule.k_division
     if division is not None and division.is_scattered:
         yield (
-            f"k_division = {division} divides the columns of a tile, whose partial results of reductions are of whole "
-            f"tiles; take {division.added_by(Adder.first)} [reduction-scattered]"
+            f"k_division = {division} divides the columns of a tile, but a partial result of a reduction is of a whole "
+            f"tile; take {division.added_by(Adder.first)} [reduction-scattered]"
         )
         return
     if schedule.grid.tail is TailKind.halves and any(each.axis == "column" for each in kinds):
         yield (
-            "grid.tail = halves gives tiles of two heights, and reductions of columns have a partial result for each "
-            "tile; take grid.tail = whole [reduction-tail]"
+            "grid.tail = halves gives tiles of two heights, but reductions of columns need tiles of one height; "
+            "take grid.tail = whole [reduction-tail]"
         )
         return
     if schedule.epilogue.start not in (None, EpilogueStart.all_sums):
         yield (
-            f"epilogue.start = {schedule.epilogue.start} stores parts of a tile apart from others, and a reduction is "
+            f"epilogue.start = {schedule.epilogue.start} stores parts of a tile at different times, but a reduction is "
             "of all of them; take all_sums [reduction-start]"
         )
         return

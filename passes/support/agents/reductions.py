@@ -72,8 +72,9 @@ def lines_of(tv: Layout, shape: tuple[int, int], axis: str) -> Lines:
     is_even = places == [step * number for number in range(len(places))]
     if any(len({*own.tolist()}) * shared != _WARP for own in warps) or not is_even:
         raise ScheduleError(
-            f"reductions of {axis}s need lanes that hold the same {axis}s as others, or none of them, and warps evenly "
-            f"apart; the TV layout {tv} is not so: take another multiply.atom or epilogue.tile [reduction-lanes]"
+            f"reductions of {axis}s: two lanes of a warp must hold either the same {axis}s or no common {axis}, and "
+            f"warps must be evenly apart, unlike in the TV layout {tv}; take another multiply.atom or epilogue.tile "
+            "[reduction-lanes]"
         )
     return Lines(tuple((offset, tuple(held)) for offset, held in sorted(by_line.items())), shuffles, len(places), step)
 

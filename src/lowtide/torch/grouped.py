@@ -50,7 +50,7 @@ def _check(a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor) -> tuple[int, .
     """D's shape. Raises LaunchError for tensors that do not fit."""
     if ends.dim() != 1 or ends.dtype is not torch.int32:
         raise LaunchError(
-            f"ends: {ends.dtype} of shape {tuple(ends.shape)}; they are int32 (groups,): convert them [torch-ends]"
+            f"ends is {ends.dtype} of shape {tuple(ends.shape)}; it must be int32 (groups,): convert it [torch-ends]"
         )
     fits = a.dim() == 2 and b.dim() in (2, 3) and a.shape[1] == b.shape[-2]
     if not fits or (b.dim() == 3 and b.shape[0] != ends.shape[0]):
@@ -60,7 +60,8 @@ def _check(a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor) -> tuple[int, .
         )
     if {b.device, ends.device} != {a.device}:
         raise LaunchError(
-            f"a is on {a.device}, b on {b.device} and ends on {ends.device}; move them to one [torch-groups-device]"
+            f"a is on {a.device}, b on {b.device} and ends on {ends.device}; move them to one device "
+            "[torch-groups-device]"
         )
     return (a.shape[0], b.shape[2]) if b.dim() == 3 else (ends.shape[0], a.shape[0], b.shape[1])
 
@@ -74,7 +75,7 @@ def _grouped(a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor, out_dtype: to
         _by_torch(a, b, ends, out)
     else:
         raise LaunchError(
-            f"a: on {a.device}; tensors are on an NVIDIA GPU, or on the CPU: move them [torch-groups-gpu]"
+            f"a is on {a.device}; tensors must be on an NVIDIA GPU or on the CPU: move them [torch-groups-gpu]"
         )
     return out
 
@@ -126,7 +127,7 @@ class _Grouped(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
         a, b, ends, _ = inputs
         if any(x.requires_grad and x.dtype.itemsize < 2 for x in (a, b)):
-            raise LaunchError("8-bit floats have no gradients; convert them to bf16 before [torch-groups-narrow]")
+            raise LaunchError("8-bit floats have no gradients; convert a and b to bf16 first [torch-groups-narrow]")
         ctx.save_for_backward(a, b, ends)
 
     @staticmethod

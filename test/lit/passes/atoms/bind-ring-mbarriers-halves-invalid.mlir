@@ -16,7 +16,7 @@ tile.kernel @kernel(%b: !pair, %n: index) attributes {
     producer warps(4) {
       %slot, %as, %bs = sm.producer_acquire %ring[%c0, %c0] : !ring
       %bt = tile.view %b[%c0, %n, %n] halves : !pair to !tile.view<32x64xbf16>
-      // expected-error @below {{bind-ring: loads rows of two matrices by tma for 2 CTAs; take tma, and a grid.cluster that does not share B [halves-shared]}}
+      // expected-error @below {{bind-ring: loads a window of halves by tma for 2 CTAs; such a window is loaded by tma for one CTA: take tma, and a grid.cluster that does not share B [halves-shared]}}
       sm.copy_async %bt to %bs : !tile.view<32x64xbf16>, !b
       sm.producer_commit %ring, %slot : !ring, !sm.slot<write>
     }

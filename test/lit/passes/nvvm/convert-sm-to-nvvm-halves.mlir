@@ -57,7 +57,7 @@ tile.kernel @cut(%b: !pair) {
   %c0 = arith.constant 0 : index
   %s = sm.alloc at 0 : !buffer
   %v = tile.view %b[%c0, %c0, %c0] halves : !pair to !tile.view<24x8xf16>
-  // expected-error @below {{convert-sm-to-nvvm: copies runs of 8 rows, which halves of 12 rows cut; take another grid.tile, or a number of threads that divides the rows [halves-of-threads]}}
+  // expected-error @below {{convert-sm-to-nvvm: copies 8 rows at a time, which must divide the 12 rows of each half; take another grid.tile, or another number of threads [halves-of-threads]}}
   sm.cp_async %v to %s by #copy : !tile.view<24x8xf16>, !buffer
   tile.return
 }

@@ -85,7 +85,7 @@ func.func @steps_of_groups(%a: !mat, %b: !mat, %d: !mats, %ends: memref<?xi32>) 
 !mats = memref<?x?x?xf32, strided<[?, ?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @panels_of_groups(%a: !mat, %b: !mat, %d: !mats, %ends: memref<?xi32>) {
-  // expected-error @below {{choose-schedule: mainloop.a.copy = tma.3d: K is grouped, and only the device knows where groups end; take tma, whose maps have dimensions left for them [k-groups-copy]}}
+  // expected-error @below {{choose-schedule: mainloop.a.copy = tma.3d: K is grouped, and only the device knows where groups end; take tma, whose tensor maps can end with a group [k-groups-copy]}}
   tile.gemm nt %a, %b into %d acc(f32) operands(ends %ends : memref<?xi32>) schedule(#tile.schedule<mainloop = <roles = cooperative(2), a = <copy = tma.3d>>>) {
   ^bb0(%x: f32):
     tile.yield %x : f32
@@ -100,7 +100,7 @@ func.func @panels_of_groups(%a: !mat, %b: !mat, %d: !mats, %ends: memref<?xi32>)
 !mats = memref<?x?x?xf32, strided<[?, ?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @groups_in_turn(%a: !mat, %b: !mat, %d: !mats, %ends: memref<?xi32>) {
-  // expected-error @below {{choose-schedule: agents in turn: K is grouped, so that work items have different K steps; take roles = cooperative(2) [k-groups-turns]}}
+  // expected-error @below {{choose-schedule: consumers that take turns need the same number of K steps in each tile, but K is grouped; take roles = cooperative(2) [k-groups-turns]}}
   tile.gemm nt %a, %b into %d acc(f32) operands(ends %ends : memref<?xi32>) schedule(#tile.schedule<mainloop = <roles = pingpong(2)>>) {
   ^bb0(%x: f32):
     tile.yield %x : f32
