@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.dtypes import choices
-from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, OperandKind, OperandType, trace
+from lowtide.compiler.epilogue.graph import EpilogueGraph, trace
+from lowtide.compiler.epilogue.operands import Operand, OperandKind, OperandType
 from lowtide.compiler.epilogue.results import OneResult, Result, ResultKind, gives_d_alone
 from lowtide.compiler.spec_fields import LARGEST_EXTENT, check_word, extent_of
 from lowtide.decompositions import DECOMPOSITIONS, Decomposition, decompositions_of

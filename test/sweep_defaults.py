@@ -25,9 +25,10 @@ import numpy as np
 import lowtide as lt
 from lowtide.compiler.compile import compile_anew
 from lowtide.compiler.dtypes import numpy_dtype
-from lowtide.compiler.epilogue.operands import OperandKind, annotated
-from lowtide.compiler.epilogue.operands import operand_types as types_of_operands
+from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.epilogue.ready import READY
+from lowtide.compiler.epilogue.signatures import annotated
+from lowtide.compiler.epilogue.signatures import operand_types as types_of_operands
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.spec import D_ORDERS, FAST, LAYOUTS, UNBATCHED
 from lowtide.decompositions import DECOMPOSITIONS

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Protocol
 
-from lowtide.compiler.epilogue.operands import EpilogueGraph
+from lowtide.compiler.epilogue.graph import EpilogueGraph
 from lowtide.compiler.epilogue.trace import Node
 from lowtide.compiler.numerics_words import ANY
 from lowtide.compiler.spec import GemmSpec

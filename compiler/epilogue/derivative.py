@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from lowtide.compiler.epilogue.functions import exp, sigmoid, where
-from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, OperandKind, OperandType, trace
+from lowtide.compiler.epilogue.graph import EpilogueGraph, trace
+from lowtide.compiler.epilogue.operands import Operand, OperandKind, OperandType
 from lowtide.compiler.epilogue.text import graph_text
 from lowtide.compiler.epilogue.trace import Node, Predicate, Traced
 from lowtide.elements import element_type

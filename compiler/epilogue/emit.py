@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from mlir import ir
 from mlir.dialects import arith, math
 
-from lowtide.compiler.epilogue.operands import EpilogueGraph
+from lowtide.compiler.epilogue.graph import EpilogueGraph
 from lowtide.compiler.epilogue.results import ResultKind
 from lowtide.compiler.epilogue.trace import Node
 from lowtide.elements import INTEGER_TYPE, element_type

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from lowtide.compiler.epilogue.erf import erf
-from lowtide.compiler.epilogue.operands import EpilogueGraph
+from lowtide.compiler.epilogue.graph import EpilogueGraph
 from lowtide.compiler.epilogue.trace import Node, in_order
 from lowtide.elements import EPILOGUE_TYPE, INTEGER_TYPE, element_type
 from lowtide.runtime.dtypes import round_to, wrapped

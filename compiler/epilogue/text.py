@@ -16,16 +16,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from lowtide.compiler.epilogue.operands import (
-    EpilogueGraph,
-    Operand,
-    OperandKind,
-    OperandType,
-    annotated,
-    name_error,
-    trace,
-)
+from lowtide.compiler.epilogue.graph import EpilogueGraph, trace
+from lowtide.compiler.epilogue.operands import Operand, OperandKind, OperandType, name_error
 from lowtide.compiler.epilogue.results import gives_d_alone
+from lowtide.compiler.epilogue.signatures import annotated
 from lowtide.compiler.epilogue.trace import ARITY, Node, Predicate, Traced
 from lowtide.elements import ELEMENTS, element_type
 from lowtide.errors import SpecError

@@ -4,7 +4,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lowtide.compiler.epilogue.operands import OperandKind, operand_types
+from lowtide.compiler.epilogue.operands import OperandKind
+from lowtide.compiler.epilogue.signatures import operand_types
 from lowtide.compiler.matmul.arrangement import arrange
 from lowtide.compiler.matmul.family import Family, family_of
 from lowtide.compiler.matmul.options import Options

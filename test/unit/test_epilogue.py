@@ -10,7 +10,8 @@ from mlir import ir
 
 from lowtide.compiler.epilogue import functions as lt
 from lowtide.compiler.epilogue.emit import emit, ir_type
-from lowtide.compiler.epilogue.operands import Full, PerColumn, PerRow, Scalar, trace
+from lowtide.compiler.epilogue.graph import trace
+from lowtide.compiler.epilogue.operands import Full, PerColumn, PerRow, Scalar
 
 
 def fused(acc, c: Full, bias: PerColumn, row: PerRow, alpha: Scalar):

@@ -11,7 +11,7 @@ import pytest
 
 import lowtide as lt
 from lowtide import interpreter, targets
-from lowtide.compiler.epilogue.operands import trace
+from lowtide.compiler.epilogue.graph import trace
 from lowtide.compiler.epilogue.text import epilogue_text
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.errors import SpecError

@@ -9,7 +9,7 @@ import pytest
 import lowtide as lt
 from lowtide.compiler.epilogue.derivative import pullback
 from lowtide.compiler.epilogue.evaluate import evaluate
-from lowtide.compiler.epilogue.operands import EpilogueGraph, trace
+from lowtide.compiler.epilogue.graph import EpilogueGraph, trace
 from lowtide.compiler.epilogue.text import TextEpilogue
 from lowtide.compiler.epilogue.trace import ARITY
 from lowtide.errors import SpecError

@@ -14,7 +14,8 @@ from test_epilogue import module_of
 
 from lowtide.compiler.epilogue import functions as lt
 from lowtide.compiler.epilogue.evaluate import evaluate
-from lowtide.compiler.epilogue.operands import PerRow, trace
+from lowtide.compiler.epilogue.graph import trace
+from lowtide.compiler.epilogue.operands import PerRow
 from lowtide.passes.nvvm.expand_math import ExpandMath
 from lowtide.targets import get
 from lowtide.verification.checking.bound import Interval, propagate

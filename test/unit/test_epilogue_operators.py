@@ -17,7 +17,7 @@ import pytest
 
 import lowtide as lt
 from lowtide.compiler.epilogue.evaluate import evaluate
-from lowtide.compiler.epilogue.operands import trace
+from lowtide.compiler.epilogue.graph import trace
 from lowtide.compiler.epilogue.text import epilogue_text
 from lowtide.compiler.epilogue.trace import Predicate, Traced
 from lowtide.errors import SpecError

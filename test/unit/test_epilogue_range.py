@@ -14,7 +14,7 @@ from test_math_formulas import NumpyOps, every_float
 from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.epilogue import functions as lt
 from lowtide.compiler.epilogue.evaluate import evaluate
-from lowtide.compiler.epilogue.operands import EpilogueGraph, trace
+from lowtide.compiler.epilogue.graph import EpilogueGraph, trace
 from lowtide.compiler.epilogue.trace import FUNCTIONS
 from lowtide.compiler.spec import GemmSpec
 from lowtide.passes.support.ir import math_formulas as formulas

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from lowtide.compiler.epilogue import functions as lt
-from lowtide.compiler.epilogue.operands import RESERVED_NAMES, Full, PerColumn, Scalar, trace
+from lowtide.compiler.epilogue.graph import trace
+from lowtide.compiler.epilogue.operands import RESERVED_NAMES, Full, PerColumn, Scalar
 from lowtide.compiler.epilogue.text import TextEpilogue, epilogue_text
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.errors import SpecError

@@ -9,8 +9,10 @@ import pytest
 import lowtide as lt
 from lowtide.compiler.cache.keys import spec_text
 from lowtide.compiler.epilogue.evaluate import evaluate
-from lowtide.compiler.epilogue.operands import OperandKind, operand_types, trace
+from lowtide.compiler.epilogue.graph import trace
+from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.epilogue.ready import READY
+from lowtide.compiler.epilogue.signatures import operand_types
 from lowtide.compiler.epilogue.text import TextEpilogue, epilogue_text, graph_text
 from lowtide.errors import SpecError
 

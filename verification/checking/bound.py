@@ -15,7 +15,7 @@ import numpy as np
 
 from lowtide.compiler.epilogue.erf import erf
 from lowtide.compiler.epilogue.evaluate import of_integers
-from lowtide.compiler.epilogue.operands import EpilogueGraph
+from lowtide.compiler.epilogue.graph import EpilogueGraph
 from lowtide.compiler.epilogue.trace import Node
 from lowtide.elements import INTEGER_TYPE, element_type
 from lowtide.passes.support.ir import math_formulas as formulas

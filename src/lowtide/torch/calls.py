@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import torch
 
-from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, OperandKind
+from lowtide.compiler.epilogue.graph import EpilogueGraph
+from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.epilogue.text import TextEpilogue
 from lowtide.compiler.matmul.arrangement import result_shape
 from lowtide.compiler.matmul.family import result_type, sums_of

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from lowtide.compiler.epilogue.operands import EpilogueGraph, Operand, OperandKind
+from lowtide.compiler.epilogue.graph import EpilogueGraph
+from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.epilogue.trace import Node
 from lowtide.elements import ELEMENTS, element_type
 from lowtide.torch.calls import Epilogue

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from lowtide.compiler.epilogue.operands import OperandKind, PerColumn, operand_types
+from lowtide.compiler.epilogue.operands import OperandKind, PerColumn
+from lowtide.compiler.epilogue.signatures import operand_types
 from lowtide.compiler.epilogue.text import epilogue_text
 from lowtide.compiler.epilogue.trace import Traced
 from lowtide.errors import LaunchError
