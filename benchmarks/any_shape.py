@@ -41,7 +41,7 @@ import record
 
 import lowtide as lt
 from lowtide.compiler.cache.sources import own_digest
-from lowtide.compiler.spec import LAYOUTS
+from lowtide.compiler.spec_fields import LAYOUTS
 from lowtide.compiler.whole_files import write_whole
 from lowtide.measurement.bench.any_shape.draws import DTYPES, Draw, Drawn, read_layers, read_public
 from lowtide.measurement.bench.any_shape.journal import Journal, Origin, origin_of

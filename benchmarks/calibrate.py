@@ -31,7 +31,7 @@ import numpy as np
 import record
 
 import lowtide as lt
-from lowtide.compiler.spec import LAYOUTS
+from lowtide.compiler.spec_fields import LAYOUTS
 from lowtide.compiler.whole_files import write_whole
 from lowtide.markdown import markdown
 from lowtide.measurement.bench.any_shape.draws import Draw, read_layers

@@ -18,7 +18,7 @@ from typing import Any
 
 import lowtide as lt
 from lowtide import runtime
-from lowtide.compiler.spec import LAYOUTS
+from lowtide.compiler.spec_fields import LAYOUTS
 from lowtide.measurement.bench import gpu_timing
 from lowtide.measurement.bench.gpu_timing import Contender, Operands, torch_with_gpu
 from lowtide.measurement.bench.ladder_pages import cube

@@ -18,7 +18,7 @@ import sys
 import threading
 
 import lowtide as lt
-from lowtide.compiler.spec import LAYOUTS
+from lowtide.compiler.spec_fields import LAYOUTS
 from lowtide.markdown import markdown
 from lowtide.measurement.bench.contest import HEADINGS, Contest
 from lowtide.measurement.bench.cublaslt_search import WITH_SWEEP

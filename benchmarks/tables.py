@@ -26,7 +26,8 @@ import record
 import lowtide as lt
 from lowtide.cli.console import problem_line
 from lowtide.compiler.presets import Preset
-from lowtide.compiler.spec import LAYOUTS, GemmSpec
+from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec_fields import LAYOUTS
 from lowtide.compiler.whole_files import write_whole
 from lowtide.decompositions import DECOMPOSITIONS
 from lowtide.measurement.bench import scaled, weights

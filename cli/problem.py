@@ -8,7 +8,8 @@ import typer
 
 from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.epilogue.ready import PAIRED, READY, ready_epilogue
-from lowtide.compiler.spec import D_ORDERS, FAST, LAYOUTS, UNBATCHED, UNGROUPED, GemmSpec, Groups, Unbatched, Ungrouped
+from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec_fields import D_ORDERS, FAST, LAYOUTS, UNBATCHED, UNGROUPED, Groups, Unbatched, Ungrouped
 from lowtide.decompositions import DECOMPOSITIONS
 from lowtide.elements import types_of_d
 from lowtide.errors import SpecError

@@ -1,11 +1,61 @@
-"""Values of a spec's fields: extents, and words of a list."""
+"""Values of a spec's fields: extents, batches and groups, and words of a list."""
 
 import operator
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
 
 from lowtide.compiler.dtypes import choices
 from lowtide.errors import SpecError
 
 LARGEST_EXTENT = 2**31 - 1  # indices within tiles are 32-bit, and so are extents
+LAYOUTS = ("tn", "tt", "nn", "nt")
+PAIRS = ("stacked", "interleaved")  # how the two columns of a pair lie in B
+PAIRED_LAYOUTS = ("tn", "nn")  # those with K of B contiguous
+D_ORDERS = ("row", "column")
+FAST = "fast"  # in place of the type of the sums
+SCALES, ZEROS = "scales", "zeros"  # names of operands of packed weights
+ENDS, ENDS_TYPE = "ends", "s32"  # of the operand with the ends of groups of rows
+SCALE_TYPES = ("f16", "bf16", "f32")
+WEIGHT_LAYOUTS = ("tn", "nn")  # those with K of B contiguous
+GROUPED_LAYOUTS = ("tn", "tt")  # with rows grouped: those with K of A contiguous
+K_GROUPED_LAYOUT = "nt"  # with K grouped: that with M of A and N of B contiguous
+GROUP_AXES = ("m", "k")
+LARGEST_GROUPED_K = 2**30  # coordinates of tensor maps whose rows end with a group
+WEIGHT_GROUPS = (32, 64, 128)
+
+
+class Unbatched(Enum):
+    """The value of `GemmSpec.batch` for one product; None is a batch known at run time."""
+
+    UNBATCHED = "unbatched"
+
+    def __repr__(self) -> str:
+        return f"lowtide.{self.name}"
+
+
+UNBATCHED: Final = Unbatched.UNBATCHED
+
+
+class Ungrouped(Enum):
+    """The value of `GemmSpec.groups` if rows are not grouped; None means a number of groups known at run time."""
+
+    UNGROUPED = "ungrouped"
+
+    def __repr__(self) -> str:
+        return f"lowtide.{self.name}"
+
+
+UNGROUPED: Final = Ungrouped.UNGROUPED
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The value of `GemmSpec.groups` for `count` groups (`None`: known at run time) of rows (`axis="m"`), as is an
+    integer alone, or of K (`axis="k"`)."""
+
+    count: int | None = None
+    axis: str = "m"
 
 
 def extent_of(name: str, value: object, least: int = 0) -> int | None:
@@ -37,3 +87,12 @@ def check_word(what: str, name: str, value: object, valid: tuple[str, ...]) -> N
     if value not in valid or not isinstance(value, str):
         where = "" if what == name else f" for {name}"
         raise SpecError(f"unknown {what} {value!r}{where}: {choices(value, valid)} [unknown-word]")
+
+
+def groups_of(value: object) -> int | Groups | None:
+    """The number of groups of rows, or groups of K."""
+    if not isinstance(value, Groups):
+        return extent_of("groups", value, least=1)
+    check_word("axis", "groups", value.axis, GROUP_AXES)
+    count = extent_of("groups", value.count, least=1)
+    return replace(value, count=count) if value.axis == "k" else count

@@ -19,7 +19,8 @@ from lowtide.compiler.epilogue.operands import OperandKind, OperandType, name_er
 from lowtide.compiler.epilogue.results import D, Reduced
 from lowtide.compiler.epilogue.results import ResultKind as TracedKind
 from lowtide.compiler.epilogue.trace import Node, Traced, Tracer
-from lowtide.compiler.spec import FAST, UNBATCHED, UNGROUPED, GemmSpec, Groups, Unbatched, Ungrouped
+from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec_fields import FAST, UNBATCHED, UNGROUPED, Groups, Unbatched, Ungrouped
 from lowtide.dialects import tile
 from lowtide.dialects.enums import result_kinds
 from lowtide.dialects.locations import where

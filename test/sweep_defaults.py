@@ -30,7 +30,7 @@ from lowtide.compiler.epilogue.ready import READY
 from lowtide.compiler.epilogue.signatures import annotated
 from lowtide.compiler.epilogue.signatures import operand_types as types_of_operands
 from lowtide.compiler.kernel import CompiledKernel
-from lowtide.compiler.spec import D_ORDERS, FAST, LAYOUTS, UNBATCHED
+from lowtide.compiler.spec_fields import D_ORDERS, FAST, LAYOUTS, UNBATCHED
 from lowtide.decompositions import DECOMPOSITIONS
 from lowtide.elements import element_type, types_of_d
 from lowtide.interpreter import run

@@ -14,7 +14,8 @@ from lowtide.compiler.epilogue.results import gives_d_alone
 from lowtide.compiler.matmul.arrangement import Product
 from lowtide.compiler.matmul.options import Options
 from lowtide.compiler.numerics_words import BATCH_INVARIANT
-from lowtide.compiler.spec import SCALES, UNBATCHED, WEIGHT_LAYOUTS, ZEROS, GemmSpec
+from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec_fields import SCALES, UNBATCHED, WEIGHT_LAYOUTS, ZEROS
 from lowtide.elements import element_type, weight_types
 from lowtide.errors import LaunchError, SpecError
 from lowtide.runtime.operands import Operand

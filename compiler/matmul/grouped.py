@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from lowtide.compiler.matmul.calls import wants_gradients
 from lowtide.compiler.matmul.family import result_type, sums_of
 from lowtide.compiler.native import target_of
-from lowtide.compiler.spec import GROUPED_LAYOUTS, K_GROUPED_LAYOUT, GemmSpec, Groups
+from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec_fields import GROUPED_LAYOUTS, K_GROUPED_LAYOUT, Groups
 from lowtide.errors import CompileError, LaunchError, ScheduleError
 from lowtide.runtime import driver
 from lowtide.runtime.call_keys import Recent

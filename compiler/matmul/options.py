@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.numerics_words import REPEATABLE, check_numerics
-from lowtide.compiler.spec import SCALES, ZEROS
+from lowtide.compiler.spec_fields import SCALES, ZEROS
 from lowtide.elements import element_type, weight_types
 from lowtide.errors import SpecError
 

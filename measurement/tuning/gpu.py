@@ -15,7 +15,8 @@ import numpy as np
 from lowtide import runtime
 from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.kernel import CompiledKernel
-from lowtide.compiler.spec import UNBATCHED, GemmSpec
+from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec_fields import UNBATCHED
 from lowtide.elements import element_type, exact_sums
 from lowtide.errors import DeviceError, Error
 from lowtide.measurement.bench.gpu_timing import (

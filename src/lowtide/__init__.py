@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from lowtide.compiler.matmul.grouped import grouped_matmul
     from lowtide.compiler.matmul.matmul import matmul
     from lowtide.compiler.presets import PRESETS as presets
-    from lowtide.compiler.spec import UNBATCHED, UNGROUPED, GemmSpec, Groups
+    from lowtide.compiler.spec import GemmSpec
+    from lowtide.compiler.spec_fields import UNBATCHED, UNGROUPED, Groups
     from lowtide.dialects.tile.schedule import Schedule
     from lowtide.errors import (
         ArgumentError,
@@ -122,7 +123,8 @@ _HOMES: dict[str, tuple[str, str]] = {
     "precompile": ("lowtide.compiler.cache.precompile", "precompile"),
     "draw": ("lowtide.inspection.draw.draw", "draw"),
     "BlockScales": ("lowtide.compiler.block_scales", "BlockScales"),
-    **{name: ("lowtide.compiler.spec", name) for name in ("GemmSpec", "Groups", "UNBATCHED", "UNGROUPED")},
+    "GemmSpec": ("lowtide.compiler.spec", "GemmSpec"),
+    **{name: ("lowtide.compiler.spec_fields", name) for name in ("Groups", "UNBATCHED", "UNGROUPED")},
     "matmul": ("lowtide.compiler.matmul.matmul", "matmul"),
     "grouped_matmul": ("lowtide.compiler.matmul.grouped", "grouped_matmul"),
     "Schedule": ("lowtide.dialects.tile.schedule", "Schedule"),

@@ -12,7 +12,7 @@ import pytest
 
 import lowtide as lt
 from lowtide.compiler.presets import PRESETS
-from lowtide.compiler.spec import LAYOUTS
+from lowtide.compiler.spec_fields import LAYOUTS
 from lowtide.decompositions import DECOMPOSITIONS
 from lowtide.measurement.bench import cases
 from lowtide.measurement.bench.cases import SPEED_HEADINGS, Case, Entry, run_case, speed_rows

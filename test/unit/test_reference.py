@@ -9,7 +9,8 @@ import pytest
 from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.epilogue import functions as lt
 from lowtide.compiler.epilogue.operands import Full, PerColumn, PerRow, Scalar
-from lowtide.compiler.spec import GemmSpec, Groups
+from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec_fields import Groups
 from lowtide.errors import SpecError
 from lowtide.verification.checking.comparison import compare
 from lowtide.verification.checking.random_inputs import padded_matrix, random_inputs

@@ -7,7 +7,8 @@ import pytest
 
 from lowtide.compiler.epilogue.functions import relu
 from lowtide.compiler.epilogue.operands import Full, OperandKind, PerColumn, Scalar
-from lowtide.compiler.spec import GemmSpec, Groups
+from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec_fields import Groups
 from lowtide.errors import Error, SpecError
 
 GOOD = {"m": 300, "n": 520, "k": 264, "a": "bf16", "b": "bf16", "d": "bf16"}

@@ -12,7 +12,8 @@ from numpy.lib.stride_tricks import as_strided
 
 from lowtide import interpreter
 from lowtide.compiler.dtypes import numpy_dtype
-from lowtide.compiler.spec import ENDS, GemmSpec
+from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec_fields import ENDS
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type

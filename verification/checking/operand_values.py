@@ -7,7 +7,8 @@ import numpy as np
 
 from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.epilogue.operands import Operand, OperandKind
-from lowtide.compiler.spec import SCALES, ZEROS, GemmSpec
+from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec_fields import SCALES, ZEROS
 from lowtide.elements import element_type
 from lowtide.errors import SpecError
 from lowtide.runtime.dtypes import multiplied, split

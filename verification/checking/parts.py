@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from lowtide.compiler.epilogue.operands import OperandKind
-from lowtide.compiler.spec import ENDS, UNBATCHED, UNGROUPED, GemmSpec
+from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec_fields import ENDS, UNBATCHED, UNGROUPED
 from lowtide.errors import SpecError
 
 _BLOCK = 1 << 16  # elements of D for which the epilogue is evaluated at once: the arrays stay in cache

@@ -8,7 +8,8 @@ import numpy as np
 
 from lowtide.compiler.block_scales import of_rows
 from lowtide.compiler.epilogue.results import D, Result, ResultKind
-from lowtide.compiler.spec import ENDS, GemmSpec
+from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec_fields import ENDS
 from lowtide.elements import INTEGER_TYPE, SCALE_BLOCK, element_type
 from lowtide.errors import SpecError
 from lowtide.interpreter.machine.allocations import physical_memory

@@ -10,7 +10,8 @@ from lowtide.compiler.compile import compile_anew
 from lowtide.compiler.epilogue.ready import ready_epilogue
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.ptxas import BadCode
-from lowtide.compiler.spec import FAST, UNBATCHED, UNGROUPED, GemmSpec, Groups, Ungrouped
+from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec_fields import FAST, UNBATCHED, UNGROUPED, Groups, Ungrouped
 from lowtide.decompositions import DECOMPOSITIONS
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import GemmLayout, OperandKind, StorePath

@@ -13,7 +13,7 @@ from typing import Any
 
 from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.epilogue.ready import READY
-from lowtide.compiler.spec import D_ORDERS, FAST, LAYOUTS
+from lowtide.compiler.spec_fields import D_ORDERS, FAST, LAYOUTS
 from lowtide.decompositions import DECOMPOSITIONS, Decomposition
 from lowtide.dialects.tile import PromoteKind
 from lowtide.dialects.tile.division import AXES, KDivision

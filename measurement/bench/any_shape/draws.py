@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lowtide.compiler.spec import LAYOUTS, UNBATCHED, GemmSpec
+from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec_fields import LAYOUTS, UNBATCHED
 from lowtide.elements import element_type
 from lowtide.errors import Error
 from lowtide.measurement.bench import scaled

@@ -1,0 +1,162 @@
+"""Which fields packed weights, groups, pairs of columns and block scales support."""
+
+from lowtide.compiler.block_scales import BlockScales
+from lowtide.compiler.dtypes import choices
+from lowtide.compiler.gemm_fields import GemmFields
+from lowtide.compiler.spec_fields import (
+    GROUPED_LAYOUTS,
+    K_GROUPED_LAYOUT,
+    LARGEST_EXTENT,
+    LARGEST_GROUPED_K,
+    PAIRED_LAYOUTS,
+    PAIRS,
+    SCALE_TYPES,
+    SCALES,
+    UNGROUPED,
+    WEIGHT_GROUPS,
+    WEIGHT_LAYOUTS,
+    check_word,
+)
+from lowtide.elements import WEIGHT_BLOCK, WEIGHT_ROWS, element_type, promotes, weight_types
+from lowtide.errors import SpecError
+from lowtide.targets import operand_types
+
+
+def check_block_scales(spec: GemmFields) -> None:
+    """Raises SpecError for block scales with fields that do not support them."""
+    if spec.block_scales is None:
+        return
+    if not isinstance(spec.block_scales, BlockScales):
+        raise SpecError(
+            f"block_scales is {spec.block_scales!r}; it must be lt.BlockScales(a=(1, 128), b=(128, 128)), or None"
+            " [scales-kind]"
+        )
+    if not promotes(spec.a):
+        takers = choices("", tuple(dtype for dtype in operand_types() if promotes(dtype)))
+        raise SpecError(f"block scales with inputs of {spec.a}: {takers}; scale others in the epilogue [scales-type]")
+    if spec.is_fast:
+        raise SpecError(
+            "acc='fast' with block scales, which already limit sums to 128 products; use acc='f32' [scales-fast]"
+        )
+    if spec.is_batched:
+        raise SpecError("block scales are not supported in a batch; launch its products one by one [scales-batch]")
+    taken = {operand.name for operand in spec.epilogue_graph.operands}
+    for operand in spec.block_scales.operands:
+        if operand.name in taken:
+            raise SpecError(
+                f"the epilogue's operand {operand.name!r} has the name of a block scale; rename it"
+                " [scales-operand-name]"
+            )
+
+
+def check_weights(spec: GemmFields) -> None:
+    """Check the fields of packed weights. Raises SpecError."""
+    if not spec.is_mixed:
+        if spec.group is not None or spec.scales is not None or spec.zero_points:
+            raise SpecError(
+                f"group and scales need packed weights: b of {', '.join(weight_types())} with a of f16 or bf16; "
+                "scale D in the epilogue [weights-beside]"
+            )
+        return
+    row = element_type(spec.b)
+    if spec.layout not in WEIGHT_LAYOUTS or spec.is_batched:
+        raise SpecError(
+            "packed weights are one matrix with K contiguous: use layout='tn' or 'nn', and no batch [weights-layout]"
+        )
+    if spec.d_order != "row":
+        raise SpecError("packed weights require D by rows: d_order='row' [weights-by-rows]")
+    if spec.group not in (None, *WEIGHT_GROUPS):
+        raise SpecError(
+            f"group is {spec.group!r}; it must be {', '.join(map(str, WEIGHT_GROUPS))} (elements of K), or None"
+            " [group-size]"
+        )
+    if spec.zero_points and row.is_float:
+        raise SpecError(
+            f"weights of {spec.b} have no zero points, which need integers; use zero_points=False [zero-points-type]"
+        )
+    if spec.group is None and spec.zero_points:
+        raise SpecError("zero points belong to groups; use group=128 [zero-points-group]")
+    if spec.group is None and (spec.scales is not None or row.per_byte > 1):
+        raise SpecError(
+            f"weights of {spec.b} {'with scales ' if spec.scales else ''}need groups; use group=128"
+            " [weights-need-group]"
+        )
+    check_word("dtype", SCALES, spec.scales or spec.a, SCALE_TYPES)
+    unit = spec.group or WEIGHT_BLOCK
+    if spec.k is not None and (spec.k % unit or not spec.k):
+        raise SpecError(
+            f"k is {spec.k}; packed weights need a positive multiple of {unit}: pad A and the weights with zeros to "
+            f"{-(-max(spec.k, 1) // unit) * unit} [weights-k]"
+        )
+    if spec.n is not None and row.per_byte > 1 and spec.n % WEIGHT_ROWS:
+        raise SpecError(
+            f"n is {spec.n}; weights of {spec.b} are packed {WEIGHT_ROWS} rows at a time: pad them to "
+            f"{-(-spec.n // WEIGHT_ROWS) * WEIGHT_ROWS} [weights-n]"
+        )
+
+
+def check_groups(spec: GemmFields) -> None:
+    """Raises SpecError for fields that groups do not support."""
+    if not spec.is_grouped:
+        return
+    beside = {
+        "a batch": spec.is_batched,
+        "packed weights": spec.is_mixed,
+        "block scales": spec.block_scales is not None,
+        f"precision={spec.precision!r}": spec.decomposition is not None,
+        "d_order='column'": spec.d_order != "row",
+    }
+    for what, is_there in beside.items():
+        if is_there:
+            raise SpecError(f"groups with {what} are not supported; launch the groups one by one [groups-beside]")
+    if spec.k_is_grouped:
+        if spec.layout != K_GROUPED_LAYOUT:
+            raise SpecError(
+                f"groups of K with layout={spec.layout!r}: a group may begin at any row of A (K, M) and B (K, N); use "
+                f"layout={K_GROUPED_LAYOUT!r} [k-groups-layout]"
+            )
+        if spec.k is not None and spec.k > LARGEST_GROUPED_K:
+            raise SpecError(f"k is {spec.k}; with groups of K it is at most 2**30: split the problem [k-groups-k]")
+        return
+    if spec.layout not in GROUPED_LAYOUTS:
+        raise SpecError(
+            f"groups with layout={spec.layout!r}, whose A is (K, M): a group may begin at any row; use layout='tn' or "
+            "'tt', whose A is (M, K) [groups-layout]"
+        )
+
+
+def check_pairs(spec: GemmFields) -> None:
+    """Raises SpecError for an unknown word, and for fields that pairs of columns do not support."""
+    if spec.pairs is None:
+        return
+    check_word("pairs", "pairs", spec.pairs, PAIRS)
+    beside = {
+        "a batch": spec.is_batched,
+        "groups": spec.groups is not UNGROUPED,
+        "packed weights": spec.is_mixed,
+        "block scales": spec.block_scales is not None,
+        f"precision={spec.precision!r}": spec.decomposition is not None,
+        "d_order='column'": spec.d_order != "row",
+    }
+    for what, is_there in beside.items():
+        if is_there:
+            raise SpecError(
+                f"pairs of columns with {what} are not supported; store both columns, and combine them in another "
+                "kernel [pairs-beside]"
+            )
+    if spec.layout not in PAIRED_LAYOUTS:
+        raise SpecError(
+            f"pairs of columns with layout={spec.layout!r}, whose B is (K, 2·N): pass B as (2·N, K), with layout='tn' "
+            "or 'nn' [pairs-layout]"
+        )
+    stored = next((x for x in (spec.d, *dict(spec.result_types).values()) if element_type(x).is_converted_to), None)
+    if stored is not None:
+        raise SpecError(
+            f"a result of {stored} with pairs of columns: it is converted in whole rows, and pairs are combined in "
+            "registers; store bf16 or f16 [pairs-result]"
+        )
+    if spec.n is not None and 2 * spec.n > LARGEST_EXTENT:
+        raise SpecError(
+            f"n is {spec.n}, so that B has {2 * spec.n} columns, but extents are at most {LARGEST_EXTENT}: split the "
+            "problem [pairs-n]"
+        )
