@@ -113,8 +113,8 @@ def output_of(arguments: Sequence[Argument]) -> int:
 
 
 def rows_in_groups(arguments: Sequence[Argument]) -> int | None:
-    """The number of rows of D before the last end, which a kernel writes; None if rows are not grouped. With groups of
-    K it writes all of D."""
+    """The number of rows of D that a kernel writes: those before the last end. None if rows are not grouped; with
+    groups of K, a kernel writes all of D."""
     ends = next((each.value for each in arguments if each.is_ends), None)
     if ends is None or np.ndim(arguments[output_of(arguments)].value) == 3:
         return None

@@ -138,7 +138,8 @@ class Machine:
 
     @cached_property
     def joins(self) -> bool:
-        """Whether warps of a CTA may run as one (convoys.py): in PTX, if nothing depends on which runs when."""
+        """Whether warps of a CTA may form convoys (convoys.py): in PTX, if nothing depends on the order of the
+        warps."""
         watched = self.observers.explorer is not None or self.observers.trace is not None
         return self.level == "ptx" and self.threads > WARP and not watched
 
@@ -242,7 +243,7 @@ class AgentState:
 
     @property
     def acting(self) -> AgentState:
-        """The agent that runs the present op: itself, or a member of it (convoys.py)."""
+        """The agent that runs the present op: this agent, or one of its members (convoys.py)."""
         return self
 
     @property
@@ -293,7 +294,7 @@ class AgentState:
 
     @property
     def warps(self) -> int:
-        """The number of warps that it runs as one (convoys.py)."""
+        """The number of its warps: more than one for a convoy (convoys.py)."""
         return 1
 
     def access_by_warps(self, ops: Sequence[Described], rows: int) -> Access:
@@ -331,7 +332,7 @@ class AgentState:
 
 @dataclass(eq=False)
 class Agent:
-    """`program` is what it runs. `members` are the agents that it runs as one, if it is a convoy."""
+    """`program`: what it runs. `members`: the agents of a convoy."""
 
     state: AgentState
     steps: Steps

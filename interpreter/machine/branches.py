@@ -120,7 +120,7 @@ def _joinable(block: int, index: int) -> Wait:
 
 
 def _finished(state: AgentState, start: Start) -> Steps:
-    """Finish the op in which a warp has left a convoy."""
+    """Finish the op that a warp was in when it left a convoy."""
     if start.wait is not None and start.steps is not None:
         yield start.wait
         yield from start.steps
@@ -129,7 +129,7 @@ def _finished(state: AgentState, start: Start) -> Steps:
 
 
 def _run_ops(state: AgentState, ops: tuple[Any, ...], kept: frozenset[int], place: tuple[int, int] | None) -> Steps:
-    """Run ops of a block. `place`: its number and that of the first op, if warps may join there."""
+    """Run ops of a block. `place`: the numbers of the block and of the first op, if warps may join there."""
     count_steps(state, len(ops) + 1)
     values = state.values
     for number, op in enumerate(ops, 1):
@@ -167,7 +167,7 @@ def _run_undefined(state: AgentState, batch: Any, kept: frozenset[int]) -> Steps
 
 
 def run_convoy(convoy: Convoy, graph: Graph, block: int, index: int) -> Steps:
-    """Run the blocks from a place, until the warps of a convoy part or have returned."""
+    """Run the blocks from a place, until the warps of a convoy separate or have returned."""
     spin: _Spin | None = None
     acted = 0
     while True:
@@ -241,8 +241,8 @@ def _part(
     waiting: Mapping[int, Start] = MappingProxyType({}),
     known: Collection[int] = (),
 ) -> None:
-    """The warps go on from a place by themselves, after those of `waiting` have finished their ops, with the registers
-    that may be read then; they have those of `known` already."""
+    """Let each warp continue alone from a place; a warp of `waiting` first finishes its op. Each warp gets the
+    registers that may still be read; it already has those of `known`."""
     if (work := convoy.machine.observers.work) is not None and at.edge is None:  # the warps count the rest themselves
         work.instructions -= graph.blocks[at.block].count(at.index) * len(convoy.states)
     convoy.scatter(slot for slot in graph.live_at(at.block, at.index) if slot not in known)

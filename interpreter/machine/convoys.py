@@ -1,12 +1,13 @@
-"""Warps of a CTA at one place of a program run each instruction as one: a *convoy*.
+"""Convoys: warps of a CTA that are at the same instruction and run it together.
 
-A register of all its warps is one value, with the lanes of each warp after those of the one before. An instruction that
-computes, and a load or a store that breaks no rule, is then one operation on arrays. All other instructions run warp by
-warp, in order, on the registers of each. So does an instruction that cannot run as one; then nothing has changed.
+A register of a convoy is one value, with the lanes of all its warps, warp after warp. An instruction that only
+computes, and a load or a store that breaks no rule, is then one operation on arrays. Other instructions run warp by
+warp, in order, on the registers of each warp. If an instruction cannot run for all warps at once, it changes nothing,
+and then runs warp by warp, too.
 
-A convoy forms where warps may join (`Joinable`): at the entry, and after instructions that wait. It parts into its
-warps where their branches differ, where one must wait and others need not, where a register is undefined, and before
-several signal, so that each may poll before others have signaled.
+A convoy forms where warps may join (`Joinable`): at the entry, and after instructions that wait. It separates into its
+warps where their branches differ, where some warps must wait, where a register is undefined, and before several warps
+signal, because a warp may poll before the others have signaled.
 """
 
 from __future__ import annotations
@@ -33,19 +34,20 @@ _APART = object()
 
 @dataclass(slots=True)
 class Joinable(Wait):
-    """The agent is at this place, a block and the number of an op in it, where warps may join; it need not wait."""
+    """The agent is at a place where warps may join: the number of a block, and of an op in it. It does not have to
+    wait."""
 
     place: tuple[int, int] = (0, 0)
 
 
 @dataclass(slots=True)
 class Again(Wait):
-    """The agent polls, and can continue at any time; others should run before."""
+    """The agent polls. It can continue at any time, but other agents should run first."""
 
 
 @dataclass(eq=False, slots=True)
 class Start:
-    """Where a warp goes on: the number of an op in a block, to which `edge` has led; but first it finishes `steps`,
+    """Where a warp continues: at an op of a block, which it has reached by `edge`. Before that, it finishes `steps`,
     which wait for `wait`."""
 
     block: int = 0
@@ -56,16 +58,16 @@ class Start:
 
 
 class Convoy(AgentState):
-    """Warps that run as one, each with all its lanes. `lanes` are threads of the CTA: warp · LANES + lane.
+    """Warps that run together, each with all its lanes. `lanes` are threads of the CTA: warp · LANES + lane.
 
-    `apart`: slots whose values only the warps have, because they are of different kinds or may not be read now.
-    `acting` is the warp that runs the present op alone, if one does. After its end, `starts` are where the warps go on;
-    None if they have ended.
+    `apart`: slots whose values are kept by each warp, because they are of different kinds or may not be read now.
+    `acting`: the warp that runs the present op alone, if there is one. After the convoy has ended, `starts` are the
+    places where its warps continue; None if the warps have ended.
     """
 
     def __init__(self, states: Sequence[AgentState], live: Collection[int], written: Iterable[int]) -> None:
-        """Of warps at one place. `live`: slots that may be read before they are written, of those that are `written`
-        anywhere."""
+        """The convoy of warps at one place. `written`: slots that any op writes. `live`: those of them that may be read
+        before they are written again."""
         first = states[0]
         super().__init__(first.machine, first.cta, first.seat, 0)
         self.states = tuple(states)
@@ -84,7 +86,7 @@ class Convoy(AgentState):
         return self._acting
 
     def access(self, op: Described, lanes: Ints | None = None) -> Access:
-        """An access by threads of several warps. Raises NotTogether for one by whole warps."""
+        """An access by threads of several warps. Raises NotTogether for an access by whole warps."""
         if lanes is None or self.strong is not None:
             raise NotTogether
         access = self.states[0].access(op, lanes % LANES)
@@ -99,7 +101,7 @@ class Convoy(AgentState):
         return access_by_warps(self.states, ops, rows)
 
     def gather(self, slots: Iterable[int]) -> None:
-        """Make one value of the values that the warps have in slots."""
+        """For each slot, join the values of the warps to one value."""
         for slot in slots:
             value = _joined([state.values[slot] for state in self.states])
             if value is _APART:
@@ -109,7 +111,7 @@ class Convoy(AgentState):
                 self.values[slot] = value
 
     def scatter(self, slots: Iterable[int]) -> None:
-        """Give each warp its part of the values in slots."""
+        """For each slot, give each warp its part of the value."""
         for slot in slots:
             if slot not in self.apart:
                 for state, part in zip(self.states, _parts(self.values[slot], len(self.states)), strict=True):
@@ -171,7 +173,7 @@ class Convoy(AgentState):
         self._acting = self.states[0]
 
     def wait(self, op: Any) -> dict[int, Start]:
-        """Run an op that may wait, warp by warp. Returns those that still wait in it, by their number."""
+        """Run an op that may wait, warp by warp. Returns the warps that still wait, by their number."""
         self.op = op
         self.scatter(dict.fromkeys((*op.operands, *op.results)))
         waiting: dict[int, Start] = {}
@@ -222,7 +224,7 @@ def access_by_warps(states: Sequence[AgentState], ops: Sequence[Described], rows
 
 
 def _joined(values: Sequence[Any]) -> Any:
-    """The value of several warps, from that of each; _APART if there is none."""
+    """One value for several warps, from the value of each; _APART if there is none."""
     first = values[0]
     if all(value is first for value in values):
         return _APART if isinstance(first, Unreadable) else first
@@ -269,7 +271,7 @@ def _joined_raw(values: Sequence[Any]) -> Any:
 
 
 def _parts(value: Any, count: int) -> Sequence[Any]:
-    """The value of each of `count` warps. Integers that the lanes of a warp have in common are one."""
+    """The value of each of `count` warps. If all lanes of a warp have the same integer, it is one integer."""
     if not isinstance(value, np.ndarray):
         return [_part(value, slice(at * _WARP, (at + 1) * _WARP)) for at in range(count)]
     rows = value.reshape(count, _WARP)

@@ -57,7 +57,7 @@ def rows_together(state: AgentState, ops: Sequence[Any], addresses: Sequence[Any
 
 
 def disjoint(cells: Cells, access: Access, rows: Ints, size: int, align: int | None = None) -> None:
-    """Raises NotTogether if several ops or warps access these rows of `size` bytes, and the rows overlap."""
+    """Raises NotTogether if these rows of `size` bytes overlap and several ops or warps access them."""
     if (access.ops or access.warps is not None) and not cells.span(access, rows, size, align).is_disjoint:
         raise NotTogether
 

@@ -38,7 +38,7 @@ class Options:
 
 @dataclass
 class Work:
-    """What a run at level ptx has done so far: the number of instructions, each counted once for each warp.
+    """The progress of a run at level ptx: the number of instructions, each counted once for each warp.
 
     `on_tick` is called about once a second while the run goes on.
     """

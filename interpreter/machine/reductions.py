@@ -1,8 +1,8 @@
 """Reductions of values, and their partial results in memory.
 
-A partial result is a tuple of arrays: one, or for a logsumexp two, the maximum and the sum of the exponentials of the
-differences from it. Of an infinite maximum, the sum is of the exponentials themselves, so that infinities and NaN come
-out as they should.
+A partial result is a tuple of arrays. A logsumexp has two: the maximum, and the sum of the exponentials of the
+differences from the maximum. If the maximum is infinite, the sum is of the exponentials themselves, so that the result
+is right for infinities and NaN. Other reductions have one array.
 """
 
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ def finished(domain: Domain, reduction: Reduction, partial: Partial) -> Values:
 
 
 def along(domain: Domain, reduction: Reduction, values: Values, counts: Any = True) -> Partial:
-    """The partial results along the last axis, of the values that count."""
+    """The partial results along the last axis. Values that do not count are left out."""
     nothing = of_nothing(domain, reduction, values.shape)
     if not reduction.is_pair:
         return folded(domain, reduction, (np.where(counts, values, nothing[0]),))
@@ -78,7 +78,7 @@ def along(domain: Domain, reduction: Reduction, values: Values, counts: Any = Tr
 
 
 def folded(domain: Domain, reduction: Reduction, partial: Partial) -> Partial:
-    """Partial results along the last axis as one each."""
+    """The partial results along the last axis, reduced to one."""
     while partial[0].shape[-1] > 1:
         half = partial[0].shape[-1] // 2
         first, second, rest = ([x[..., part] for x in partial] for part in _parts(half))
@@ -101,8 +101,8 @@ def _finite(most: Values) -> Values:
 
 
 class Slots(NamedTuple):
-    """Where a tile's partial results lie: rows `first`, … of the matrix, `number` of them (pairs have two rows each),
-    from element `line` on."""
+    """The place of a tile's partial results: `number` rows of the matrix from row `first` on (with two arrays, twice as
+    many), and in these rows the elements from `line` on."""
 
     matrix: Matrix
     first: int
@@ -145,9 +145,12 @@ def write(
 
 
 class Held(NamedTuple):
-    """The lines, rows or columns, of a fragment that threads hold: `values` (threads, lines, values of each) are the
-    numbers of a thread's values, `lines` (threads, lines) the lines, `ranks` of each thread the place of its
-    warp among those with the same lines, and `sharing` their number."""
+    """The lines (rows or columns) of a fragment that each thread holds.
+
+    `lines`: (threads, lines), the numbers of the lines. `values`: (threads, lines, values of a line), the numbers of
+    the thread's values in each line. `sharing`: the number of warps that hold the same lines. `ranks`: (threads,), the
+    place of the thread's warp among these warps.
+    """
 
     values: NDArray[np.int64]
     lines: NDArray[np.int64]
@@ -156,7 +159,7 @@ class Held(NamedTuple):
 
 
 def held_lines(reduction: Reduction, type: Fragment) -> Held:
-    """The lines of a fragment. Every thread must hold as many of each."""
+    """The lines of a fragment. Each thread must hold the same number of values of each of its lines."""
     rows, columns = type.tv.coordinates(type.shape[0])
     line, across = (rows, columns) if reduction.axis == "row" else (columns, rows)
     order = np.argsort(line, axis=1, kind="stable")
@@ -175,8 +178,8 @@ def held_lines(reduction: Reduction, type: Fragment) -> Held:
 
 
 def exchanged(domain: Domain, reduction: Reduction, lines: NDArray[np.int64], partial: Partial) -> Partial:
-    """Partial results (lanes, lines) of whole warps, reduced among the lanes of a warp with the same lines: first those
-    whose numbers differ in the lowest bit."""
+    """Partial results (lanes, lines) of whole warps, reduced over the lanes of a warp that hold the same lines. Lanes
+    whose numbers differ in the lowest bit come first."""
     lanes = np.arange(len(lines))
     for bit in (1, 2, 4, 8, 16):
         other = lanes ^ bit
@@ -186,7 +189,7 @@ def exchanged(domain: Domain, reduction: Reduction, lines: NDArray[np.int64], pa
 
 
 def first_lanes(lines: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """The lanes that store: the first of those of a warp with the same lines."""
+    """The lanes that store: in each warp, the first of the lanes that hold the same lines."""
     found, seen = np.zeros(len(lines), bool), set()
     for lane, own in enumerate(lines[:, 0].tolist()):
         key = lane // WARP, own

@@ -86,7 +86,7 @@ def store(
     values: Sequence[Sequence[Any]],
     width: int,
 ) -> None:
-    """For each op, store registers of `width` bytes to each active lane's address. The ops run as one.
+    """For each op, store registers of `width` bytes to each active lane's address. The ops run together.
 
     Raises InterpreterError as Cells.store, NotInterpreted for a part of an element, and NotTogether if several ops
     overlap.

@@ -1,7 +1,7 @@
 """Reliances: what kernels rely on that the PTX ISA does not promise, but that hardware is seen to do.
 
-A run that is given a `Relied` goes on where a kernel relies on one of these, and notes it there. Other runs refuse it,
-except for wrapped addresses, of which the PTX ISA says nothing.
+If a run has a `Relied`, it notes each reliance of a kernel there and continues. Other runs refuse reliances, except for
+wrapped addresses, because the PTX ISA says nothing about them.
 """
 
 from dataclasses import dataclass, field

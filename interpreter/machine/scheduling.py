@@ -154,13 +154,14 @@ def run_all(
 
 
 def _chooser(seed: int) -> Callable[[list[Agent]], Agent]:
-    """Draws the next agent: one that may join others, or only polls, if no other can continue."""
+    """Draws the next agent. An agent that may join others, or that only polls, is drawn only if no other agent can
+    continue."""
     draw = Random(seed).choice
     return lambda able: draw([each for each in able if not isinstance(each.waits, Joinable | Again)] or able)
 
 
 def _together(agent: Agent, place: tuple[int, int], running: list[Agent]) -> Agent:
-    """The agent, or the convoy of those of its CTA that are at its place, instead of them."""
+    """The agent; or, if other agents of its CTA are at the same place, the convoy that replaces them."""
     cta = agent.state.cta
     here = [each for each in running if isinstance(each.waits, Joinable) and each.waits.place == place]
     here = sorted((each for each in here if each.state.cta is cta), key=lambda each: each.state.warp)
@@ -177,7 +178,7 @@ def _together(agent: Agent, place: tuple[int, int], running: list[Agent]) -> Age
 
 
 def _staying(agent: Agent) -> list[Agent]:
-    """The agents that go on after the end of a convoy."""
+    """The agents that continue after a convoy has ended."""
     if not isinstance(agent.state, Convoy):
         return []
     starts = agent.state.starts

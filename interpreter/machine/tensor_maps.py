@@ -142,7 +142,7 @@ def encode(
 
 
 def ragged_corner(end: int, row: int, column: int) -> tuple[int, ...]:
-    """The coordinates of the box at (row, column) of a ragged map, of whose rows those before `end` exist.
+    """The coordinates of the box at (row, column) of a ragged map whose rows end before row `end`.
 
     The first two terms of the address, 2³⁰ · (2³⁴ − S) + end · S bytes, wrap around to (end − 2³⁰) · S.
     """

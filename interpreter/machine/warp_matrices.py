@@ -166,8 +166,8 @@ class Products:
 def multiply_together(
     state: AgentState, products: Products, columns: Sequence[Any], fragments: MmaFragments, types: tuple[str, str, str]
 ) -> list[Values]:
-    """As `multiply`, for products of packed operands and accumulators `columns`: the columns (32,) of D of each. Of
-    several warps, each makes its own products."""
+    """As `multiply`, for products of packed operands and accumulators. `columns`: the columns (32,) of D of each
+    accumulator. If there are several warps, each multiplies its own operands."""
     if state.mask is not None:
         raise NotTogether
     domain, (m, n, k), lanes = state.machine.domain, fragments.shape, len(state.lanes)

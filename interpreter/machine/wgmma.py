@@ -191,8 +191,9 @@ def multiply_together(
     descriptors: tuple[int, int],
     accs: Sequence[Values | None],
 ) -> tuple[Values, int]:
-    """As `multiply`, by the four warps of a warpgroup, which have the accumulators `accs`: those after the product,
-    (4, 32, n / 2), and their group. Raises NotTogether if they cannot run it as one; nothing has changed then."""
+    """As `multiply`, by the four warps of a warpgroup with the accumulators `accs`. Returns the accumulators after the
+    product, (4, 32, n / 2), and their group. If the warps cannot run it together, raises NotTogether and changes
+    nothing."""
     first, domain = states[0], states[0].machine.domain
     if [state.warp - first.warp for state in states] != [*range(WARPGROUP)] or first.warp % WARPGROUP:
         raise NotTogether

@@ -108,12 +108,12 @@ class Access:
     strong: Any = None
     """Of a strong operation, its scope and the bytes of an element (machine/views.py); None if it is weak."""
     warps: Ints | None = None
-    """The agent of each row, array (n, 1), if several access memory as one (machine/convoys.py); `warp` is then one of
-    them. What breaks a rule raises NotTogether."""
+    """The agent of each row, array (n, 1), if the agents of a convoy access memory together (machine/convoys.py).
+    `warp` is then one of them, and an access that breaks a rule raises NotTogether."""
 
     @property
     def agents(self) -> Any:
-        """The agent of each row, array (n, 1), or of all."""
+        """The agent of each row, array (n, 1), or the agent of all rows."""
         return self.warp if self.warps is None else self.warps
 
     @property

@@ -299,7 +299,7 @@ def _prepare_store_reduced(op: DecodedOp, program: Program) -> Any:
 def store_reduced(
     state: AgentState, op: DecodedOp, value: Any, target: Any, slot: int, first: int, *batch: int
 ) -> None:
-    """The first of the lanes with the same lines stores what all of them have."""
+    """The first of the lanes that hold the same lines stores the partial result of all of them."""
     reduction, domain = _reduction(op), state.machine.domain
     held = reductions.held_lines(reduction, op.data)
     lines, ranks = held.lines[state.thread], held.ranks[state.thread]

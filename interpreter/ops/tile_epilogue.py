@@ -33,8 +33,9 @@ OPS = OpTable()
 
 
 class Reducing(NamedTuple):
-    """A result that is a reduction, or its partial results in `slots`. `targets`: of a row_value, the vector of
-    columns. `joins`: whether it is combined with what the memory has, from another product of a batch."""
+    """A result that is a reduction, or its partial results in `slots`. `targets`: the vector of columns, for a
+    row_value. `joins`: whether the value is combined with that in memory, which comes from an earlier product of a
+    batch."""
 
     reduction: Reduction
     matrix: Matrix
@@ -43,7 +44,7 @@ class Reducing(NamedTuple):
     joins: bool = False
 
 
-# A full result is written in a window, the value of an amax is raised; an absent result is only a window.
+# A full result is written to a window. An amax is raised. An absent result is a window that is not written.
 Target = Window | Matrix | Reducing
 
 
@@ -93,7 +94,7 @@ def result_kinds(op: DecodedOp) -> list[ResultKind]:
 
 
 def result_of_part(state: AgentState, op: DecodedOp, result: Matrix, kind: ResultKind, number: int) -> Matrix:
-    """The part of a result that one product of a batch writes; all products share an amax, and results of one
+    """The part of a result that one product of a batch writes. All products share an amax and results of one
     element."""
     reduction = reduction_of(kind)
     is_shared = kind is ResultKind.amax or (reduction is not None and reduction.axis == "all")
@@ -212,7 +213,8 @@ def _reduce_whole(state: AgentState, op: DecodedOp, target: Reducing, values: ND
 
 
 def _counted(state: AgentState, op: DecodedOp, target: Reducing, shape: Any, place: Place) -> NDArray[np.bool_]:
-    """Which values of a tile stand in the column, or row, that is wanted of their row, or column."""
+    """Which values of a tile are targets: those in the wanted column of their row, or in the wanted row of their
+    column."""
     assert target.targets is not None
     rows, columns = shape
     if target.reduction.axis == "row":
@@ -258,7 +260,8 @@ def _epilogue_by_lane(
 def _reduce_by_lane(
     state: AgentState, op: DecodedOp, target: Reducing, type: Fragment, values: NDArray[Any], window: Window
 ) -> None:
-    """Reduces the lanes' values of each line to the partial result of their warp; its other slots are of no values."""
+    """Reduces the lanes' values of each line to one partial result of their warp. Other slots of the warp get the
+    partial result of no values."""
     domain, reduction, slots = state.machine.domain, target.reduction, target.slots
     assert slots is not None
     held = reductions.held_lines(reduction, type)
@@ -286,8 +289,9 @@ def _reduce_by_lane(
 
 
 def _reduce_together(state: AgentState, op: DecodedOp, target: Reducing, own: tuple[Any, Any, Any]) -> None:
-    """Partial results of more warps than a tile has slots: the last agent of the tile stores those of all. `own`:
-    lines, the places of the warp among those with the same lines, and the agent's partial results."""
+    """Stores partial results if a tile has fewer slots than warps: the last agent of the tile stores those of all
+    agents. `own`: the lines, the places of the warp among the warps with the same lines, and the agent's partial
+    results."""
     reduction, domain, slots = target.reduction, state.machine.domain, target.slots
     assert slots is not None
     given = state.cta.reduced.setdefault((id(op), slots, state.team.members), {})
@@ -325,8 +329,8 @@ def reduced_lines(
     taken: tuple[NDArray[Any], Window, Window | None],
     type: Fragment,
 ) -> reductions.Partial:
-    """Each lane's partial result for each line of its elements: arrays (lanes, lines). `taken`: the elements, the
-    window that says which of them exist, and that of the wanted columns, or rows."""
+    """Each lane's partial result for each line of its elements: arrays (lanes, lines). `taken`: the elements, their
+    window in the matrix, and the window of the targets. Elements outside the matrix do not count."""
     values, window, wanted = taken
     rows, columns = (part[state.thread] for part in type.tv.coordinates(type.shape[0]))
     counts = is_inside(window, rows, columns)
@@ -344,8 +348,8 @@ def reduced_lines(
 
 
 def places_of_pairs(state: AgentState, op: DecodedOp, rows: Ints, columns: Ints, width: int) -> tuple[Ints, Ints]:
-    """Which values of each thread are in the first half of the columns, and, in the same order, those at the same place
-    in the second half. Raises InterpreterError if a thread does not hold both."""
+    """The numbers of each thread's values in the first half of the columns, and of the values at the same places in the
+    second half. Raises InterpreterError if a thread does not hold both."""
     own = np.flatnonzero(columns[0] < width)
     places = {
         (row, column): at for at, (row, column) in enumerate(zip(rows[0].tolist(), columns[0].tolist(), strict=True))

@@ -63,8 +63,8 @@ def prepare(state: AgentState, op: DecodedOp, target: Any, *given: Any) -> None:
 
 @OPS.effects("tile.finish")
 def finish(state: AgentState, op: DecodedOp, target: Any, source: Any) -> None:
-    """Each CTA reduces a run of elements, those of all vectors of a batch one after the other; one of its agents
-    does."""
+    """Each CTA reduces consecutive elements; the vectors of a batch follow each other. One agent of the CTA does
+    this."""
     if state.warp != state.team.members[0]:
         return
     reduction, domain = reductions.reduction_of(ResultKind(op.attributes["kind"])), state.machine.domain

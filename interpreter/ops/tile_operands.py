@@ -49,7 +49,7 @@ def _ends(state: AgentState, op: DecodedOp, ends: Matrix) -> list[int]:
 
 
 def groups_of_k(state: AgentState, op: DecodedOp, ends: Matrix, k: int) -> list[tuple[int, int]]:
-    """Where the K of each group begins and ends. The end before is clamped to [0, K], an end to [the end before, K]."""
+    """The range of K of each group. The end before is clamped to [0, K], and then the end to [the end before, K]."""
     given = _ends(state, op, ends)
     firsts = [0, *(min(max(end, 0), k) for end in given[:-1])]
     return [(first, min(max(end, first), k)) for first, end in zip(firsts, given, strict=True)]

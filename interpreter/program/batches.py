@@ -26,7 +26,7 @@ class Bulk:
 
     `accesses`: they access memory, and keep their order among accesses of other kinds. `chained`: each may take the
     result of the one before it. `is_masked`: they may have guards, and run in a part of the lanes. `takes`: whether an
-    op of the kind may be one of them. `prepare` computes what does not depend on values, for `batch.data`.
+    op of the kind may be one of these ops. `prepare` computes what does not depend on values, for `batch.data`.
     """
 
     run: Callable[..., None]

@@ -33,9 +33,9 @@ class Row:
     """`handler` takes values (with `values`, it makes the function that does). `results`: the number of leading
     operands that are results.
 
-    `acts` is False if it only computes registers and polls. `bulk`: how consecutive ones run as one
-    (program/batches.py). `is_wide`: several warps may run one as one, though it does not only compute
-    (machine/convoys.py); `by_convoy` is how they do, if it is another function.
+    `acts` is False if it only computes registers and polls. `bulk`: how consecutive instructions run together
+    (program/batches.py). `is_wide`: the warps of a convoy may run it together, although it does not only compute
+    (machine/convoys.py). `by_convoy`: the function for convoys, if it is another one.
     """
 
     name: str

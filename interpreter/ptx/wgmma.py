@@ -109,7 +109,7 @@ def mma_async(state: AgentState, op: Op, a: Any, b: Any, scale: Any, *further: A
 
 
 def _by_warpgroups(convoy: Convoy, op: Op) -> None:
-    """wgmma by the warps of a convoy: by four at once, or one by one."""
+    """wgmma by the warps of a convoy: by the four warps of each warpgroup together, or warp by warp."""
     convoy.scatter(dict.fromkeys((*op.operands, *op.results)))
     for at in range(0, len(convoy.states), WARPGROUP):
         states = convoy.states[at : at + WARPGROUP]
@@ -298,7 +298,7 @@ def _of_places(state: AgentState, op: Op, is_scaled: bool) -> Values | None:
 
 
 def _places_before(state: AgentState, op: Op, is_scaled: bool) -> tuple[Values | None, _Accumulators | None]:
-    """The accumulators before, and those of the last wgmma on these registers, if it is in flight."""
+    """The accumulators before this wgmma; and, if the last wgmma on these registers is in flight, its accumulators."""
     held = [state.values[slot] for slot in op.results]
     first = held[0]
     if isinstance(first, _InFlight) and first.owner.slots == op.results:
