@@ -4,8 +4,8 @@
 
 Each case is raced in shuffled rounds, and its row is printed: µs and TFLOP/s of the gated kernel, and ratios of speed
 in the same rounds, median (least … greatest); above 1 the gated kernel is faster. The plain product stores all columns,
-so it writes twice as many bytes. torch.compile compiles one product with all columns and the activation, with its
-default mode. Every result is compared with float64 before it is timed.
+so it writes twice as many bytes. torch.compile compiles one product with all columns and the activation, in its default
+mode. Every result is compared with float64 before it is timed.
 
 Exit status: 0; 1 if the gated kernel has no time in a case; 3 if `--seconds` were up before the last case. If a case
 hangs, the process ends with 4, 15 seconds later.

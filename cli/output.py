@@ -46,8 +46,8 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: Seque
 def busy(what: str) -> Iterator[Callable[[str], None]]:
     """Show progress on standard error once the work takes longer than a second.
 
-    Yields a function that changes the text. If standard error is no terminal, a line is written, and then one every ten
-    seconds in which the text changes.
+    Yields a function that changes the text. If standard error is not a terminal, a line is written at first, and then
+    every ten seconds if the text has changed.
     """
     console = Console(stderr=True, highlight=False)
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())

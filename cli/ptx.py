@@ -211,7 +211,7 @@ class _Files:
 
 
 def _watch(update: Callable[[str], None]) -> Watch:
-    """Shows the number of completed CTAs, of instructions, and the estimated time of the other CTAs."""
+    """Shows the number of completed CTAs and of instructions, and the estimated time of the other CTAs."""
     started, work, done = time.monotonic(), Work(), [0, 0]
 
     def tell() -> None:

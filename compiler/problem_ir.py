@@ -129,7 +129,7 @@ def _result_type(spec: GemmSpec, result: Result) -> ir.Type:
 
 
 def _vector(spec: GemmSpec, extent: int | None, dtype: str, of_each_product: bool = True) -> ir.Type:
-    """A vector type, in a batch with the batch first if each product has a vector of its own."""
+    """A vector type. In a batch, its first dimension is the batch if each product has its own vector."""
     if spec.is_batched and of_each_product:
         return _matrix((*spec.batch_shape, extent), dtype)
     return ir.MemRefType.get(_extents(extent), ir_type(dtype))

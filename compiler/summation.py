@@ -57,15 +57,15 @@ class Reducing:
     kind: str
     """The kind of the result, as the kernel sees it: rows and columns are exchanged if operands are swapped."""
     extent: int
-    """The columns, or rows, of a tile, which has partial results of its own."""
+    """The number of columns (or rows) of a tile. Each tile has its own partial results."""
     values: str
-    """The places in its line of those that a thread reduces by four chains, of each part of a tile: `2:1 16:8` are
+    """The places in a line of the values that a thread reduces by four chains, for each part of a tile: `2:1 16:8` are
     16 pairs, 8 apart."""
     lanes: tuple[int, ...]
-    """The differences of the numbers of the lanes that then exchange, in order."""
+    """The differences between the numbers of the lanes that then exchange values, in order."""
     warps: tuple[int, int]
-    """The number of warps with partial results of their own of a tile, or of a part of its rows, and how far apart
-    their values are."""
+    """The number of warps with their own partial results of a tile, or of a part of its rows, and the distance between
+    their values."""
 
     def __str__(self) -> str:
         lanes = f", lanes {' '.join(map(str, self.lanes))} apart" if self.lanes else ""
@@ -85,7 +85,8 @@ class Summation:
     """Whether the division of K depends on the number of CTAs, and so on the number of SMs."""
     reductions: tuple[Reducing, ...] = ()
     over_rows: str | None = None
-    """The kind of a result that reduces the rows of D, whose number determines its order; None if there is none."""
+    """The kind of a result that is reduced over the rows of D, so that its order depends on M; None if there is
+    none."""
 
     @property
     def is_divided(self) -> bool:
@@ -139,7 +140,7 @@ def _runs_of_numbers(numbers: list[int]) -> str:
 
 
 def _over_rows(module: ir.Module) -> str | None:
-    """The kind of a result of the problem that was asked for and that reduces rows of D."""
+    """The kind of a result that is reduced over the rows of D in the original problem; None if there is none."""
     for op in module.body.operations:
         if "tile.problem" in op.attributes:
             kinds = op.attributes["tile.problem"].result_kinds

@@ -2,9 +2,9 @@
 
     python examples/expert_gradients.py
 
-Each expert has two matrices of weights: y = relu(x · up) · down, for the rows x that were sent to it. Rows lie together
-by expert. Products with weights have groups of rows; the gradients of weights have groups of K, since they sum over the
-rows of each expert. All six products take the same `ends`, which only the device reads. One expert has no rows: its
+Each expert has two matrices of weights and computes y = relu(x · up) · down for its rows x. The rows are sorted by
+expert. Products with weights have groups of rows. The gradients of weights have groups of K, because they are sums over
+the rows of each expert. All six products take the same `ends`, which only the device reads. One expert has no rows: its
 gradients are 0.
 """
 

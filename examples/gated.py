@@ -2,8 +2,8 @@
 
     python examples/gated.py
 
-B has the rows of both weights. The epilogue takes both accumulators of an element of D, so that neither product goes to
-memory. Weights whose rows alternate need no copy either: pairs="interleaved".
+B has the rows of both weights. The epilogue takes both accumulators of an element of D, so neither product is stored in
+memory. If the rows of the weights alternate, they need no copy either: pairs="interleaved".
 """
 
 import numpy as np

@@ -2,8 +2,8 @@
 
     python examples/reductions.py
 
-A reduction is a result of the epilogue: a value for each row, for each column, or one. Tiles store partial results,
-which a second launch adds in a fixed order.
+A reduction is a result of the epilogue: a value for each row, for each column, or for all elements. Tiles store partial
+results, and another launch reduces them in a fixed order.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """A layer of experts in torch, forward and backward, compared with a loop over experts in float64.
 
-Each token goes to two of eight experts, which a router chooses; tokens lie together by expert, and `ends` says where
-those of each expert end. On a GPU, all products of groups are Lowtide's kernels, and the host reads nothing back. The
+A router sends each token to two of eight experts. The tokens are sorted by expert, and `ends` has the end of each
+expert's tokens. On a GPU, Lowtide's kernels compute all products of groups, and the host reads nothing back. The
 example needs torch.
 
     python examples/torch_experts.py

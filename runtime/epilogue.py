@@ -95,7 +95,7 @@ def evaluate(
     second: Interval | None = None,
 ) -> tuple[Interval, np.ndarray]:
     """(value, low, high) of D, shape (M, N), from the accumulator's interval and the operands' float64 values; and D's
-    error bound: the distance from the value before the last rounding to the interval's ends, and that rounding.
+    error bound: the distance from the value before the last rounding to the interval's ends, plus that rounding.
 
     `second`: the other accumulator of pairs of columns. `operands` broadcast against (M, N); `acc` is the accumulator's
     type, which determines the type of the computation. Raises LoadError for an unknown op or an undefined value.

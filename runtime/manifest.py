@@ -40,10 +40,10 @@ Scales of blocks are `row_scale` (K/128, M), `column_scale` (K/128, N), `row_blo
 
 An `amax` is an output of one f32, which the kernel sets to the largest absolute value of D's elements before they are
 rounded; it is passed by name, like an input. Reductions (`lowtide.reductions`) are f32: `row_…` (M), `column_…` (N),
-and `all_…` of one element. A `target`, s32 (M), has the column that a `row_value` takes from each row.
+and `all_…` (1). A `target`, s32 (M), has the column of each row whose value is a `row_value`.
 
-With groups of rows, B has them as the first dimension, and `ends`, s32 (row_groups), says where they end. With groups
-of K, `full` arguments have them as the first dimension, and `ends` is s32 (groups_of_k).
+With groups of rows, the first dimension of B is the group, and `ends`, s32 (row_groups), gives the ends of the groups.
+With groups of K, the first dimension of `full` arguments is the group, and `ends` is s32 (groups_of_k).
 
 With a batch, all but scalars, amax and `all_…` have it as the first dimension. Inputs may lack it, or have a stride of
 0 there.

@@ -1,6 +1,6 @@
 """The results of a kernel in a call, full results and reductions: `out=` and what is returned.
 
-If the only one is `d`, calls take and return an array. Otherwise they take and return dicts by name.
+If `d` is the only result, calls take and return an array. Otherwise they take and return dicts by name.
 """
 
 from __future__ import annotations

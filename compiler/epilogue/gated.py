@@ -1,4 +1,4 @@
-"""Activations of gated MLPs: epilogues of pairs of columns, which other epilogues may call, too.
+"""Activations of gated MLPs: epilogues of pairs of columns. Other epilogues may call them.
 
 lt.GemmSpec(…, pairs="stacked", epilogue=lt.swiglu)
 """

@@ -4,9 +4,9 @@
         x = acc + residual
         return {"d": x, "squares": lt.sum(x * x, dim=1)}
 
-Names and `dim` are those of torch, for the matrix (M, N) of which the function sees one element: `dim=1` (or -1)
-reduces each row over N, `dim=0` (or -2) each column over M, and without `dim` all elements are reduced to one. A
-reduction may only be returned: it is known when all tiles are. Arrays are passed to numpy."""
+Names and `dim` are those of torch, for the matrix (M, N): `dim=1` (or -1) reduces each row over N, `dim=0` (or -2)
+reduces each column over M, and without `dim` all elements are reduced to one. An epilogue can only return a reduction,
+not compute with it, because it needs the values of all tiles. Given arrays, the functions use numpy."""
 
 from collections.abc import Callable
 from typing import Any
@@ -43,8 +43,9 @@ def logsumexp(x: Any, dim: int | None = None) -> Any:
 
 
 def gather(x: Any, index: Any, dim: int = 1) -> Any:
-    """For each row, the value in the column `index`, an operand `lt.PerRow["s32"]` that is used for nothing else: as
-    torch.gather for one index in each row, without its last dimension. 0 if there is no such column."""
+    """For each row, the value in the column `index`, or 0 if there is no such column. `index` is an operand
+    `lt.PerRow["s32"]` that the epilogue uses for nothing else. Like torch.gather with one index for each row, without
+    the last dimension."""
     if not isinstance(x, Traced):
         return np.take_along_axis(np.asarray(x), np.asarray(index)[:, None], axis=1)[:, 0]
     if _AXES.get(dim) != "row":

@@ -47,9 +47,9 @@ class ResultKind(enum.Enum):
 
 @dataclass(frozen=True)
 class Result:
-    """A result of a kernel: its name, kind and element type. A FULL result has the shape of D; AMAX is one
-    f32, the largest absolute value of its node, before the value is clamped and rounded. Reductions are f32. If
-    there is no full result, an ABSENT one, which is not stored, has the shape of D."""
+    """A result of a kernel: its name, kind and element type. A FULL result has the shape of D. AMAX is one f32, the
+    largest absolute value of its node, before the value is clamped and rounded. Reductions are f32. If there is no full
+    result, there is an ABSENT one: it has the shape of D and is not stored."""
 
     name: str
     kind: ResultKind
@@ -57,13 +57,13 @@ class Result:
 
     @property
     def is_returned(self) -> bool:
-        """Whether calls return it. An AMAX is an operand of a call, which the kernel writes; nothing is ABSENT's."""
+        """Whether calls return it. An AMAX is not returned: it is an operand that the kernel writes."""
         return self.kind not in (ResultKind.AMAX, ResultKind.ABSENT)
 
 
 @dataclass(frozen=True)
 class Reduced:
-    """What lt.sum and the other reductions return in an epilogue: the traced value of an element, the kind of the
+    """The value of lt.sum and the other reductions in an epilogue: the traced value of an element, the kind of the
     result, and for a ROW_VALUE the traced index of the column."""
 
     kind: ResultKind
@@ -99,7 +99,7 @@ def gives_d_alone(results: Iterable[Result]) -> bool:
 
 
 class OneResult:
-    """An epilogue that returns the result `name` of `function` as D; of a reduction, the values that are reduced.
+    """An epilogue that returns the result `name` of `function` as D. For a reduction, D is the values that are reduced.
     `annotations`: those of the operands, in order."""
 
     def __init__(self, function: Callable[..., Any], name: str, annotations: Iterable[Any]) -> None:

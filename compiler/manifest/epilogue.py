@@ -51,8 +51,8 @@ def epilogue_of(origin_text: str, operands: list[str]) -> tuple[str | None, dict
 
 
 def _program(region: list[ir.OpView], values: dict[ir.Value, str], full: list[int], sums: list[str]) -> dict[str, Any]:
-    """The ops of a region as entries, for `lowtide.runtime verify`. `values`: the names of its arguments, those of the
-    accumulators, `sums`, first. `full`: the indices of the yielded values of full results, D first."""
+    """The ops of a region as entries, for `lowtide.runtime verify`. `values`: the names of its arguments; the first
+    `sums` are accumulators. `full`: the indices of the yielded values of full results, D first."""
     *body, terminator = region
     unused = unused_names("e", tuple(values.values()))
     ops: list[dict[str, Any]] = []

@@ -126,8 +126,8 @@ class HostOps:
         return _Made(address, shape, tuple(map(self._named, strides[:-1])), self._made_of(op.operands[0]))
 
     def _made_of(self, memory: ir.Value) -> str:
-        """The argument that this memory is, or is made of, or that a launch copies into this workspace; "" if there is
-        none."""
+        """The argument that this memory is, or is a view of, or that a launch copies into this workspace; "" if there
+        is none."""
         if isinstance(memory.owner, ir.Block):
             return self.names[memory]
         if memory in self.made:

@@ -128,7 +128,8 @@ def _dims(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 
 def _dims_of_kinds(facts: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """The extents of arguments by their kinds, after that of a batch. Full ones begin with the group of K."""
+    """The extents of arguments by their kinds, after the batch. With groups of K, those of full arguments begin with
+    the number of groups."""
     of_groups = (K_GROUPS,) if facts["grouped"] == K_GROUPS else ()
     full = dict.fromkeys(("full", ABSENT), (*of_groups, *OUTPUT_DIMS[facts["d_order"]]))
     return KIND_DIMS | full | ({"ends": of_groups} if of_groups else {})

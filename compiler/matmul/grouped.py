@@ -51,7 +51,7 @@ class Grouped(NamedTuple):
         return self.layout == K_GROUPED_LAYOUT
 
     def spec(self, grouped: int | None) -> GemmSpec:
-        """The problem with so many rows, or such a K. Raises SpecError."""
+        """The problem with this number of rows, or this K. Raises SpecError."""
         (a, b, d), of_k = self.types, self.is_of_k
         return GemmSpec(
             m=self.other if of_k else grouped,
@@ -70,9 +70,9 @@ class Grouped(NamedTuple):
 def product_of(
     a: Operand, b: Operand, d: str | None, target: str, epilogue: Epilogue | None, groups_of_k: int = 0
 ) -> Grouped:
-    """The product of A (rows, K), with K contiguous, and B (groups, K, N), with K or N contiguous; or, with
-    `groups_of_k`, of A (M, K), with M contiguous, and B (K, N), with N contiguous. `d`: the type of D; None for the
-    default. Raises LaunchError for other shapes and strides."""
+    """The product of A (rows, K) with K contiguous, and B (groups, K, N) with K or N contiguous. With `groups_of_k`:
+    the product of A (M, K) with M contiguous, and B (K, N) with N contiguous. `d`: the type of D; None for the default.
+    Raises LaunchError for other shapes and strides."""
     types = a.dtype, b.dtype, d or result_type(a.dtype, b.dtype)
     if groups_of_k and len(a.shape) == len(b.shape) and a.shape[1] == b.shape[0]:
         _check_rows_of_k(a, b)
@@ -99,7 +99,7 @@ def product_of(
 
 
 def _check_rows_of_k(a: Operand, b: Operand) -> None:
-    """Raises LaunchError if groups of K are not rows in memory."""
+    """Raises LaunchError unless each element of K is a row of contiguous elements in A and in B."""
     for name, operand, contiguous in (("a", a, 0), ("b", b, 1)):
         if operand.strides[contiguous] != 1 and operand.shape[contiguous] > 1:
             way_out = "a.mT.contiguous().mT" if name == "a" else "b.contiguous()"
@@ -152,9 +152,9 @@ class GroupedMatmul:
         after the last end are not written. `epilogue`, its operands by name, `out` and `stream` are those of
         `lt.matmul`. A full operand is (rows, N); all groups share per-column operands. The launch is asynchronous.
 
-        With A (M, K) and B (K, N), K is grouped: D (groups, M, N) has the product over the K of each group, 0 if it is
-        empty. Then A has M contiguous, such as `x.mT` for x (K, M), and B has N contiguous. Values of other groups and
-        of none are not multiplied.
+        With A (M, K) and B (K, N), K is grouped. D is (groups, M, N): for each group, the product over its K, which is
+        0 for an empty group. A has M contiguous, such as `x.mT` for x (K, M), and B has N contiguous. Elements of K
+        that belong to no group are not multiplied.
 
         Raises LaunchError for arrays that do not fit, and if autograd would record the call; SpecError for types or an
         epilogue that groups do not support; DeviceError without a GPU; and the errors of `compile_gemm`.

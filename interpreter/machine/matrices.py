@@ -60,8 +60,8 @@ class Window:
     """A window of `shape` whose first element is (row, column) of the matrix.
 
     `kind` is the dimension of a one-dimensional matrix: "per_row" or "per_column"; otherwise it is "full". If `block`
-    rows, or columns, share one element, elements are `step` apart. A window of halves has its second half of rows from
-    the matrix `second`, from the same row on.
+    rows, or columns, share one element, elements are `step` apart. In a window of halves, the second half of the rows
+    is from the matrix `second`, and begins at the same row.
     """
 
     matrix: Matrix

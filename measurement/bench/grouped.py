@@ -40,9 +40,9 @@ _CHECKED_ROWS = 64
 
 @dataclass(frozen=True)
 class Case:
-    """Rows of A, (rows, K), in groups, each multiplied by its matrix of B, (groups, N, K). `is_even`: the groups have
-    the same number of rows. Otherwise, their ends are drawn uniformly. `is_of_k`: the rows are those of K: A is (rows,
-    `k`), B (rows, N), and D (groups, `k`, N)."""
+    """Each group of rows of A (rows, K) is multiplied by its matrix of B (groups, N, K). `is_even`: all groups have the
+    same number of rows. Otherwise, their ends are drawn uniformly. `is_of_k`: K is grouped; then A is (rows, `k`), B is
+    (rows, N), and D is (groups, `k`, N)."""
 
     groups: int
     rows: int
@@ -69,7 +69,7 @@ class Case:
         return 2.0 * self.rows * self.n * self.k
 
     def bytes(self, ends: Sequence[int]) -> int:
-        """The bytes of A, D, and the matrices of groups that have rows; with groups of K of A, B and D."""
+        """The bytes of A, D, and the matrices of groups that have rows; with groups of K, the bytes of A, B and D."""
         used = self.groups if self.is_of_k else sum(end > first for first, end in zip([0, *ends], ends, strict=False))
         elements = self.rows * (self.k + self.n) + used * self.n * self.k
         return elements * element_type(self.dtype).bytes

@@ -35,7 +35,7 @@ _BYTES = 2  # of bf16
 
 
 def residual(acc: Any, x: Full) -> Any:
-    """A residual sum, and the sums of squares of its rows."""
+    """A residual sum, and the sum of squares of each row."""
     total = acc + x
     return {"d": total, "squares": sum(total * total, dim=1)}
 

@@ -25,7 +25,7 @@ MOST_WORK_ITEMS = 2**31  # exclusive: in a kernel their numbers are unsigned, of
 
 
 def as_halves(gemm: tile.GemmOp) -> ir.Value:
-    """A B of pairs of columns as an array of two matrices (2, N, K): the first columns of all pairs, and the second."""
+    """A view of the B of pairs of columns as two matrices (2, N, K): the first columns of all pairs, and the second."""
     build, type_ = Builder.index(), ir.MemRefType(gemm.b.type)
     (stride,) = outer_strides(gemm.b)
     n = extent(whole_results(gemm)[0], -1)

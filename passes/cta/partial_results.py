@@ -1,8 +1,9 @@
 """Reductions on the host's side: workspaces for the partial results of a kernel, and the launches that finish them.
 
-Each tile has some partial results for each of its rows (or columns): `slots_of` the schedule. They are rows of a matrix
-in a workspace, tile after tile, and one thread for each element adds them in this order (tile.finish). A reduction of
-all elements is one of rows in the kernel; its elements are reduced again, to at most `_WIDTH`, and then to one."""
+For each of its rows (or columns), a tile has `slots_of` the schedule partial results. They are rows of a matrix in a
+workspace, tile after tile. For each element of the result, one thread reduces them in this order (tile.finish). The
+kernel computes a reduction of all elements as a reduction of rows. Its elements are then reduced to at most `_WIDTH`,
+and these to one."""
 
 from dataclasses import dataclass
 from functools import reduce
@@ -39,8 +40,8 @@ class Partials:
 
 
 def make_partials(gemm: tile.GemmOp, extents: tuple[ir.Value | None, ir.Value, ir.Value]) -> list[Partials | None]:
-    """The partial results of each result, at the insertion point; None for a result that is no reduction. `extents`:
-    the batch, M and N. Raises ScheduleError."""
+    """The partial results of each result, built at the insertion point; None for a result that is not a reduction.
+    `extents`: the batch, M and N. Raises ScheduleError."""
     schedule, problem, (batch, m, n) = Schedule.of(gemm.schedule), Problem.of(gemm), extents
     made: list[Partials | None] = []
     (tile_m, tile_n, _), threads = schedule.tile_mnk, multiplying_threads(schedule)
@@ -63,7 +64,7 @@ def make_partials(gemm: tile.GemmOp, extents: tuple[ir.Value | None, ir.Value, i
 
 
 def kinds_in_kernel(gemm: tile.GemmOp) -> list[ResultKind]:
-    """The kinds of the results of the kernel: a reduction of all elements is one of rows."""
+    """The kinds of the kernel's results. The kernel computes a reduction of all elements as a reduction of rows."""
     found = []
     for kind in result_kinds(gemm):
         reduction = reduction_of(kind)
@@ -72,7 +73,7 @@ def kinds_in_kernel(gemm: tile.GemmOp) -> list[ResultKind]:
 
 
 def launch_finish(function: ir.Operation, partials: Partials, batch: ir.Value | None) -> None:
-    """Launches, at the insertion point in the host function, what reduces partial results to the result."""
+    """Adds the launches that reduce partial results to the result, at the insertion point in the host function."""
     build, reduction = Builder.index(), partials.reduction
     kind = ResultKind[in_kernel(reduction).word]
     if reduction.axis != "all":
@@ -106,7 +107,7 @@ def _launch(
 
 
 def _kernel(function: ir.Operation, kind: ResultKind, types: tuple[ir.Type, ir.Type], is_pair: bool) -> str:
-    """The name of the kernel; made if it is not there. Kernels of the same operation are one."""
+    """The name of the kernel, which is built if there is none yet. All reductions with one operation share it."""
     reduction = reduction_of(kind)
     assert reduction is not None
     body = function.block
@@ -138,7 +139,7 @@ def _vector_type(result: ir.Value, is_batched: bool) -> ir.MemRefType:
 
 
 def _dynamic(result: ir.Value, rank: int) -> ir.MemRefType:
-    """The type of a matrix or vector, or a batch of them, of a result's elements, with any extents."""
+    """The type of a matrix or vector, or of a batch of them, with the elements of a result and any extents."""
     element, any_ = ir.MemRefType(result.type).element_type, ir.ShapedType.get_dynamic_size()
     if rank == 1:
         return ir.MemRefType.get([any_], element)

@@ -24,14 +24,14 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
          In a batch the number of the matrix is a coordinate of a work item, and the first one of windows and of the
          store:
            tile.work_tiles (%m, %n) of (%M, %N) by … batch(%batch of %B) … { … tile.view %a[%batch, %m, %k] … }
-         If rows are grouped, the group is a coordinate of a work item, and the first one of the windows of B. The store
-         sees results and full operands as if they ended with the rows of the group:
+         If rows are grouped, a work item has the group as a coordinate, and so have windows of B, as their first one.
+         For the store, results and full operands end with the rows of the group:
            tile.work_tiles (%m, %n) of (%M, %N) by … groups(%group to %rows_end of %ends) … {
              … tile.view %b[%group, %n, %k] …
              %rows = memref.subview %d[0, 0] [%rows_end, %N] [1, 1]
              tile.store %acc into %rows[%m, %n] … }
-         If K is grouped, D is a batch with a matrix for each group. The K loop goes over the range of the group, with
-         at least one step, and windows of A and B end with the group:
+         If K is grouped, D is a batch with a matrix for each group. The K loop covers the range of the group and has at
+         least one step. Windows of A and B end with the group:
            tile.work_tiles (%m, %n) of (%M, %N) by … batch(%group of %groups) … {
              %end = smin(smax(memref.load %ends[%group], %begin), %K)
              %as = memref.subview %a[0, 0] [%end, %M] [1, 1]; %bs = memref.subview %b[0, 0] [%end, %N] [1, 1]
@@ -40,14 +40,14 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
          With scales of blocks, the promoted sum of a step is multiplied by those of its rows and columns:
            %rows = tile.view row_scale %sa[%m, %k]; %columns = tile.view column_scale %sb[%n, %k]
            tile.promote %partial into %c block_scaled(%rows, %columns)
-         With pairs of columns, a tile of the grid is one of accumulators, and D has half of its columns. The kernel
-         takes B as an array of two matrices, a view that the host makes; a window of B has rows of both:
+         With pairs of columns, a tile of the grid counts accumulators, and its part of D has half as many columns. The
+         host makes a view of B as an array of two matrices. A window of B has rows of both:
            host    %pair = memref.reinterpret_cast %b to offset: [0], sizes: [2, %N, %K], strides: [%half, %stride, 1]
            device  tile.work_tiles (%m, %n) of (%M, %N) by [128, 128] … {
              … tile.view %b[%c0, %n, %k] halves : memref<2x?x?xbf16, …> to !tile.view<256x64xbf16>
              tile.store %acc pairs into %d[%m, %n] … }
-         A reduction is a matrix of partial results in a workspace for the kernel, which another launch reduces to the
-         result, in a fixed order (passes/cta/partial_results.py):
+         For a reduction, the kernel writes a matrix of partial results in a workspace. Another launch reduces them to
+         the result, in a fixed order (passes/cta/partial_results.py):
            host    %partials = memref.reinterpret_cast (tile.workspace …) : memref<?x?xf32, strided<[?, 1]>>
                    tile.launch @gemm_kernel … args(%a, %b, %d, %partials)
                    tile.launch @gemm_finish_sum grid(ceildiv(M, 64)) threads(64) args(%s, %space)
@@ -148,8 +148,8 @@ def _open_empty_extents(function: func.FuncOp) -> None:
 def _emit_kernel(
     module: ir.Module, gemm: tile.GemmOp, name: str, problem: tile.ProblemAttr, operands: list[ir.Value]
 ) -> None:
-    """The kernel: work tiles, the K loop, the store with the epilogue region. `operands`: what it takes: A, B, results
-    or their partial results, and operands of the epilogue."""
+    """The kernel: work tiles, the K loop, the store with the epilogue region. `operands`: A, B, results or their
+    partial results, and operands of the epilogue."""
     schedule, layout = Schedule.of(gemm.schedule), gemm_layout(gemm)
     of_d = Problem.of(gemm).tile_of_d
     waits = schedule.grid.waves is WavesKind.synchronized

@@ -17,16 +17,16 @@ After    for each epilogue tile (here the whole CTA tile), with epilogue.math = 
            sm.tma_store_wait read 1; sm.barrier warpgroup                     (this one of two scratch buffers is free)
            sm.store_shared %y to %scratch by "stmatrix.x4"; sm.fence_proxy_async; sm.barrier warpgroup
            sm.tma_store %scratch to %map[%m, %n]
-         In groups of rows, a part is stored in this way if all of its rows are rows of the group. Otherwise, its last
-         rows belong to the next group, and threads store the others from their registers:
+         With groups of rows, a part is stored in this way if all of its rows belong to the group. If its last rows
+         belong to the next group, threads store the other rows from their registers:
            scf.if (%m + 128 <= %rows_end) { as above } else { sm.tma_store_wait read 0; sm.store_global %y to (…) }
          If D lies by columns, the columns of the scratch are contiguous, and threads load and store runs of columns in
-         place of rows. stmatrix transposes, and boxes of TMA have columns as their first dimension.
-         If the stored value is the sum over the warps along K (sm.sum_over_k), each of them writes its part to its own
-         tile of the scratch. Rows are read back from all of these tiles, and added in order.
-         With several full results, the sm.map gives a fragment for each, and they are stored one after the other. Those
-         that TMA stores have scratch buffers for each of their types.
-         Of pairs of columns, a part has two fragments, from the first and the second half of the columns:
+         place of rows. stmatrix transposes, and boxes of TMA have columns as their first dimension. If the stored value
+         is the sum over the warps along K (sm.sum_over_k), each of them writes its part to its own tile of the scratch.
+         Rows are read back from all of these tiles, and added in order. With several full results, the sm.map gives a
+         fragment for each, and they are stored one after the other. If TMA stores them, there are scratch buffers for
+         each of their types. With pairs of columns, a part has two fragments, from the first and the second half of the
+         columns:
            %gate = sm.extract %acc[0, 0]; %up = sm.extract %acc[0, 128]; %y = sm.map %gate, %up, %bias_n { region }
          For an amax, it also gives the values whose largest magnitude is wanted:
            %y, %x = sm.map %part { region }

@@ -43,8 +43,8 @@ Origin = tuple[ir.Value, ir.Value]
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the tile: the accumulators that hold it, of pairs the first and the second ones, its first row and
-    column in the results, its first row in the tile, and whether it is the last part of its rows, or of all."""
+    """A part of the tile: its accumulators (two fragments for pairs of columns), its first row and column in the
+    results, its first row in the tile, and whether it is the last part of its rows, or the last part of the tile."""
 
     sums: tuple[ir.Value, ...]
     origin: Origin
@@ -54,7 +54,7 @@ class Part:
 
     @property
     def value(self) -> ir.Value:
-        """The accumulators, of pairs the first ones."""
+        """The accumulators; for pairs of columns, the first ones."""
         return self.sums[0]
 
 
@@ -95,13 +95,13 @@ class Epilogue:
 
     @property
     def matrices(self) -> list[ir.Value]:
-        """The kernel's arguments for the full results. Of groups of rows, a full result is the first rows of one."""
+        """The kernel's arguments for the full results. With groups of rows, a full result is a view of an argument."""
         parts = [(matrix, defining_op(matrix)) for matrix in self.full]
         return [part.source if isinstance(part, memref.SubViewOp) else matrix for matrix, part in parts]
 
     @property
     def rows_end(self) -> ir.Value | None:
-        """The end of the rows of the tile's group, from which on no rows are stored; None without groups."""
+        """The end of the rows of the tile's group, after which no rows are stored; None without groups."""
         part = defining_op(self.extents_of)
         return part.sizes[0] if isinstance(part, memref.SubViewOp) else None
 
@@ -241,9 +241,9 @@ class Epilogue:
         return [] if self.store.batch is None else [self.store.batch]
 
     def map(self, sums: Sequence[ir.Value], part: Part, loaded: Sequence[ir.Value] = ()) -> list[ir.Value]:
-        """Applies the epilogue region to a fragment of a part, or to both of pairs; returns a fragment for each full
-        result. Operands have the layout of the fragment: `loaded`, from `full_operands`, or loaded here. Each amax and
-        each reduction takes its values."""
+        """Applies the epilogue region to the fragment of a part (with pairs of columns, to both); returns a fragment
+        for each full result. Operands have the layout of the fragment: they are `loaded`, from `full_operands`, or
+        loaded here. Each amax and each reduction takes its values."""
         inputs, full, value, origin = list(sums), iter(loaded), sums[0], part.origin
         for operand, kind in zip(self.store.epilogue_operands, operand_kinds(self.store), strict=True):
             if kind is OperandKind.target:

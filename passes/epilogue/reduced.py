@@ -1,7 +1,7 @@
 """A reduction of a tile.store: threads reduce their elements of each part, and warps store partial results.
 
-Partial results of rows are those of all parts with the same rows. Those of columns are stored for each part, because a
-thread would need a register for every column.
+Partial results of rows cover all parts with the same rows. Partial results of columns are stored for each part,
+because a thread would otherwise need a register for each column.
 """
 
 from dataclasses import dataclass, field
@@ -23,8 +23,8 @@ Origin = tuple[ir.Value, ir.Value]
 
 @dataclass
 class Reducing:
-    """The partial results so far of a reduction. `slots`: of a tile, for each of its lines. `target`: the wanted column
-    of each row, or row of each column."""
+    """The partial results of a reduction so far. `slots`: the number of partial results of a tile for each of its
+    lines. `target`: the wanted column of each row, or the wanted row of each column."""
 
     kind: ResultKind
     partials: ir.Value
@@ -67,7 +67,7 @@ class Reducing:
         return found
 
     def _targets(self, like: sm.FragmentType, origin: Origin) -> ir.Value | None:
-        """The window of the targets of a part."""
+        """The window of the targets for a part."""
         if self.target is None:
             return None
         by_row = self._reduction.axis == "row"

@@ -3,10 +3,10 @@
 Before   %m = llvm.udiv %tile, %columns : i32; llvm.cond_br %first, ^wait, ^body
          ^wait: nvvm.griddepcontrol wait; … ^body: … nvvm.cp.async.bulk.tensor.shared.cluster.global …[%k, %m]
 After    %m = llvm.udiv %tile, %columns : i32; llvm.inline_asm has_side_effects "", "r" %m; llvm.cond_br …
-         LLVM's MachineSink moves a computation to the branch that uses its result. A division of a tile's number by a
-         run-time value takes some 100 cycles. After the wait for earlier kernels it delays a kernel's first loads;
-         before the stores of a tile it delays these. The value is an operand of an asm statement that becomes no
-         instruction, so it is computed before it.
+         LLVM's MachineSink moves a computation into the branch that uses its result. A division of a tile's number by a
+         run-time value takes about 100 cycles. If it comes after the wait for earlier kernels, it delays a kernel's
+         first loads; if it comes before the stores of a tile, it delays these. An asm statement that becomes no
+         instruction takes the value as an operand, so the value is computed before the statement.
 Needs    device code in the llvm dialect. Of a block before a wait and TMA loads, all that the loads need is kept; of
          other blocks, only what depends on such a division: other threads need registers more than time.
 Refuses  nothing.

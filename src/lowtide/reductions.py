@@ -1,8 +1,8 @@
 """Reductions of a product's values: the words of their kinds, as tables that all folders share.
 
-A kind's word is the part of the product that each element is computed from, `row`, `column` or `all`, and the
-operation: `row_sum` has an element for each row. `row_value` is the value in one column of each row, which a target
-names; `column_value` is the same for the transposed product."""
+A kind's word has two parts: the part of the product that each element is computed from (`row`, `column` or `all`), and
+the operation. `row_sum` has an element for each row. `row_value` is the value in one column of each row; a target gives
+the columns. `column_value` is the same for the transposed product."""
 
 from __future__ import annotations
 

@@ -178,8 +178,8 @@ def _planned(variant: Variant, budget: float, seed: int) -> tuple[Cover, list[Tr
 
 
 def _with_groups(subject: Subject, cover: Cover, seed: int) -> tuple[Cover, list[Trial]]:
-    """The shapes with all rows in one group, whose work is that of a product without groups; and each split of the
-    rows of the cheapest shape of several tiles. With groups of K the rows are those of K, and a tile a step of it."""
+    """The shapes with all rows in one group, which take as much work as without groups; and each split of the rows of
+    the cheapest shape with several tiles. With groups of K, the splits are of K, with a K step in place of a tile."""
     axis, known = 2 if subject.spec.k_is_grouped else 0, subject.spec.group_count
     rows_of_tile, groups = subject.schedule.tile_mnk[axis], known or _GROUPS
     all_rows = next(iter(SPLITS))

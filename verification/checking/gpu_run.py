@@ -79,7 +79,7 @@ def run_on_gpu(
 
 
 def _shape_of(result: Result, spec: GemmSpec, extents: tuple[int, int], whole: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of a result's array; `whole` is that of a full one."""
+    """The shape of a result's array. `whole`: the shape of a full result."""
     if (reduction := result.kind.reduction) is None:
         return whole
     found = {"m": (*batch_of(spec), extents[0]), "n": (*batch_of(spec), extents[1])}

@@ -64,7 +64,7 @@ def _weights(spec: GemmSpec, packed: np.ndarray, operands: Mapping[str, Any]) ->
 
 
 def operands_of(spec: GemmSpec, given: Mapping[str, Any], m: int, n: int) -> list[np.ndarray]:
-    """The epilogue's operands in order, float64, each broadcasting to (M, N)."""
+    """The epilogue's operands in order, in float64. Each broadcasts to (M, N)."""
     names = [operand.name for operand in spec.operands]
     if {*given} - {result.name for result in spec.results} != {*names}:
         raise SpecError(

@@ -83,8 +83,8 @@ def products_of_groups_of_k(spec: GemmSpec, inputs: Mapping[str, Any]) -> list[t
 
 
 def ranges_of_k(ends: Any, k: int) -> list[tuple[int, int]]:
-    """Where the K of each group begins and ends as a kernel uses them: the end before is clamped to the range from 0
-    to `k`, and an end to that from the end before to `k`."""
+    """The range of K of each group, as a kernel computes it: the end before is clamped to [0, k], and then the end to
+    [the end before, k]."""
     given = np.asarray(ends, np.int64)
     firsts = np.clip(np.concatenate([[0], given[:-1]]), 0, k) if len(given) else given
     return list(zip(firsts.tolist(), np.minimum(np.maximum(given, firsts), k).tolist(), strict=True))

@@ -6,11 +6,12 @@ rounding to f32. With u = 2⁻²⁴ and n values:
 - A sum in any order of n − 1 additions in f32 has an error of at most ((1 + u)ⁿ⁻¹ − 1) · Σ|x̂| (Higham, Accuracy and
   Stability of Numerical Algorithms, 4.2), so the bound is Σb and that of Σ(|x| + b). Zeros in place of elements outside
   the matrix change nothing.
-- A maximum or minimum is exact, and moves by at most the largest b.
-- A logsumexp moves by at most the largest b. The exponential of a value is multiplied by exponentials of differences
-  of maxima, at most s of them, and added. A difference has a relative error of u, so its exponential one of u times the
-  difference; the differences of a value add up to its distance r from the largest value. Each exponential has the error
-  of the formula, and each product and addition one of u. So the sum of exponentials has a relative error of at most
+- A maximum or minimum adds no error: its bound is the largest b.
+- For a logsumexp, errors of the values change the result by at most the largest b. The exponential of a value is
+  multiplied by exponentials of differences of maxima, at most s of them, and added. A difference has a relative error
+  of u, so its exponential has a relative error of u times the difference. The differences of a value add up to its
+  distance r from the largest value. Each exponential also has the error of the formula, and each product and each
+  addition has a relative error of u. So the sum of exponentials has a relative error of at most
   γ = Σ w · ((1 + u)^(n + s) · (1 + E)^(s + 1) · e^{ur} − 1), where w is the softmax and E the formula's relative error,
   and of n · e_min · (s + 1) where exponentials are smaller than every number. The logarithm adds −log(1 − γ), and the
   formula's error. The last sum rounds once.
@@ -30,7 +31,7 @@ _AXES = {"row": -1, "column": -2}
 
 
 def reduced(reduction: Reduction, values: np.ndarray, target: np.ndarray | None = None) -> np.ndarray:
-    """The reduction of values (…, M, N), in float64. `target`: of a `row_value`, the column of each row (…, M)."""
+    """The reduction of values (…, M, N), in float64. `target`: the column of each row (…, M), for a `row_value`."""
     with np.errstate(all="ignore"):
         if reduction.operation == "value":
             return _at_target(values, target)
@@ -47,8 +48,8 @@ def reduced(reduction: Reduction, values: np.ndarray, target: np.ndarray | None 
 def reduced_bound(
     reduction: Reduction, values: np.ndarray, bounds: np.ndarray, target: np.ndarray | None = None
 ) -> np.ndarray:
-    """The largest error of each element against `reduced`. Infinite if a value has no bound or the result may overflow;
-    0 if the result is NaN or infinite and must be so."""
+    """The error bound of each element of `reduced`. Infinite if a value has no bound or if the result may overflow; 0
+    if the exact result is NaN or infinite."""
     if reduction.operation == "value":
         return _at_target(bounds, target)
     with np.errstate(all="ignore"):

@@ -124,7 +124,7 @@ def _of_all(verdicts: Mapping[str, Verdict]) -> Verdict:
 
 
 def _of_reduction(spec: GemmSpec, result: Result, inputs: Mapping[str, Any], found: Array) -> Verdict:
-    """The verdict on a reduction, which is of all values: that of a large product is not compared."""
+    """The verdict on a reduction. It needs all values of the product, so for a large product it is not compared."""
     a, b = (np.asarray(inputs[name]) for name in "ab")
     n = b.shape[-2 if spec.layout[1] == "n" else -1] * spec.rows_per_byte
     if a.size * n > _MOST_PRODUCTS:

@@ -85,7 +85,7 @@ _BESIDE_GROUPS: Mapping[str, str] = MappingProxyType(
     {"batch": "none", "weights": "none", "scales": "none", "layout": "tn", "d_order": "row"}
 )
 _BESIDE_GROUPS_OF_K: Mapping[str, str] = MappingProxyType({**_BESIDE_GROUPS, "layout": "nt"})
-# With pairs of columns, the epilogue is the pairs' own.
+# With pairs of columns, the epilogue takes pairs.
 _BESIDE_PAIRS: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("batch", "groups", "weights", "scales", "epilogue"), "none"),

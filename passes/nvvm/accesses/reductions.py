@@ -1,4 +1,5 @@
-"""Reductions in one thread's program: of its own elements, of lanes by shuffles, and the stores of partial results."""
+"""Reductions in one thread's program: of the thread's elements, over lanes by shuffles, and stores of partial
+results."""
 
 import functools
 import itertools
@@ -34,14 +35,14 @@ def kind_of(op: ir.OpView) -> Reduction:
 
 
 def lower_reduce(context: Context, op: sm.ReduceOp) -> None:
-    """Each line of a thread by itself. An element outside of the matrix is replaced by a value that changes nothing."""
+    """Reduces each line of a thread. An element outside the matrix is replaced by a value that changes nothing."""
     reduction, window, fragment = kind_of(op), context.window(op.window), context.fragment(op.value)
     tv, shape = tv_of(fragment.type.tv), tuple(fragment.type.shape)
     split = split_coordinates(tv, shape)
     by_row = reduction.axis == "row"
     origins = thread_origin(context, window, split.turned if window.turned else split)
     row0, column0 = origins[::-1] if window.turned else origins
-    # Elements past the end of the lines only matter across them: lines outside of the matrix are not stored.
+    # Only elements past the end of a line are replaced: whole lines outside the matrix are not stored.
     across0, steps = (column0, split.col_values) if by_row else (row0, split.row_values)
     dim = int(by_row != window.turned)
     elements = [element_of(register, i) for register in fragment.registers for i in range(fragment.width)]
@@ -55,7 +56,7 @@ def lower_reduce(context: Context, op: sm.ReduceOp) -> None:
         taken = []
         for place in held:
             counts = exists[steps[place]]
-            if targets is not None:  # elements outside of the matrix are in no column that counts: see _targets
+            if targets is not None:  # elements outside the matrix are no targets: see _targets
                 counts = context.build.eq(context.build.add(across0, steps[place]), targets[index])
             taken.append(elements[place] if counts is None else arith.select(counts, elements[place], nothing))
         found.append(_reduced(reduction, taken, before[index] if before else None))
@@ -76,8 +77,7 @@ def _partials(context: Context, value: ir.Value | None, reduction: Reduction) ->
 def _targets(
     context: Context, op: sm.ReduceOp, origin: tuple[ir.Value, ir.Value], offsets: Sequence[int]
 ) -> list[ir.Value] | None:
-    """For each line, the index across it of the element that counts; −1 for a line, or an index, outside of the
-    matrix."""
+    """For each line, the index of the target in it; −1 if the line or the index is outside the matrix."""
     if op.target is None:
         return None
     build, window, by_row = context.build, context.window(op.target), kind_of(op).axis == "row"
@@ -97,7 +97,7 @@ def _targets(
 
 
 def _reduced(reduction: Reduction, values: Sequence[ir.Value], before: Partial | None) -> Partial:
-    """The partial result of values, and of those before."""
+    """The partial result of values, joined with the partial result before."""
     if not reduction.is_pair:
         return (_fold(reduction, [*([] if before is None else before), *values]),)
     most = _fold(Reduction(reduction.axis, "max"), [*([] if before is None else before[:1]), *values])
@@ -112,8 +112,8 @@ def _reduced(reduction: Reduction, values: Sequence[ir.Value], before: Partial |
 
 
 def _fold(reduction: Reduction, values: Iterable[ir.Value]) -> ir.Value:
-    """Chains that do not wait for each other: the values in turn, then the chains one after the other. A tree would
-    need a register for each value."""
+    """Reduces values by independent chains, which take the values in turn; then the chains, one after the other. A tree
+    would need a register for each value."""
     function, chains = _FUNCTIONS[reduction.operation], list[ir.Value]()
     for number_, value in enumerate(values):
         if number_ < _CHAINS:
@@ -148,7 +148,7 @@ def finite(value: ir.Value) -> ir.Value:
 
 
 def lower_store_reduced(context: Context, op: sm.StoreReducedOp) -> None:
-    """Butterflies among the lanes with the same lines; the first of these lanes stores."""
+    """Reduces over the lanes with the same lines by butterfly shuffles; the first of these lanes stores."""
     build, reduction, like = context.build, kind_of(op), sm.FragmentType(ir.TypeAttr(op.layout).value)
     tv, shape = tv_of(like.tv), tuple(like.shape)
     lines, split = lines_of(tv, shape, reduction.axis), split_coordinates(tv, shape)

@@ -35,10 +35,10 @@ Origin = tuple[ir.Value, ir.Value]
 def in_halves(
     context: Context, op: ir.OpView, window: Window, split: SplitCoordinates
 ) -> tuple[list[Window], SplitCoordinates, Origin]:
-    """For each value of a thread, the window of one matrix in which it lies; the coordinates in these windows; and
+    """For each value of a thread, the window of one matrix with the value; the coordinates in these windows; and
     `thread_origin` there. A window of halves has two such windows.
 
-    Raises Refusal if values of some threads are in another half than those of other threads.
+    Raises Refusal if the values of a thread are in both halves, but not in the same way in all threads.
     """
     origin, parts = thread_origin(context, window, split), window.halves
     if len(parts) == 1:

@@ -1,4 +1,4 @@
-"""tile.finish in one thread's program: one element, from its partial results in their order."""
+"""tile.finish in one thread's program: one element, reduced from its partial results in their order."""
 
 from mlir import ir
 from mlir.dialects import arith, llvm, math, nvvm, scf
@@ -69,7 +69,7 @@ def _reduced(
 def _load(
     context: Context, column: tuple[ir.Value, ir.Value, ir.Value], row: ir.Value, element: ir.Type, nothing: ir.Value
 ) -> ir.Value:
-    """The element of a row; past the last row, the value that changes nothing."""
+    """The element of a row; past the last row, a value that changes nothing."""
     build, (pointer, stride, rows) = context.build, column
     exists = build.ult(row, rows)
     apart = build.mul(build.zext(build.select(exists, row, 0), build.i64), build.zext(stride, build.i64))
@@ -78,7 +78,8 @@ def _load(
 
 
 def _partial(reduction: Reduction, values: list[ir.Value]) -> tuple[ir.Value, ...]:
-    """The partial result of loaded values: of a logarithm, the maximum is the value, and the sum one exponential."""
+    """The partial result of loaded values. For a logarithm, the maximum is its value, and the sum is one
+    exponential."""
     if not reduction.is_pair or len(values) == 2:
         return tuple(values)
     (value,) = values

@@ -75,7 +75,7 @@ class Window:
     shape: tuple[int, int]
     turned: bool = False
     second: GlobalMatrix | None = None
-    """The matrix of the second half of the rows, which begins at the same row, of a window of `halves`."""
+    """For a window of `halves`: the matrix of the second half of the rows, which begins at the same row."""
 
     @property
     def halves(self) -> tuple["Window", ...]:

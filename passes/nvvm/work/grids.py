@@ -36,10 +36,10 @@ Cursor: TypeAlias = list[ir.Value]  # what a loop over work tiles carries to fin
 class Grids:
     """The tiles of all grids. The functions make code at the insertion point.
 
-    `total`: counts all tiles. `most`: a number that is at least as large, and is known without a read of memory.
-    `seek`: moves a cursor on to the grid of a tile, whose number is not less than that of the tile before; gives the
-    cursor, and whether there is such a tile: None where `most` says it. `spot`: of a tile in the cursor's grid.
-    `start`: the first cursor.
+    `total`: the number of tiles. `most`: an upper bound of it that needs no read of memory. `seek`: moves a cursor
+    forward to the grid of a tile; numbers of tiles must not decrease. Returns the cursor, and whether there is such a
+    tile: None if `most` is the number of tiles. `spot`: the place of a tile in the cursor's grid. `start`: the first
+    cursor.
     """
 
     total: Callable[[], ir.Value]
@@ -133,7 +133,7 @@ class _Groups:
         return _Group(number, group.end, end, build.add(group.before, self._tiles(group)))
 
     def _walk(self, cursor: Cursor, goes_on: Callable[[_Group], ir.Value]) -> _Group:
-        """The first group from the cursor on that is not passed, or the last group."""
+        """The first group, from the cursor on, for which `goes_on` is false; or the last group."""
         build, types = self.build, [self.build.i32] * len(cursor)
         loop = scf.WhileOp(types, cursor)
         before, after = (region.blocks.append(*types) for region in (loop.before, loop.after))
@@ -146,7 +146,7 @@ class _Groups:
         return _Group(*loop.results)
 
     def _has(self, group: _Group, number: ir.Value) -> ir.Value:
-        """Whether a tile that is not before the group is one of the group."""
+        """Whether a tile belongs to the group. The tile must not lie before the group."""
         return self.build.ult(self.build.sub(number, group.before), self._tiles(group))
 
     def _seek(self, number: ir.Value, cursor: Cursor) -> tuple[Cursor, ir.Value]:
@@ -165,7 +165,7 @@ class _Groups:
         return self.build.add(last.before, self._tiles(last))
 
     def _most(self) -> ir.Value:
-        """As many tiles as if each group had a last tile that is not full."""
+        """An upper bound of the number of tiles: each group may add one row of tiles that are not full."""
         build = self.build
         high = build.add(_count(build, self.rows, self.height), build.umin(self._extent(), self.rows))
         return build.mul(high, self.across)

@@ -1,7 +1,7 @@
 """The loop over a CTA's work items in one thread's program.
 
-If the grids of tiles are known at the launch, so is the number of items: the loop counts. Otherwise a cursor is carried
-from item to item, and the loop ends where the cursor finds no tile.
+If the grids of tiles are known at the launch, the number of items is known, too, and the loop counts items. Otherwise a
+cursor is carried from item to item, and the loop ends if the cursor finds no tile.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from lowtide.passes.nvvm.work.schedulers import Bounds
 from lowtide.passes.support.ir.builder import Builder
 
 Body = Callable[[ir.Value, Cursor, list[ir.Value]], list[ir.Value]]
-"""Makes the code of an item: its number, the cursor at its grid, and the carried values; gives those for the next."""
+"""Makes the code of an item from its number, the cursor at its grid and the carried values. Returns the next values."""
 
 
 def item_loop(

@@ -87,7 +87,7 @@ def path_and_math(schedule: Schedule, problem: Problem) -> Schedule:
     if problem.d_is_column_major and not by_tma:
         schedule = schedule.filled(_path_of_columns(schedule, problem))
     if problem.pairs is not None and (is_converted or len({*problem.stored}) > 1):
-        by_threads = StorePath.direct  # pairs leave the registers as results, and one scratch has one type
+        by_threads = StorePath.direct  # the sums of pairs stay in registers, and one scratch buffer has one type
     schedule = schedule.filled({"epilogue.path": StorePath.tma if by_tma else by_threads})
     # Full operands are read in whole rows. Without them, the traffic is half as much if elements are converted first.
     # Results of several types leave the scratch together, as sums.

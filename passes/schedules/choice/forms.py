@@ -175,9 +175,9 @@ def run_at_once(tile: Sides, cluster: Sides, parts: np.ndarray, of: Extents, tar
 
 
 def _waits_apart(tile: Sides, cluster: Sides, of: Extents) -> np.ndarray:
-    """Whether CTAs of 64 rows share only their rows of A, the smaller operand, and each waits for columns of B of its
-    own. Such clusters are far slower than estimated, unless one tile covers M (H100: 64×224 of 300×28672×8192 380 µs in
-    clusters of [1, 2] and 259 alone, 64×256 of 444×28672×4096 229 and 170)."""
+    """Whether CTAs with tiles of 64 rows share only their rows of A, the smaller operand, and each CTA loads its own
+    columns of B. Such clusters are far slower than estimated, unless one tile covers M (H100: 64×224 of 300×28672×8192
+    380 µs in clusters of [1, 2] and 259 alone, 64×256 of 444×28672×4096 229 and 170)."""
     assert of.m is not None and of.n is not None
     m, n = of.m[..., None], of.n[..., None]
     return np.asarray((tile[0] <= WGMMA_ROWS) & (cluster[0] == 1) & (cluster[1] > 1) & (m > tile[0]) & (n > m))

@@ -14,8 +14,8 @@ _WIDEST = 16  # bytes of a store of one thread
 
 
 def expected(problem: Problem) -> Problem:
-    """The problem that is estimated: a product for each group, with an even share of the rows or K. The same problem
-    without groups, or if the number of groups, or that of rows (or K), is known only at run time."""
+    """The problem that is estimated: a product for each group, with an even share of the rows or of K. The problem
+    itself if it has no groups, or if the number of groups, of rows or of K is known only at run time."""
     if problem.k_is_grouped:
         if problem.k is None or problem.batch is None:
             return replace(problem, k=None)

@@ -90,7 +90,7 @@ def product_of(problem: Problem) -> Product:
         stores_early=_may_store_early(problem),
         a_is_k_major=a_is_k_major,
         b_is_k_major=b_is_k_major,
-        clips=not problem.is_grouped,  # behind the rows of a group lie those of the next one
+        clips=not problem.is_grouped,  # the rows of the next group follow
         ends_anywhere=problem.is_grouped,
     )
 

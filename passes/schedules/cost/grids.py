@@ -36,7 +36,7 @@ class Product:
     """Whether TMA loads only the rows that exist of operands that are K-major. In clusters and for halves
     of tiles, it always loads whole boxes."""
     ends_anywhere: "bool | np.ndarray" = False
-    """Whether `m` is only the mean of the rows of products, which end anywhere in a tile."""
+    """Whether `m` is the mean number of rows of the products, which may end anywhere in a tile."""
 
 
 def stacked(products: Sequence[Product]) -> Product:

@@ -120,13 +120,14 @@ def scratch_buffers(schedule: Schedule) -> int:
 
 
 def tile_of_d(schedule: Schedule, problem: Problem) -> Extents2:
-    """Rows and columns of D that a tile of the grid holds; of pairs, it has two columns of accumulators for each."""
+    """The rows and columns of D in a tile of the grid. With pairs of columns, the tile has two columns of accumulators
+    for each column of D."""
     assert schedule.grid.tile is not None
     return problem.tile_of_d(schedule.grid.tile)
 
 
 def stored_columns(schedule: Schedule, problem: Problem) -> int:
-    """The columns of a tile of D that a CTA stores: a share of them if K of every tile is divided by `scatter`."""
+    """The columns of a tile of D that a CTA stores: a share of them if the K of each tile is divided by `scatter`."""
     division, (_, columns) = schedule.k_division, tile_of_d(schedule, problem)
     is_share = division is not None and division.is_scattered and not division.is_of_tail
     return columns // division.parts if division is not None and is_share else columns

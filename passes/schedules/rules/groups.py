@@ -1,8 +1,8 @@
 """Rules of groups of rows, and of K, whose ends only the device knows.
 
-A tile of a group begins at any row, and the number of tiles is not known at the launch. So CTAs take whole tiles in
-turn, one group after the other, and threads store the rows that belong to the group. All tiles sum K forward, so that
-the bits of a row do not depend on where groups end. With groups of K the tiles are known, but not the K steps of each.
+A tile of a group may begin at any row, and the number of tiles is not known at the launch. So CTAs take whole tiles in
+turn, one group after the other, and only rows of the group are stored. All tiles sum K forward, so the bits of a row do
+not depend on where groups end. With groups of K, the number of tiles is known, but the K steps of each tile are not.
 """
 
 from collections.abc import Iterator, Mapping
@@ -40,7 +40,7 @@ WITH_GROUPS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
         "epilogue.pack": (None, PackKind.none),
     }
 )
-# As above, of groups of K, whose items have as many K steps as their groups need.
+# As above, for groups of K. The number of K steps of an item depends on its group.
 WITH_GROUPS_OF_K: Mapping[str, tuple[Any, ...]] = MappingProxyType(
     {
         "grid.tail": (TailKind.whole, None),
@@ -59,7 +59,7 @@ _WHY_OF_K = "K is grouped, and only the device knows where groups end"
 
 
 def taken_with_groups(problem: Problem) -> Mapping[str, tuple[Any, ...]]:
-    """The values of fields that the problem's groups support; empty without groups."""
+    """The values of fields that the problem's groups support, by path; empty without groups."""
     return WITH_GROUPS if problem.is_grouped else WITH_GROUPS_OF_K if problem.k_is_grouped else MappingProxyType({})
 
 
@@ -87,7 +87,7 @@ def groups(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
 
 
 def _of_k(schedule: Schedule) -> Iterator[str]:
-    """The rules of groups of K beside those on single fields."""
+    """The rules of groups of K that are not about the value of one field."""
     for name in ("a", "b"):
         copy = schedule.mainloop.operand(name).copy
         if TMA_RANKS.get(str(copy), 2) > 2:

@@ -1,7 +1,7 @@
 """Rules of pairs of columns, whose epilogue takes two accumulators for each element of D.
 
-A tile of accumulators has the first columns of pairs in its first half, and the second ones in the other half. So each
-thread holds both, and the parts of the epilogue are those of D, which is half as wide.
+A tile of accumulators has the first columns of the pairs in its first half, and the second columns in its second half.
+So each thread holds both columns of a pair. The parts of the epilogue are parts of D, which has half as many columns.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ WITH_PAIRS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
     }
 )
 WHY = "the epilogue takes both accumulators of a pair from the registers of one thread"
-_COLUMNS_TOGETHER = 16  # of an accumulator tile: runs of 8 columns in each half
+_COLUMNS_TOGETHER = 16  # columns of accumulators: a thread has runs of 8 columns in each half
 
 
 def pairs(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:

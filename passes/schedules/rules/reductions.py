@@ -1,4 +1,4 @@
-"""Rules of reductions: partial results of whole tiles, by threads that hold the same rows or columns."""
+"""Rules of reductions. Partial results are of whole tiles; threads that hold the same rows or columns reduce them."""
 
 from collections.abc import Iterator
 

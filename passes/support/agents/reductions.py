@@ -1,8 +1,9 @@
 """How the threads of a kernel share a reduction: the lines that a thread holds, and the warps with the same lines.
 
-A line is a row of a fragment for reductions of rows, and a column for those of columns. A thread reduces its elements
-of each line, lanes with the same lines exchange what they have by shuffles, and each warp stores a partial result. So a
-tile has as many partial results for a line as warps hold elements of it, and of columns for each part of the rows."""
+A line is a row of a fragment for reductions of rows, and a column for reductions of columns. A thread reduces its
+elements of each line. Lanes with the same lines exchange their partial results by shuffles, and each warp stores one.
+So a tile has a partial result of a line for each warp that holds elements of the line; for columns, there is also one
+for each part of the rows."""
 
 from dataclasses import dataclass
 from functools import lru_cache, reduce
@@ -29,21 +30,22 @@ def reduction_of(kind: ResultKind) -> Reduction | None:
 
 
 def in_kernel(reduction: Reduction) -> Reduction:
-    """The reduction that a kernel computes: of all elements, that of rows."""
+    """The reduction that a kernel computes: for a reduction of all elements, the reduction of rows."""
     return Reduction("row", reduction.operation) if reduction.axis == "all" else reduction
 
 
 def swapped_result(kind: ResultKind) -> ResultKind:
-    """The kind, in Dᵀ, of a result of D."""
+    """The kind that a result has if the kernel computes Dᵀ."""
     reduction = reduction_of(kind)
     return kind if reduction is None else ResultKind[reduction.swapped.word]
 
 
 @dataclass(frozen=True)
 class Lines:
-    """The lines of a fragment. `values`: for each line of a thread, in order, its offset from the thread's first one
-    and the numbers of its values. `shuffles`: the bits by which lanes with the same lines differ. Warps with the same
-    lines are `warps`; their first elements are `step` apart across the lines."""
+    """The lines of a fragment. `values`: for each line of a thread, in order, its offset from the thread's first line,
+    and the numbers of its values. `shuffles`: the bits in which the numbers of lanes with the same lines differ.
+    `warps`: the number of warps with the same lines. `step`: the distance, across the lines, of their first
+    elements."""
 
     values: tuple[tuple[int, tuple[int, ...]], ...]
     shuffles: tuple[int, ...]
@@ -53,8 +55,8 @@ class Lines:
 
 @lru_cache(maxsize=256)
 def lines_of(tv: Layout, shape: tuple[int, int], axis: str) -> Lines:
-    """The lines of a fragment along an axis. Raises ScheduleError if lanes that exchange do not hold the same lines, or
-    if warps are not evenly apart."""
+    """The lines of a fragment along an axis. Raises ScheduleError if two lanes hold some common lines but not the same
+    lines, or if warps are not evenly apart."""
     split = split_coordinates(tv, shape)
     split = split if axis == "row" else split.turned
     threads, _ = extents(tv)
@@ -80,8 +82,8 @@ def lines_of(tv: Layout, shape: tuple[int, int], axis: str) -> Lines:
 
 
 def slots_of(schedule: Schedule, problem: Problem, reduction: Reduction, threads: int) -> int:
-    """The partial results of a tile for each of its rows, or columns. `threads`: those that hold a tile. Raises
-    ScheduleError as `lines_of` does."""
+    """The number of partial results of a tile for each of its rows, or columns. `threads`: the number of threads that
+    hold a tile. Raises ScheduleError as `lines_of` does."""
     m, _, _ = schedule.tile_mnk
     rows, columns = part_shape(schedule)
     parts = 1 if reduction.axis == "row" else m // rows

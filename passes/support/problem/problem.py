@@ -107,8 +107,8 @@ class Problem:
     groups: int | None = None
     """The number of groups of rows, if rows are grouped and it is known at compile time. Groups of K are a batch."""
     pairs: str | None = None
-    """How the columns of pairs lie in B, "stacked" or "interleaved", if two columns of B belong to each column of D;
-    `n` is the number of B's."""
+    """How pairs of columns lie in B, "stacked" or "interleaved"; None without pairs. `n` counts the columns of B, two
+    for each column of D."""
 
     @property
     def sums(self) -> int:
@@ -117,11 +117,11 @@ class Problem:
 
     @property
     def columns_of_d(self) -> int | None:
-        """N of D, if it is known: of pairs, half of B's columns."""
+        """N of D, if it is known: with pairs of columns, half the number of B's columns."""
         return None if self.n is None else self.n // self.sums
 
     def tile_of_d(self, tile: Sequence[int]) -> tuple[int, int]:
-        """The extents of D that belong to a tile of accumulators."""
+        """The extents of the part of D that belongs to a tile of accumulators."""
         return tile[0], tile[1] // self.sums
 
     @property

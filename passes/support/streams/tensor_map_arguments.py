@@ -34,9 +34,9 @@ def box_type(
 ) -> sm.TensorMapType:
     """The `!sm.tensor_map` of the boxes that fill or empty a buffer, or `rows` of its rows.
 
-    With rank 3 and more, a box has all panels of the buffer; but if it has only some rows, it has one panel, since the
-    panels of a box lie one behind the other. A box of a batch has one more side, the first: it has rows of 1 or 2
-    `matrices`, which share the rows of the buffer evenly. A box of a ragged map has two more sides.
+    With rank 3 and more, a box has all panels of the buffer. If a box has only some of the rows, it has one panel,
+    because the panels of a box lie one after the other. A box of a batch has one more side, the first: it has rows of 1
+    or 2 `matrices`, with the same number of rows of each. A box of a ragged map has two more sides.
 
     Raises Refusal if the buffer does not lie in panels, or TMA does not take the box.
     """
@@ -86,7 +86,7 @@ def _assert_whole_rows(matrix: ir.Value, letter: str) -> None:
 
 
 def _assert_ragged(matrix: ir.Value) -> None:
-    """The host's check that coordinates of a ragged map can say how many rows are left."""
+    """Adds the host's check that the extent of a ragged map is large enough for the rows."""
     fits = Builder.index().sle(extent(matrix, 0), ROWS)
     if not constant_of(fits):
         cf.assert_(fits, "with groups of K, K must be at most 2^30: split the problem")
@@ -135,7 +135,7 @@ class TensorMapArguments:
         `is_last`: boxes have only as many rows as are left for the last box of the matrix. `is_ragged`: each load says
         where the rows end. `halves`: a box has rows of both matrices of a pair.
         The host checks the rows of a matrix that is written. A packed matrix needs no check: its rows lie in a
-        workspace, where TMA may write whole units behind them. Raises Refusal if TMA has no such box.
+        workspace, where TMA may write whole units after them. Raises Refusal if TMA has no such box.
         """
         if matrix not in self.matrices:
             raise Refusal(

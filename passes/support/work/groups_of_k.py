@@ -10,8 +10,8 @@ from lowtide.passes.support.ir.rewriting import extent
 
 
 class GroupOfK(NamedTuple):
-    """The range of K of a group, from `begin` to `end`. `last`: where a loop over K ends, so that it has at least one
-    step; of an empty group it is a step of zeros."""
+    """The range of K of a group, from `begin` to `end`. `last`: the end of the loop over K. The loop has at least one
+    step; for an empty group, it is a step of zeros."""
 
     begin: ir.Value
     end: ir.Value
@@ -43,7 +43,8 @@ def up_to(matrix: ir.Value, end: ir.Value) -> ir.Value:
 
 
 def whole_of(matrix: ir.Value) -> tuple[ir.Value, ir.Value | None]:
-    """The matrix of which a memref is the rows up to the end of a group of K, and this end; None if it is whole."""
+    """A matrix and the end of a group of K, if a memref is a view of the matrix's rows up to this end; otherwise, the
+    memref and None."""
     owner = matrix.owner
     if isinstance(owner, ir.Block) or not isinstance(owner.opview, memref.SubViewOp):
         return matrix, None

@@ -2,11 +2,12 @@
 
     grouped_gemm(Tensor a, Tensor b, Tensor ends, ScalarType? out_dtype) -> Tensor
 
-With A (rows, K) and B (groups, K, N) rows are grouped, and D is (rows, N). With A (M, K) and B (K, N) K is grouped, and
-D is (groups, M, N). Groups and `ends` are those of `lt.grouped_matmul`; rows of D of no group are 0. Tensors
-that no kernel can read as they lie are copied first. Gradients are products of groups with the same ends: with rows
-grouped dA has rows grouped, and dB K; with K grouped dA and dB have rows grouped. The gradient of D is rounded to A's
-type before it is multiplied. On the CPU torch multiplies, group by group.
+With A (rows, K) and B (groups, K, N), rows are grouped, and D is (rows, N). With A (M, K) and B (K, N), K is grouped,
+and D is (groups, M, N). Groups and `ends` are those of `lt.grouped_matmul`, but rows of D that belong to no group are
+0. If no kernel can read a tensor as it lies, it is copied first. Gradients are products of groups with the same ends.
+If rows are grouped, dA is a product with groups of rows, and dB is one with groups of K. If K is grouped, dA and dB are
+products with groups of rows. The gradient of D is rounded to A's type before it is multiplied. On the CPU, torch
+multiplies the groups one by one.
 """
 
 from typing import Any
@@ -32,11 +33,14 @@ LIBRARY.define(
 def grouped_matmul(
     a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor, *, out_dtype: torch.dtype | None = None
 ) -> torch.Tensor:
-    """Multiply each group of rows of A (rows, K) by its own matrix of B (groups, K, N): D (rows, N); or, with B (K, N),
-    the K of each group of A (M, K) and B: D (groups, M, N). For autograd, autocast and torch.compile.
+    """Products of groups, for autograd, autocast and torch.compile.
 
-    `ends`: int32 (groups,), on the device of A and B: group g consists of the rows, or the K, `ends[g - 1]` (0 for the
-    first group) to `ends[g] - 1`. Rows of D that belong to no group are 0, and so is the matrix of a group without K.
+    With B (groups, K, N), each group of rows of A (rows, K) is multiplied by its own matrix of B: D is (rows, N). With
+    B (K, N), K is in groups: D (groups, M, N) has the product of A (M, K) and B over the K of each group.
+
+    `ends`: int32 (groups,), on the device of A and B. Group g consists of the rows, or of the elements of K, from
+    `ends[g - 1]` (0 for the first group) to `ends[g] - 1`. Rows of D that belong to no group are 0. The matrix of D for
+    an empty group of K is 0.
     `out_dtype`: D's type, by default that of A (bf16 for 8-bit floats, s32 for integers).
 
     Raises LaunchError for tensors that do not fit.
@@ -81,7 +85,7 @@ def _grouped(a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor, out_dtype: to
 
 
 def _readable(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The factors, copied unless a kernel reads them as they lie."""
+    """A and B, copied if no kernel can read them as they lie."""
     if b.dim() == 2:  # groups are rows of aᵀ and of b
         return _by_rows(a.mT).mT, _by_rows(b)
     return _by_rows(a), b if b.stride(-1) == 1 or b.stride(-2) == 1 else b.contiguous()
@@ -158,7 +162,7 @@ LIBRARY.impl("grouped_gemm", _differentiable, "Autograd")
 
 
 def _flops(a: Any, b: Any, *rest: Any, out_shape: Any, **keywords: Any) -> int:
-    """Those of all rows, or of all K: only the device knows how many are in groups."""
+    """The operations for all rows, or for all K: only the device knows how many are in groups."""
     return 2 * int(a[0]) * int(a[1]) * int(b[-1])
 
 

@@ -21,7 +21,7 @@ from lowtide.verification.mutation.operators.operator import THREAD_LEVELS
 
 _TIMED = {
     "sm90-wave-sync": ("ptx",),  # its bounded wait, as instructions
-    # Threads branch on ends that they load. The analysis takes everything from memory for data of others.
+    # Threads branch on ends that they load. The analysis treats all loaded values as data of other threads.
     **dict.fromkeys(("sm80-groups", "sm90-groups"), (*THREAD_LEVELS, "ptx")),
 }
 

@@ -47,7 +47,7 @@ class Trial:
 class Kernel:
     """A kernel, and the runs that a fault in it must survive to remain undetected.
 
-    At the levels `timed` its control flow depends on timing by design, or on numbers in memory, so no run is known to
+    At the levels `timed`, its control flow depends on timing, by design, or on numbers in memory. So no run is known to
     cover every order.
     """
 
