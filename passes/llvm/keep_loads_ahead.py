@@ -32,6 +32,8 @@ class KeepLoadsAhead(Pass):
     def run(self, module: ir.Module, target: Target) -> None:
         kept = {atom.intrinsic for atom in map(mma_atom, target.mma_atoms) if atom.keeps_loads_ahead}
         for function in walk(module, llvm.LLVMFuncOp):
+            if not any(call.intrin.value in kept for call in walk(function, llvm.CallIntrinsicOp)):
+                continue
             for region in function.regions:
                 _keep_in(list(region), kept)
 

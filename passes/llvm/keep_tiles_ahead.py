@@ -13,7 +13,7 @@ Refuses  nothing.
 Test     test/lit/passes/llvm/keep-tiles-ahead.mlir
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -35,12 +35,15 @@ class KeepTilesAhead(Pass):
 
     def run(self, module: ir.Module, target: Target) -> None:
         for function in walk(module, llvm.LLVMFuncOp):
+            # To look at each op from Python costs more than all else here: only blocks that divide are read.
+            divisions = walk(function, llvm.UDivOp) + walk(function, llvm.URemOp)
+            dividing = _blocks_of(op for op in divisions if _divides(op, op.operation.block))
             for region in function.regions:
                 blocks = list(region)
-                loading = _loading(blocks)
+                loading = _loading(function, blocks)
                 found = [_keep_before(block, blocks, loading) for block in blocks if loading and _waits(block)]
                 kept = [block for block in found if block is not None]
-                for block in blocks if _has_extents(function) else ():
+                for block in dividing if dividing and _has_extents(function) else ():
                     if block not in kept:
                         _keep_divided(block)
 
@@ -50,14 +53,22 @@ def _has_extents(function: llvm.LLVMFuncOp) -> bool:
     return any(str(argument.type) == _REGISTER for argument in function.regions[0].blocks[0].arguments)
 
 
-def _loading(blocks: list[ir.Block]) -> list[ir.Block]:
+def _blocks_of(ops: Iterable[ir.OpView]) -> list[ir.Block]:
+    """The blocks of the ops, each once."""
+    found: list[ir.Block] = []
+    for op in ops:
+        block = op.operation.block
+        if block not in found:
+            found.append(block)
+    return found
+
+
+def _loading(function: llvm.LLVMFuncOp, blocks: list[ir.Block]) -> list[ir.Block]:
     """The blocks that start TMA loads, and those that branch to them."""
-    starts = [block for block in blocks if any(map(_is_load, block.operations))]
+    starts = _blocks_of(walk(function, nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp))
+    if not starts:
+        return []
     return starts + [block for block in blocks if any(successor in starts for successor in _successors(block))]
-
-
-def _is_load(op: ir.OpView) -> bool:
-    return isinstance(op, nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp)
 
 
 def _successors(block: ir.Block) -> list[ir.Block]:

@@ -154,10 +154,15 @@ FAULTS = {
 }
 
 
+@pytest.fixture(scope="module")
+def faultless():
+    return lt.compile_gemm(_spec(d="bf16"), target="sm_90a", schedule=_TMA)
+
+
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_found_at_its_level(name):
+def test_a_fault_is_found_at_its_level(faultless, name):
     level, pattern, replacement = FAULTS[name]
-    kernel = lt.compile_gemm(_spec(d="bf16"), target="sm_90a", schedule=_TMA)
+    kernel = faultless
     text = kernel.levels[level]
     edited = re.sub(pattern, replacement, text, flags=re.MULTILINE)
     assert edited != text
