@@ -93,7 +93,7 @@ class GemmFields:
 
     @property
     def is_grouped(self) -> bool:
-        """Whether the rows of A and D are in groups, each with its own matrix of B, or K is."""
+        """Whether there are groups: of rows, each with its own matrix of B, or of K, each with its own matrix of D."""
         return self.groups is not UNGROUPED
 
     @property

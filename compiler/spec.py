@@ -58,14 +58,14 @@ class GemmSpec(GemmFields):
       `ends[g] − 1`. Only the device reads `ends`. An end that is less than the end before it, or greater than M, is
       clamped. Rows of D after the last end are not written. The layout must be tn or tt, and D by rows; a batch, packed
       weights, block scales and f32 by pieces are not supported. With `lt.Groups(groups, axis="k")`, K is grouped: D
-      (groups, M, N) has a matrix for each group, the product over the K from `ends[g − 1]` to `ends[g] − 1`; 0 if the
-      group is empty. The end before is clamped to 0 … K, and an end to the end before … K. The layout must be nt, and K
-      at most 2³⁰. Full operands have the shape of D; the others are shared by all groups.
-    - `pairs`: None, the default, or how pairs of columns lie in B, as in a gated MLP: B then has 2 · N columns, and the
-      epilogue takes the accumulators of both columns, `def swiglu(gate, up)`, for the element of D, which has N. With
-      "stacked", B's first N columns belong to `gate` and the others to `up`; with "interleaved" they alternate. The
-      layout must be tn or nn, and D by rows; a batch, groups, packed weights, block scales and f32 by pieces are not
-      supported.
+      (groups, M, N) has a matrix for each group: the product over the K from `ends[g − 1]` to `ends[g] − 1`, which is 0
+      for an empty group. `ends[g − 1]` is clamped to 0 … K, and then `ends[g]` to the result … K. The layout must be
+      nt, and K at most 2³⁰. Full operands have the shape of D, or (M, N) if all groups share one. All groups share the
+      other operands.
+    - `pairs`: None, the default, or how pairs of columns lie in B, as in a gated MLP. B then has 2 · N columns and D
+      has N. For each element of D, the epilogue takes two accumulators: `def swiglu(gate, up)`. With "stacked", B's
+      first N columns belong to `gate` and the others to `up`; with "interleaved" they alternate. The layout must be tn
+      or nn, and D by rows; a batch, groups, packed weights, block scales and f32 by pieces are not supported.
     - `a`, `b`: the dtypes of the inputs: f16, bf16, f32 or f64, equal; e4m3 and e5m2 in any combination; or s8 and u8
       in any combination; or packed weights, below.
     - `d`: f16, bf16, f32, s8, u8, e4m3 or e5m2; values are clamped to the range of the latter four. f64 with f64
@@ -170,13 +170,13 @@ class GemmSpec(GemmFields):
         names = [result.name for result in self.results]
         if self.is_grouped and self.reductions:
             raise SpecError(
-                f"the result {self.reductions[0].name!r} is a reduction, which groups of rows do not have: reduce D, "
-                "or compute each group with a call [reduction-groups]"
+                f"the result {self.reductions[0].name!r} is a reduction; groups do not support reductions: reduce D in "
+                "another kernel, or compute each group with a call [reduction-groups]"
             )
         if self.pairs is not None and self.reductions:
             raise SpecError(
-                f"the result {self.reductions[0].name!r} is a reduction, which pairs of columns do not have: store D, "
-                "and reduce it [reduction-pairs]"
+                f"the result {self.reductions[0].name!r} is a reduction; pairs of columns do not support reductions: "
+                "reduce D in another kernel [reduction-pairs]"
             )
         narrow = [result.name for result in self.reductions if types.get(result.name, result.dtype) != result.dtype]
         if narrow:
@@ -239,8 +239,8 @@ class GemmSpec(GemmFields):
             )
 
     def of_result(self, name: str) -> "GemmSpec":
-        """The problem whose D is this full result, or the values that this reduction reduces, and which has no other.
-        Unchanged if D is the only result."""
+        """A problem whose only result is D: this full result, or the values that this reduction reduces. The same
+        problem if D is its only result."""
         (result,) = (each for each in self.returned_results if each.name == name)
         if self.epilogue is None or (gives_d_alone(self.results) and result.dtype == self.d):
             return self

@@ -51,8 +51,8 @@ UNGROUPED: Final = Ungrouped.UNGROUPED
 
 @dataclass(frozen=True)
 class Groups:
-    """The value of `GemmSpec.groups` for `count` groups (`None`: known at run time) of rows (`axis="m"`), as is an
-    integer alone, or of K (`axis="k"`)."""
+    """The value of `GemmSpec.groups` for `count` groups (`None`: known at run time) of rows (`axis="m"`) or of K
+    (`axis="k"`). An integer alone means groups of rows."""
 
     count: int | None = None
     axis: str = "m"

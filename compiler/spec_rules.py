@@ -116,7 +116,7 @@ def check_groups(spec: GemmFields) -> None:
                 f"layout={K_GROUPED_LAYOUT!r} [k-groups-layout]"
             )
         if spec.k is not None and spec.k > LARGEST_GROUPED_K:
-            raise SpecError(f"k is {spec.k}; with groups of K it is at most 2**30: split the problem [k-groups-k]")
+            raise SpecError(f"k is {spec.k}; with groups of K, it is at most 2**30: split the problem [k-groups-k]")
         return
     if spec.layout not in GROUPED_LAYOUTS:
         raise SpecError(
@@ -152,11 +152,11 @@ def check_pairs(spec: GemmFields) -> None:
     stored = next((x for x in (spec.d, *dict(spec.result_types).values()) if element_type(x).is_converted_to), None)
     if stored is not None:
         raise SpecError(
-            f"a result of {stored} with pairs of columns: it is converted in whole rows, and pairs are combined in "
-            "registers; store bf16 or f16 [pairs-result]"
+            f"a result of {stored} with pairs of columns: {stored} is converted in whole rows, but pairs are combined "
+            "in registers; store bf16 or f16 [pairs-result]"
         )
     if spec.n is not None and 2 * spec.n > LARGEST_EXTENT:
         raise SpecError(
-            f"n is {spec.n}, so that B has {2 * spec.n} columns, but extents are at most {LARGEST_EXTENT}: split the "
+            f"n is {spec.n}, and B has {2 * spec.n} columns; extents are at most {LARGEST_EXTENT}: split the "
             "problem [pairs-n]"
         )

@@ -186,8 +186,8 @@ def in_rows(manifest: Mapping[str, Any], values: np.ndarray) -> np.ndarray:
 
 
 def _part_of(manifest: Mapping[str, Any], operands: Mapping[str, HostArray], name: str, matrix: int) -> np.ndarray:
-    """The values of an operand; in a batch, its part for one product, or all of it if it is shared. With groups of K,
-    the part for group number `matrix`."""
+    """The values of an operand. In a batch, its part for one product, or all of it if products share it. With groups
+    of K, its part for group number `matrix`."""
     dims, values = problem_dims(manifest)[name], operands[name].values()
     if K_GROUPS in manifest["spec"] and dims[0] == "k":
         ends = next(operands[x["name"]].values() for x in manifest["arguments"] if x["kind"] == "ends")

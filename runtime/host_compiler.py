@@ -254,7 +254,8 @@ class _Compiler:
         return argument, address, f"({', '.join(parts[:rank])})", f"({', '.join(parts[rank:])},)"
 
     def mapped_rank(self, op: Mapping[str, Any], argument: str) -> int:
-        """The dimensions of the matrix of a tensor map: its argument's, or one more if that is seen as two matrices."""
+        """The dimensions of the matrix of a tensor map: those of its argument, or one more if it is viewed as two
+        matrices."""
         own, given = self.ranks[argument], len(op.get("operands", []))
         return 3 if own == 2 and given == 2 * 3 else own
 

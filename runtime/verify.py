@@ -195,8 +195,8 @@ def verify_kernel(
     reduced = [x["name"] for x in manifest["arguments"] if x["role"] == "output" and x["kind"] in REDUCTIONS]
     if reduced:
         raise LoadError(
-            f"manifest: the result {reduced[0]} is a reduction, which this check does not compute; check the kernel "
-            "where lowtide is installed: lowtide check [verify-reduction]"
+            f"manifest: the result {reduced[0]} is a reduction, and this check does not compute reductions; use "
+            "lowtide check where the compiler is installed [verify-reduction]"
         )
     if len(results_of(manifest["epilogue_program"])) != len(full):
         raise LoadError(

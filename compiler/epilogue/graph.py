@@ -99,7 +99,7 @@ def trace(
             results.insert(0, (Result(NO_D, ResultKind.ABSENT, tracer.dtype), results[0][1]))
         if amax and results[0][0].kind is ResultKind.ABSENT:
             raise SpecError(
-                "amax=True with reductions alone: an amax is of the first full result; return lt.amax(abs(x))"
+                "amax=True needs a full result, but all results are reductions; return lt.amax(abs(x)) instead"
                 " [reduction-amax]"
             )
         if amax:
@@ -112,7 +112,7 @@ def trace(
     if function is None:
         if sums > 1:
             raise SpecError(
-                "pairs of columns need an epilogue that takes both accumulators: def epilogue(gate, up)"
+                "pairs of columns without an epilogue: pass one that takes both accumulators, def epilogue(gate, up)"
                 " [pairs-epilogue]"
             )
         value, own = Traced(tracer, starts[0]), types.get(D, d)
@@ -171,8 +171,8 @@ def _result_of(value: Any, name: str, dtype: str, computed: str) -> Result:
         return Result(name, ResultKind.FULL, dtype)
     if computed != REDUCED_TYPE:
         raise SpecError(
-            f"the result {name!r} is a reduction in {computed}: reductions are {REDUCED_TYPE}; return the values, and "
-            "reduce these [reduction-type]"
+            f"the result {name!r} is a reduction in {computed}, but reductions are in {REDUCED_TYPE}; return the "
+            "values, and reduce them in another kernel [reduction-type]"
         )
     return Result(name, value.kind, REDUCED_TYPE)
 
@@ -194,8 +194,8 @@ def _with_target(
     read = {node.attribute for root in nodes.values() for node in in_order(root) if node.op == "operand"}
     if own.kind is not OperandKind.PER_ROW or own.dtype != INTEGER_TYPE or others or index in read:
         raise SpecError(
-            f"{where}: lt.gather takes its columns from {own.name!r}, {own.kind.value} of {own.dtype}; they are one "
-            f'operand lt.PerRow["{INTEGER_TYPE}"] that nothing else reads [gather-index]'
+            f"{where}: lt.gather takes its columns from {own.name!r}, {own.kind.value} of {own.dtype}; pass one "
+            f'operand lt.PerRow["{INTEGER_TYPE}"], and use it for nothing else [gather-index]'
         )
     return (*operands[:index], Operand(own.name, OperandKind.TARGET, own.dtype), *operands[index + 1 :])
 

@@ -62,7 +62,7 @@ class OperandKind(enum.Enum):
 
     @property
     def is_of_epilogue(self) -> bool:
-        """Whether the region reads it. Other operands act in the sum, are the ends of groups of rows, or the columns of
+        """Whether the region reads it. Other operands act in the sum, or are the ends of groups or the columns of
         lt.gather."""
         return self in (OperandKind.FULL, OperandKind.PER_ROW, OperandKind.PER_COLUMN, OperandKind.SCALAR)
 

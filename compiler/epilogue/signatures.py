@@ -64,7 +64,7 @@ def _known_type(function: Callable[..., Any], parameter: inspect.Parameter) -> O
     if found is None:
         raise SpecError(
             f"{defined_at(function)}: the epilogue operand {parameter.name!r} has no kind; annotate it with {_KINDS}"
-            " (only GemmSpec(pairs=…) has a second accumulator) [operand-kind]"
+            " (for a second accumulator, use GemmSpec(pairs=…)) [operand-kind]"
         )
     return found
 
@@ -105,7 +105,7 @@ def parameters_of(function: Callable[..., Any], sums: int = 1) -> list[inspect.P
             which = "first" if number == 0 else "second"
             raise SpecError(
                 f"{where}: the epilogue's {which} parameter, {parameter.name!r}, is the accumulator and has no kind; "
-                "put an accumulator before the operands [accumulator-kind]"
+                "remove its annotation, or put an accumulator before the operands [accumulator-kind]"
             )
     return parameters
 

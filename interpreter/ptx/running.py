@@ -106,8 +106,8 @@ def compute_one(state: AgentState, op: Op) -> None:
 
 
 def _of_active_lanes(state: AgentState, op: Op, error: InterpreterError) -> Any:
-    """The result if only inactive lanes break a rule, such as by a division by zero: they compute with the operands of
-    an active lane. Raises InterpreterError for the others."""
+    """The result if only inactive lanes break a rule, for example divide by zero: they then compute with the operands
+    of an active lane. Raises InterpreterError if an active lane breaks a rule."""
     if state.mask is None:
         raise violated_by(state, op, error) from error
     active = int(np.argmax(state.mask))
@@ -200,7 +200,7 @@ def _where_it_holds(state: AgentState, op: Op, slot: int, is_negated: bool) -> A
 
 @cache
 def guarded_bulk(bulk: Bulk) -> Bulk:
-    """How instructions with guards run as one: consecutive ones whose guards hold in the same lanes."""
+    """How instructions with guards run together: consecutive instructions whose guards hold in the same lanes."""
 
     def run(state: AgentState, batch: Batch) -> None:
         masks = {(op.guard, op.instruction.guard.negated): op for op in batch.ops}
@@ -224,7 +224,7 @@ def _key_of_mask(mask: Any) -> Any:
 
 
 def _run_masked(bulk: Bulk, state: AgentState, batch: Batch, mask: Any) -> None:
-    """Run instructions as one in these lanes; others keep their results."""
+    """Run instructions together in these lanes; other lanes keep their results."""
     if mask is True:
         bulk.run(state, batch)
     elif mask is not False:
