@@ -186,23 +186,7 @@ def verify_kernel(
     loading and launching.
     """
     manifest = kernel.manifest if size is None else at_size(kernel.manifest, size)
-    if manifest.get("epilogue_program") is None:
-        raise LoadError(
-            "manifest: there is no epilogue_program to check D by: it was compiled from a dump that no longer has its"
-            " epilogue; compile it from level atoms or before and save it again [no-epilogue-program]"
-        )
-    full = [x for x in manifest["arguments"] if (x["role"], x["kind"]) == ("output", "full")]
-    reduced = [x["name"] for x in manifest["arguments"] if x["role"] == "output" and x["kind"] in REDUCTIONS]
-    if reduced:
-        raise LoadError(
-            f"manifest: the result {reduced[0]} is a reduction, and this check does not compute reductions; use "
-            "lowtide check where the compiler is installed [verify-reduction]"
-        )
-    if len(results_of(manifest["epilogue_program"])) != len(full):
-        raise LoadError(
-            f"manifest: it has {len(full)} full outputs, but epilogue_program gives "
-            f"{len(results_of(manifest['epilogue_program']))}; compile the kernel and save it again [program-results]"
-        )
+    full = _checked_results(manifest)
     module = kernel.module_for(ordinal)
     rng = np.random.default_rng(seed)
     operands, exact = random_operands(manifest, rng)
@@ -224,6 +208,28 @@ def verify_kernel(
             own = own or (f"matrix {matrix}: {difference}" if difference and len(values) > 1 else difference)
         message = message or (own if list(outputs) == [D] or not own else f"{name}: {own}")
     return Outcome(not message, ratio, len(rows), module.code, module.device.name, message)
+
+
+def _checked_results(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The full outputs of a manifest. Raises LoadError if there is a result that this check cannot compute."""
+    if manifest.get("epilogue_program") is None:
+        raise LoadError(
+            "manifest: there is no epilogue_program to check D by: it was compiled from a dump that no longer has its"
+            " epilogue; compile it from level atoms or before and save it again [no-epilogue-program]"
+        )
+    full = [x for x in manifest["arguments"] if (x["role"], x["kind"]) == ("output", "full")]
+    reduced = [x["name"] for x in manifest["arguments"] if x["role"] == "output" and x["kind"] in REDUCTIONS]
+    if reduced:
+        raise LoadError(
+            f"manifest: the result {reduced[0]} is a reduction, and this check does not compute reductions; use "
+            "lowtide check where the compiler is installed [verify-reduction]"
+        )
+    if len(results_of(manifest["epilogue_program"])) != len(full):
+        raise LoadError(
+            f"manifest: it has {len(full)} full outputs, but epilogue_program gives "
+            f"{len(results_of(manifest['epilogue_program']))}; compile the kernel and save it again [program-results]"
+        )
+    return full
 
 
 def _unwritten(manifest: Mapping[str, Any], output: Mapping[str, Any]) -> HostArray:

@@ -123,7 +123,7 @@ def _assert_countable(work: ir.Value) -> None:
 def _assert_shapes(gemm: tile.GemmOp, full: list[ir.Value], extents: tuple[ir.Value, ir.Value]) -> None:
     """Host checks that extents agree, where they are known only at run time. M and N are those of the first of the full
     results."""
-    layout, (m, n), (d, *others) = gemm_layout(gemm), extents, full
+    layout, (m, n), d = gemm_layout(gemm), extents, full[0]
     (a_m, a_k), (b_n, b_k) = dims_of_a(layout), dims_of_b(layout)
     k = extent(gemm.a, a_k)
     # The messages are of what was asked for.
@@ -137,17 +137,7 @@ def _assert_shapes(gemm: tile.GemmOp, full: list[ir.Value], extents: tuple[ir.Va
         else (gemm.b, b_n, Builder.index().mul(n, 2), "B must have two rows for each of the N columns of D"),
         (gemm.b, b_k, k, "A and B must have the same K"),
     ]
-    for other in others:
-        checks += [
-            (other, dim, extent(d, dim), "results must have the extents of D") for dim in range(len(d.type.shape))
-        ]
-    for result, of_result in zip(gemm.outs, result_kinds(gemm), strict=True):
-        reduction = reduction_of(of_result)
-        if reduction is not None and reduction.dims:
-            own, word = (m, rows) if reduction.axis == "row" else (n, columns)
-            checks.append((result, -1, own, f"a reduction of each of {word} must have {word[0]} elements"))
-            if is_batch(d):
-                checks.append((result, 0, extent(d, 0), "reductions must have the batch of D"))
+    checks += _checks_of_results(gemm, full, (m, n), (rows, columns))
     if is_batch(d) and not Problem.of(gemm).k_is_grouped:
         batch = extent(d, 0)
         checks += [
@@ -179,6 +169,26 @@ def _assert_shapes(gemm: tile.GemmOp, full: list[ir.Value], extents: tuple[ir.Va
         agrees = Builder.index().eq(extent(operand, dim), expected)
         if not constant_of(agrees):
             cf.assert_(agrees, message)
+
+
+def _checks_of_results(
+    gemm: tile.GemmOp, full: list[ir.Value], extents: tuple[ir.Value, ir.Value], words: tuple[str, str]
+) -> list[tuple[ir.Value, int, ir.Value, str]]:
+    """Checks that results agree with D, the first of the full results. `extents` are M and N, `words` their names."""
+    (m, n), (rows, columns), (d, *others) = extents, words, full
+    checks: list[tuple[ir.Value, int, ir.Value, str]] = []
+    for other in others:
+        checks += [
+            (other, dim, extent(d, dim), "results must have the extents of D") for dim in range(len(d.type.shape))
+        ]
+    for result, of_result in zip(gemm.outs, result_kinds(gemm), strict=True):
+        reduction = reduction_of(of_result)
+        if reduction is not None and reduction.dims:
+            own, word = (m, rows) if reduction.axis == "row" else (n, columns)
+            checks.append((result, -1, own, f"a reduction of each of {word} must have {word[0]} elements"))
+            if is_batch(d):
+                checks.append((result, 0, extent(d, 0), "reductions must have the batch of D"))
+    return checks
 
 
 def _rows_in_memory(gemm: tile.GemmOp, operand: str, rows: ir.Value) -> ir.Value:
