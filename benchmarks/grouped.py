@@ -4,9 +4,9 @@
 
 Kernels are compiled first, in several processes. Then each case is raced in shuffled rounds, and its row is printed:
 TFLOP/s of all rows, and ratios of speed in the same rounds, median (least … greatest); above 1 Lowtide is faster. The
-groups of a case have the same rows, or ends that are drawn uniformly with `--seed`. The product with one matrix is
-Lowtide's, for even groups only. The copy moves as many bytes as the product has to: A, D, and the matrices of groups
-with rows. Every result is compared with float64 before it is timed.
+groups of a case have the same number of rows, or their ends are drawn uniformly with `--seed`. The product with one
+matrix is Lowtide's, and is timed only if groups have the same number of rows. The copy moves as many bytes as the
+product has to: A, D, and the matrices of groups with rows. Every result is compared with float64 before it is timed.
 
 Exit status: 0; 1 if Lowtide has no time in a case; 3 if `--seconds` of racing were up before the last case. If a race
 hangs, the process ends with 4, 30 seconds later.

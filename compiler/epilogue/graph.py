@@ -37,9 +37,9 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, eq=False)
 class EpilogueGraph:
-    """A traced epilogue: a node for each result. They are computed in the type `computes_in` from the accumulators
-    (of type `acc`; `sums`: 1, or 2 for pairs of columns) and the operands' elements; those of full results are rounded
-    to their types. `nodes`: all nodes needed, inputs before users."""
+    """A traced epilogue: a node for each result. Nodes are computed in the type `computes_in` from the accumulators (of
+    type `acc`; `sums`: 1, or 2 for pairs of columns) and the operands' elements. Full results are rounded to their
+    types. `nodes`: all nodes needed, inputs before users."""
 
     acc: str
     operands: tuple[Operand, ...]
@@ -180,8 +180,8 @@ def _result_of(value: Any, name: str, dtype: str, computed: str) -> Result:
 def _with_target(
     operands: tuple[Operand, ...], values: Mapping[str, Any], nodes: Mapping[str, Node], where: str
 ) -> tuple[Operand, ...]:
-    """The operands; the index of lt.gather becomes a TARGET. Raises SpecError if that operand is of another kind or
-    type, if the epilogue also computes with it, or if there are several."""
+    """The operands, with the kind TARGET for the index of lt.gather. Raises SpecError if the index has another kind or
+    type than lt.gather takes, if the epilogue also computes with it, or if there are several indices."""
     found = {
         value.index._node.attribute
         for value in values.values()

@@ -38,8 +38,8 @@ class Op:
     reads them; without it the results are places that hold them. `is_typed`: floats are in the slots as payloads of
     their types (values of MLIR), and `readers` and `give` make registers of them. `guard` is the slot of its guard,
     `sources` those of the registers that it reads otherwise.
-    `computes`: its only effect is that on its results. `is_wide`: several warps may run it as one
-    (machine/convoys.py); `by_convoy`, if given, runs it for them. `signals`: it changes what other warps poll.
+    `computes`: its only effect is that on its results. `is_wide`: the warps of a convoy may run it together
+    (machine/convoys.py); `by_convoy`, if given, runs it for them. `signals`: it changes values that other warps poll.
     `has_places`: it reads its results, too.
     """
 

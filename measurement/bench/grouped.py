@@ -1,5 +1,5 @@
-"""Products of groups of rows, and of K, beside torch's: one call of `lt.grouped_matmul`, torch._grouped_mm, a loop of
-torch.mm, and, if all groups have the same rows, Lowtide's product of all rows with one matrix.
+"""Products of groups of rows and of K: one call of `lt.grouped_matmul`, beside torch._grouped_mm and a loop of
+torch.mm. If all groups have the same number of rows, Lowtide's product of all rows with one matrix is timed, too.
 
 Operands rotate over sets that together exceed L2. The result of each contender is compared with float64 before it is
 timed. A copy of as many bytes as the product has to move is timed, too.

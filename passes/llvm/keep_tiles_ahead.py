@@ -28,8 +28,8 @@ _REGISTER = "i32"  # the type of coordinates, steps and bytes
 
 @dataclass(frozen=True)
 class KeepTilesAhead(Pass):
-    """Writes empty asm statements that read what TMA loads after a wait for earlier kernels need, and what other blocks
-    need of a division by a run-time value."""
+    """Adds empty asm statements. They read the values that TMA loads need after a wait for earlier kernels, and the
+    results of divisions by run-time values that other blocks need."""
 
     name: ClassVar[str] = "keep-tiles-ahead"
 
@@ -84,7 +84,8 @@ def _waits(block: ir.Block) -> bool:
 
 
 def _keep_before(wait: ir.Block, blocks: list[ir.Block], loading: list[ir.Block]) -> ir.Block | None:
-    """Keeps what the one block that branches to the wait computes for the blocks that load. Gives this block."""
+    """Keeps the values that the block before the wait computes for the blocks that load. Returns this block; None
+    unless exactly one block branches to the wait."""
     before = [block for block in blocks if wait in _successors(block)]
     if len(before) != 1:
         return None
@@ -94,7 +95,8 @@ def _keep_before(wait: ir.Block, blocks: list[ir.Block], loading: list[ir.Block]
 
 
 def _keep_divided(block: ir.Block) -> None:
-    """Keeps what other blocks use of the block's divisions by run-time values, and of what is computed from these."""
+    """Keeps the quotients and remainders of a block by run-time values, and values computed from them, if other blocks
+    use them."""
     operations = list(block.operations)
     divided: set[ir.Value] = set()
     kept: list[ir.Value] = []
@@ -110,9 +112,9 @@ def _keep_divided(block: ir.Block) -> None:
 
 
 def _divides(op: ir.OpView, block: ir.Block) -> bool:
-    """Whether an op divides by a value that is no constant and that is the same for all tiles: another block computes
-    it. Orders in bands divide by the height of a tile's band. They are for many large tiles, and are 1 to 3 % slower if
-    the place is kept (8192³, H200)."""
+    """Whether an op divides by a value that is not a constant and is the same for all tiles, because another block
+    computes it. Orders in bands divide by the height of a tile's band, which differs. They are used for many large
+    tiles, and are 1 to 3 % slower if the place is kept (8192³, H200)."""
     if not isinstance(op, (llvm.UDivOp, llvm.URemOp)):
         return False
     divisor = op.rhs.owner
@@ -122,7 +124,7 @@ def _divides(op: ir.OpView, block: ir.Block) -> bool:
 
 
 def _keep(values: list[ir.Value], before: ir.OpView) -> None:
-    """Values are computed by here, since the asm statement reads them."""
+    """Adds an asm statement that reads the values, so that they are computed before it."""
     if values:
         with ir.InsertionPoint(before), before.location:
             llvm.inline_asm(None, values, "", ",".join(["r"] * len(values)), has_side_effects=True)

@@ -184,8 +184,8 @@ def _waits_apart(tile: Sides, cluster: Sides, of: Extents) -> np.ndarray:
 
 
 def _is_wide_for_waves(tile: Sides, cluster: Sides, of: Extents, target: Target) -> np.ndarray:
-    """Whether clusters of more than four CTAs take more than one wave. They leave SMs idle, which several waves do not
-    make up for (4096×4104×4104, H200: 256×192 in [4, 2] 241 µs, 256×176 in [2, 1] 231)."""
+    """Whether clusters of more than four CTAs take more than one wave. They leave SMs idle in each wave
+    (4096×4104×4104, H200: 256×192 in [4, 2] 241 µs, 256×176 in [2, 1] 231)."""
     return np.asarray((cluster[0] * cluster[1] > _MOST_IN_WAVES) & ~run_at_once(tile, cluster, np.ones(1), of, target))
 
 
