@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import lowtide as lt
-from lowtide.compiler.epilogue import functions
+from lowtide.compiler.epilogue import functions, gated, reductions
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.matmul import calls
 from lowtide.compiler.spec import _INSTEAD
@@ -20,7 +20,8 @@ FUNCTIONS = [
     *(
         getattr(lt, name)
         for name in lt.__all__
-        if inspect.isfunction(getattr(lt, name)) and not hasattr(functions, name)
+        if inspect.isfunction(getattr(lt, name))
+        and not any(hasattr(module, name) for module in (functions, gated, reductions))
     ),
     *(getattr(lt.runtime, name) for name in ("load", "load_bundle")),
     CompiledKernel.save,
@@ -48,7 +49,8 @@ def test_an_unknown_argument_is_refused_with_the_known_ones(function: Callable[.
 def test_missing_and_positional_fields_are_refused_with_the_names() -> None:
     for given in ((), (4096, 4096, 4096)):
         with pytest.raises(
-            lt.ArgumentError, match=r"GemmSpec: .*; it takes m, n, k, batch, groups, a, b, d, acc.*\[unknown-argument\]"
+            lt.ArgumentError,
+            match=r"GemmSpec: .*; it takes m, n, k, batch, groups, pairs, a, b, d, acc.*\[unknown-argument\]",
         ):
             lt.GemmSpec(*given)  # type: ignore[call-arg, misc]
 
