@@ -232,7 +232,7 @@ def _batch(types: list[ir.Type]) -> int | Unbatched | None:
 
 
 def _groups(problem: Problem, b: ir.Type, d: ir.Type) -> int | Groups | Ungrouped | None:
-    """The groups of rows, for each of which B has a matrix, or those of K, for each of which D has one."""
+    """The groups: of rows if B has a matrix for each group, of K if D has one."""
     if not problem.is_grouped and not problem.k_is_grouped:
         return UNGROUPED
     of = d if problem.k_is_grouped else b
@@ -286,15 +286,15 @@ class _Step(NamedTuple):
 
 @dataclass(frozen=True)
 class _Region:
-    """A region as data that outlives the IR. The arguments are the first values; each step makes the next one.
+    """A region as data that does not need the IR. The arguments are the first values; each step makes the next one.
     `results`: the values of full results and reductions."""
 
     steps: tuple[_Step, ...]
     results: tuple[int, ...]
 
     def run(self, tracer: Tracer, arguments: list[Node]) -> list[Node]:
-        """The nodes of full results and reductions. All is computed in f32; narrower values are rounded to their type
-        by a cast."""
+        """The nodes of full results and reductions. They are computed in f32; casts round narrower values to their
+        type."""
         values = list(arguments)
         for step in self.steps:
             inputs = [values[index] for index in step.inputs]

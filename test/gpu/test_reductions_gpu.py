@@ -1,4 +1,4 @@
-"""Reductions on the GPU: kinds, roads of the epilogue and shapes, against float64 within the derived bounds."""
+"""Reductions on the GPU: kinds, paths of the epilogue and shapes, against float64 within the derived bounds."""
 
 import numpy as np
 import pytest

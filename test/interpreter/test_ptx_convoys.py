@@ -1,4 +1,4 @@
-"""Warps of a CTA at one place run as one. What they do, and what is wrong, is the same as if each ran alone."""
+"""Convoys: the warps of a CTA at one place run together. Results and errors are the same as if each warp ran alone."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def result(body, x=T, seed=0):
 
 
 def test_instructions_are_counted_once_for_each_warp():
-    """Also where warps join after a barrier, and part before a branch that they take differently."""
+    """Also if warps join after a barrier, and separate before a branch that they take differently."""
     body = "bar.sync 0; mov.u32 %r5, %r1; setp.lt.u32 %p1, %r1, 64; @%p1 bra END; add.u32 %r5, %r5, 1;\nEND:\n"
     text = kernel(START + body + END, ["x", "y"], SHARED)
     ended, work = [], Work()

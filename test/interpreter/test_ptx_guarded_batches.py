@@ -1,4 +1,4 @@
-"""Guarded loads and stores in a row run as one, also where their guards hold in different lanes."""
+"""Consecutive guarded loads and stores run together, also if their guards hold in different lanes."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Reductions as results: each level gives them, through every path, with infinities and NaN, and in exact domains."""
+"""Reductions as results: at each level, by every path, with infinities and NaN, and in exact domains."""
 
 import numpy as np
 import pytest

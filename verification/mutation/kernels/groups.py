@@ -1,4 +1,4 @@
-"""Kernels of groups of rows, with and without a producer. Each run has another split of the rows."""
+"""Kernels of groups of rows, with and without a producer. Each run splits the rows in another way."""
 
 from lowtide.verification.mutation.kernels.kernel import FILL, ROLES, Kernel, every_kind, parts_of, sm80, sm90, spec_of
 
