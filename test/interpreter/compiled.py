@@ -46,8 +46,9 @@ def steps_of(spec: lt.GemmSpec, schedule: str, target: targets.Target = TARGET, 
     for level, entries in STEPS.items():
         for element in (e for entry in entries for e in parse_pipeline(entry.text(target), context)):
             run_element(element, module, target)
-            steps.append(Step(level, str(element), before, str(module)))
-            before = steps[-1].after
+            after = module.operation.get_asm(assume_verified=True)  # as each pass has just done
+            steps.append(Step(level, str(element), before, after))
+            before = after
             if steps[-1].name == last:
                 return steps
     raise AssertionError(f"{last} is not in the table of steps")
