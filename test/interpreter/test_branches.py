@@ -33,7 +33,7 @@ class Op:
     function: Any
     operands: tuple[int, ...] = ()
     results: tuple[int, ...] = ()
-    resumable = False
+    resumable = has_places = False
 
     def handler(self, state, op):
         value = self.function(state, *(state.values[slot] for slot in self.operands))
