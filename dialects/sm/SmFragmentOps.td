@@ -183,13 +183,13 @@ def Sm_RaiseMaxOp : Sm_Op<"raise_max"> {
 }
 
 def Sm_ReduceOp : Sm_Op<"reduce", [AttrSizedOperandSegments]> {
-  let summary = "Reduces each thread's elements of the same row, or column, inside a matrix, into its partial results";
+  let summary = "Reduces each thread's elements of each row (or column) to partial results";
   let description = [{
     A thread has a partial result for each row (`row_…`) or column (`column_…`) of the fragment in which it has elements,
-    in the order of their indices, and of a `logsumexp` a maximum and then a sum for each (`tile.finish`). They are the
-    values of the result. With `into`, they also count the values of earlier partial results. Elements of the window
-    outside the matrix do not count. For `row_value`, and `column_value`, only the element counts whose column (row) is
-    the element of `target` for its row (column); the target is a window of a vector.
+    in the order of their indices; for a `logsumexp`, a maximum and then a sum for each (`tile.finish`). The result holds
+    them. With `into`, it also includes earlier partial results. Elements of the window outside the matrix do not count.
+    For `row_value` (`column_value`), only the element counts that is in the column (row) that `target` gives for its row
+    (column). The target is a window of a vector.
 
     ```mlir
     %r0 = sm.reduce row_sum %y in %dv
@@ -214,9 +214,9 @@ def Sm_StoreReducedOp : Sm_Op<"store_reduced"> {
   let description = [{
     The partial results are those of `sm.reduce` for fragments of the type `of`. Lanes that have elements of the same row
     (or column) exchange their partial results by shuffles: first lanes whose numbers differ in the lowest bit, then in
-    the next one. Warps that have elements of the same rows, w of them, in the order of their first columns, store the
-    rows `slot`, … `slot` + w − 1 of the matrix (of a `logsumexp`, two rows each, from 2 · slot on). The first row of the
-    fragment is element `first` of such a row; elements past its end are not stored.
+    the next one. If w warps have elements of the same rows, they store the rows `slot`, …, `slot` + w − 1 of the matrix,
+    in the order of their first columns; for a `logsumexp`, two rows each, from 2 · slot on. The first row of the
+    fragment is element `first` of such a row. Elements past its end are not stored.
 
     ```mlir
     sm.store_reduced row_sum %r of !sm.fragment<128x64xf32, #tv> into %partials[%slot, %m]

@@ -41,8 +41,8 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
 
     A reduction has elements of f32. `row_…` has one for each row, `column_…` one for each column, and `all_…` one in
     total; in a batch, `row_…` and `column_…` have one for each row or column of each product. `sum`, `max`, `min` and
-    `logsumexp` reduce the values that the region yields. Of no values these are 0, −inf, inf and −inf; NaN if a value is
-    NaN. A `row_value` is the value in the column that the row's element of the `target` operand names, and 0 if there is
+    `logsumexp` reduce the values that the region yields. For no values, the results are 0, −inf, inf and −inf. If a value
+    is NaN, the result is NaN. A `row_value` is the value in the column that the row's element of the `target` operand names, and 0 if there is
     no such column; a `column_value` is the value in the row that the column's element names. The `target` operand is a
     vector of i32, and has no argument in the region. A gemm may have no full result; then M and N are those of A and B.
 
@@ -70,8 +70,8 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
     first. An end is clamped to [the end before, M]. Rows after the last end are not written. The operand has no argument
     in the region.
 
-    If D has three dimensions beside an A and a B of two, K is grouped instead: matrix g of D is the product over the
-    range of K from `ends[g - 1]`, or 0, up to `ends[g]`; of an empty range it is 0. The end before is clamped to
+    If D has three dimensions and A and B have two, K is grouped instead: matrix g of D is the product over the range of
+    K from `ends[g - 1]`, or 0, up to `ends[g]`. For an empty range it is 0. The end before is clamped to
     [0, K], and an end to [the end before, K]. The layout is `nt`, so that a group consists of rows of A and B. Operands
     of the epilogue are those of a batch of as many products as there are groups.
 
@@ -226,7 +226,7 @@ def Tile_FinishOp : Tile_Op<"finish"> {
     With L elements of the target, element i is the reduction of the elements i, i + L, i + 2L, … of the source, in this
     order, one after the other. `kind` is the reduction; the part of A · B in its name does not count. The partial
     results of a logsumexp are `pairs`, unless they are logarithms themselves: then elements i + 2pL and i + (2p + 1)L
-    are a maximum and the sum of the exponentials of the differences from it. Of a maximum that is infinite, the sum is of
+    are a maximum and the sum of the exponentials of the differences from it. If the maximum is infinite, the sum is of
     the exponentials themselves. Both vectors may be batches of vectors. Each CTA of the launch computes a run of
     elements.
 
@@ -527,7 +527,7 @@ def Tile_StoreOp : Tile_Op<"store", [AttrSizedOperandSegments, SingleBlock, Tile
 
     The memref of a reduction holds partial results: (partials, M) for `row_…`, (partials, N) for `column_…`, after the
     batch if there is one. The elements of the window are divided among the partial results of its tile, in any way; a
-    partial result without elements is that of no values. The tiles of M × N, in the order of columns for `row_…` and of
+    partial result without elements is the reduction of no values. The tiles of M × N, in the order of columns for `row_…` and of
     rows for `column_…`, have the same number of partial results each. Those of a `logsumexp` have two rows, a maximum and
     a sum (`tile.finish`). An `absent` result is not written, and the region yields no value for it.
 

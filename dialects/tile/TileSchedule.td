@@ -20,7 +20,7 @@ def Tile_OperandKind : Tile_Enum<"OperandKind", "the part of D or of K that each
 
 // A reduction's word names the part of A · B that each of its elements is computed from, a row, a column or all of it, and
 // then the operation. An absent result is a D that is not stored: it only has extents.
-def Tile_ResultKind : Tile_Enum<"ResultKind", "the part of A · B that an element of a result is computed from", [
+def Tile_ResultKind : Tile_Enum<"ResultKind", "the kind of a result; for a reduction, its part of A · B and its operation", [
     I32EnumAttrCase<"full", 0>, I32EnumAttrCase<"amax", 1>,
     I32EnumAttrCase<"row_sum", 2>, I32EnumAttrCase<"row_max", 3>, I32EnumAttrCase<"row_min", 4>,
     I32EnumAttrCase<"row_logsumexp", 5>, I32EnumAttrCase<"row_value", 6>,
