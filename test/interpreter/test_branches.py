@@ -33,7 +33,8 @@ class Op:
     function: Any
     operands: tuple[int, ...] = ()
     results: tuple[int, ...] = ()
-    resumable = has_places = False
+    resumable = has_places = signals = is_wide = acts = False
+    by_convoy = None
 
     def handler(self, state, op):
         value = self.function(state, *(state.values[slot] for slot in self.operands))
