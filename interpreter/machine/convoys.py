@@ -226,7 +226,7 @@ def access_by_warps(states: Sequence[AgentState], ops: Sequence[Described], rows
 def _joined(values: Sequence[Any]) -> Any:
     """One value for several warps, from the value of each; _APART if there is none."""
     first = values[0]
-    if all(value is first for value in values):
+    if not _has_lanes(first) and all(value is first for value in values):
         return _APART if isinstance(first, Unreadable) else first
     if all(type(value) is np.ndarray for value in values):
         alike = all(value.dtype == first.dtype and value.shape == (_WARP,) for value in values)
@@ -253,6 +253,13 @@ def _joined(values: Sequence[Any]) -> Any:
         number = _joined([value.number for value in values])
         return _APART if number is _APART else Half(number, first.is_high)
     return _APART
+
+
+def _has_lanes(value: Any) -> bool:
+    """Whether a value of a warp has an element for each lane. Warps may share such a value."""
+    if isinstance(value, Pair | Half):
+        return True
+    return bool(np.ndim(value.payload if isinstance(value, Number | Packed) else value))
 
 
 def _joined_raw(values: Sequence[Any]) -> Any:

@@ -37,10 +37,11 @@ def test_scratch_in_a_ring_that_is_being_filled_is_found(monkeypatch: pytest.Mon
 def test_copies_of_the_wrong_next_tile_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = d_at("nvvm")
 
-    def this_one(context: Any, op: Any, index: Any, bounds: Any, items: Any, grids: Any) -> None:
+    def this_one(context: Any, op: Any, here: Any, bounds: Any, items: Any, grids: Any) -> None:
+        index, cursor = here
         for reader in op.body.blocks[0].operations:
             if reader.operation.name == "tile.next_work_tile":
-                origin = work_tiles._origin_of(context, op, items.at(index), grids)
+                origin = work_tiles._origin_of(context, op, items.at(index), grids, cursor)
                 context.values.update({getattr(reader, each.name): value for each, value in origin.items()})
 
     monkeypatch.setattr(work_tiles, "_place_next", this_one)
