@@ -22,6 +22,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.choice import swap
 from lowtide.passes.schedules.choice.candidates import worth_dividing
 from lowtide.passes.schedules.choice.choice import ranked
+from lowtide.passes.schedules.choice.forms import Extents, fits_grid
 from lowtide.passes.schedules.cost.cost import cost
 from lowtide.passes.schedules.facts.alignment import PACK_FIELDS, multiplied
 from lowtide.passes.schedules.facts.resources import ctas_per_sm
@@ -223,11 +224,18 @@ def _worth(schedule: Schedule, problem: Problem, target: Target, given: Schedule
             return 0.0
     elif is_swapped and not problem.d_is_column_major and not swap.may_pay(given, problem):
         return 0.0
-    division = schedule.k_division
-    if division is None or division.is_of_tail:
-        return 1.0
-    own, has_producer = _multiplied(schedule, problem), schedule.agents.has_producer
-    at_once = target.sm_count * (1 if has_producer else ctas_per_sm(schedule, own, target))
-    if (own.tiles(schedule.tile_mnk) or 0) * division.parts > at_once:
+    own, division = _multiplied(schedule, problem), schedule.k_division
+    parts = 1 if division is None or division.is_of_tail else division.parts
+    if not _fits_grid(schedule, own, parts, target):
         return 0.0
-    return worth_dividing(given, own, target, with_producer=has_producer)
+    return worth_dividing(given, own, target, with_producer=schedule.agents.has_producer) if parts > 1 else 1.0
+
+
+def _fits_grid(schedule: Schedule, own: Problem, parts: int, target: Target) -> bool:
+    """Whether the choice lists a tile in such clusters for the product as the kernel computes it."""
+    of, (rows, columns, _), (down, across) = Extents.of(own), schedule.tile_mnk, schedule.cluster
+    if schedule.agents.has_producer and of.m is not None and of.n is not None:
+        tile, cluster = (np.array([rows]), np.array([columns])), (np.array([down]), np.array([across]))
+        return bool(fits_grid(tile, cluster, np.array([parts]), of, target).all())
+    at_once = target.sm_count * ctas_per_sm(schedule, own, target)
+    return parts == 1 or (own.tiles(schedule.tile_mnk) or 0) * parts <= at_once

@@ -19,7 +19,7 @@ from lowtide.dialects.tile import TailKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.choice.candidates import for_any_rows, worth_dividing
 from lowtide.passes.schedules.choice.choice import Way, ways
-from lowtide.passes.schedules.choice.forms import Extents, run_at_once
+from lowtide.passes.schedules.choice.forms import Extents, fits_grid
 from lowtide.passes.schedules.choice.grid import may_split_tail
 from lowtide.passes.schedules.choice.search import Search, search_with_producer
 from lowtide.passes.schedules.cost.cost import estimated, halves_are_legal
@@ -97,8 +97,7 @@ class _FormsOfWay:
     def considered(self, grids: Grids, product: Product) -> Mask:
         """Whether the choice may take each grid at the M of each product."""
         tile, cluster = (grids.rows, grids.columns), (grids.cluster_rows, grids.cluster_columns)
-        at_once = run_at_once(tile, cluster, grids.parts, self._extents(product), self._target).T
-        return np.asarray(at_once | (grids.parts == 1)[:, None])
+        return fits_grid(tile, cluster, grids.parts, self._extents(product), self._target).T
 
     def _extents(self, product: Product) -> Extents:
         m, n = (np.asarray(extent, dtype=float) for extent in (product.m, product.n))

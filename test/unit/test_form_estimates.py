@@ -21,6 +21,7 @@ from lowtide.compiler.matmul.planning import MOST_ROWS
 from lowtide.compiler.problem_ir import seen_by_passes
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.choice.choice import choose
+from lowtide.passes.schedules.choice.forms import Extents, fits_grid
 from lowtide.passes.support.problem.problem import Problem
 
 CHIP = targets.get("sm_90a")
@@ -123,3 +124,27 @@ def test_what_is_chosen_for_an_m_is_among_its_candidates(seed: int) -> None:
 def test_forms_serve_families_whose_products_are_all_by_wgmma(changed: dict[str, Any], by_forms: bool) -> None:
     at, given = problems_of(replace(PLAIN, **changed), None)
     assert isinstance(estimates_for(at, (8, MOST_ROWS), CHIP, given, ALL), FormEstimates) == by_forms
+
+
+@pytest.mark.parametrize(
+    ("tile", "cluster", "parts", "extents", "fits"),
+    [
+        ((64, 224), (1, 2), 1, (300, 28672), False),  # the CTAs share rows of A, the smaller operand, only
+        ((64, 224), (1, 2), 1, (48, 28672), True),  # one tile covers M
+        ((64, 224), (1, 1), 1, (300, 28672), True),
+        ((64, 64), (4, 2), 1, (2984, 97), True),
+        ((256, 192), (4, 2), 1, (4096, 4104), False),  # more than one wave
+        ((256, 192), (2, 2), 1, (4096, 4104), True),
+        ((64, 64), (1, 1), 8, (64, 1024), True),
+        ((64, 64), (1, 1), 8, (640, 1024), False),  # CTAs that share a K run at once
+    ],
+)
+def test_candidates_of_a_plan_fit_the_grid_at_each_m(
+    tile: tuple[int, int], cluster: tuple[int, int], parts: int, extents: tuple[int, int], fits: bool
+) -> None:
+    def one(number: int) -> np.ndarray:
+        return np.array([number], dtype=float)
+
+    sides = [(one(down), one(across)) for down, across in (tile, cluster)]
+    of = Extents(one(extents[0]), one(extents[1]), 1)
+    assert fits_grid(sides[0], sides[1], one(parts), of, targets.get("sm_90a")).item() is fits

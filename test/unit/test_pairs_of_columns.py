@@ -18,6 +18,7 @@ from lowtide.passes.schedules.rules.rules import broken_field
 from lowtide.runtime.expected import expected
 from lowtide.runtime.verify import random_operands
 from lowtide.targets import get
+from lowtide.verification.checking.interpretation import extents_of
 
 
 def swiglu(gate: Any, up: Any) -> Any:
@@ -193,3 +194,9 @@ def test_edited_ir_that_cuts_halves_is_refused() -> None:
     text = kernel.levels["pipelined"].replace("b = <copy = tma,", "b = <copy = tma.3d,")
     with pytest.raises((PassError, ScheduleError), match=r"\[(pairs-copy|halves-shared)\]"):
         lt.compile_ir(text)
+
+
+def test_a_run_has_a_d_of_half_the_rows_of_b() -> None:
+    spec = lt.GemmSpec(a="bf16", b="bf16", d="bf16", pairs="stacked", epilogue=swiglu)
+    inputs = lt.random_inputs(spec, 24, 40, 16, np.random.default_rng(0))
+    assert inputs["b"].shape == (80, 16) and extents_of(spec, inputs) == (24, 40)

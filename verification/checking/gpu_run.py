@@ -20,7 +20,7 @@ from lowtide.errors import DeviceError, before_code
 from lowtide.runtime import driver
 from lowtide.runtime.host_arrays import GUARD_BYTES, check_written, host_array
 from lowtide.runtime.results import returned
-from lowtide.verification.checking.interpretation import batch_of, matrices_of
+from lowtide.verification.checking.interpretation import batch_of, extents_of, matrices_of
 
 _ROW_ALIGNMENT = 16
 _TIMED_SECONDS = 0.2
@@ -48,8 +48,7 @@ def run_on_gpu(
     """
     loaded = runtime.Kernel(kernel.manifest, kernel.ptx, kernel.cubin)
     context = loaded.module_for(device).context
-    m = inputs["a"].shape[-2 if spec.layout[0] == "t" else -1]
-    n = inputs["b"].shape[-2 if spec.layout[1] == "n" else -1] * spec.rows_per_byte
+    m, n = extents_of(spec, inputs)
     shape = (*matrices_of(spec, inputs), *((m, n) if spec.d_order == "row" else (n, m)))
     shapes = {x.name: _shape_of(x, spec, (m, n), shape) for x in spec.returned_results}
     stored = {

@@ -183,8 +183,7 @@ def run(
 
     Raises InterpreterError.
     """
-    m = inputs["a"].shape[-2 if spec.layout[0] == "t" else -1]
-    n = inputs["b"].shape[-2 if spec.layout[1] == "n" else -1] * spec.rows_per_byte // spec.epilogue_graph.sums
+    m, n = extents_of(spec, inputs)
     batch, alignments = placement.batch, placement.alignments
     matrices, between = matrices_of(spec, inputs, batch), 0 if batch is None else batch.rows_between
     rows, columns = (m, n) if spec.d_order == "row" else (n, m)
@@ -211,6 +210,13 @@ def _aligned(of_d: int, d: str, dtype: str) -> int:
     number of elements."""
     size, size_of_d = element_type(dtype).bytes, element_type(d).bytes
     return max(of_d, min(WIDEST, of_d * size // size_of_d))
+
+
+def extents_of(spec: GemmSpec, inputs: Mapping[str, Any]) -> tuple[int, int]:
+    """M and N of D, from A and B."""
+    m = inputs["a"].shape[-2 if spec.layout[0] == "t" else -1]
+    rows_of_b = inputs["b"].shape[-2 if spec.layout[1] == "n" else -1]
+    return m, rows_of_b * spec.rows_per_byte // spec.epilogue_graph.sums
 
 
 def matrices_of(spec: GemmSpec, inputs: Mapping[str, Any], batch: Batch | None = None) -> tuple[int, ...]:

@@ -112,13 +112,10 @@ class Forms(Sequence[Fields]):
             return found
         rows, columns = np.array([shape[:2] for shape in self.shapes.each], dtype=float).T[:, in_shape]
         sides = self._sides()
-        if self.divisions != _LEFT_OUT:
-            parts = np.array([each.parts if each else 1 for each in self.divisions])[in_division]
-            found = found & run_at_once((rows, columns), sides, parts, of, self.target)
-            if self.shapes.covering:
-                found = found & _cover(columns, self.share_steps(), of.n)
-        found = found & ~_waits_apart((rows, columns), sides, of)
-        found = found & ~_is_wide_for_waves((rows, columns), sides, of, self.target)
+        parts = np.array([each.parts if each else 1 for each in self.divisions])[in_division]
+        found = found & fits_grid((rows, columns), sides, parts, of, self.target)
+        if self.divisions != _LEFT_OUT and self.shapes.covering:
+            found = found & _cover(columns, self.share_steps(), of.n)
         if self.orders == _ORDERS:
             of_rows = np.ceil(of.m[..., None] / (rows * sides[0]))
             of_columns = np.ceil(of.n[..., None] / (columns * sides[1]))
@@ -163,9 +160,18 @@ class Forms(Sequence[Fields]):
         return np.asarray(_SHARE_STEP * np.where(self.is_scattered(), parts, 1))
 
 
-def run_at_once(tile: Sides, cluster: Sides, parts: np.ndarray, of: Extents, target: Target) -> np.ndarray:
-    """Whether all CTAs run at once if `parts` CTAs share the K of each tile. `tile`: its rows and columns; `cluster`:
-    its CTAs along M and N. All extents must be known."""
+def fits_grid(tile: Sides, cluster: Sides, parts: np.ndarray, of: Extents, target: Target) -> np.ndarray:
+    """Whether tiles in such clusters are candidates for a product. `tile`: its rows and columns; `cluster`: its CTAs
+    along M and N; `parts`: the CTAs that share the K of a tile. All extents must be known.
+
+    CTAs that share a K all run at once. So do clusters of more than four CTAs, since they leave SMs idle in each wave
+    (4096×4104×4104, H200: 256×192 in [4, 2] 241 µs, 256×176 in [2, 1] 231)."""
+    any_waves = (parts == 1) & (cluster[0] * cluster[1] <= _MOST_IN_WAVES)
+    return np.asarray((any_waves | _run_at_once(tile, cluster, parts, of, target)) & ~_waits_apart(tile, cluster, of))
+
+
+def _run_at_once(tile: Sides, cluster: Sides, parts: np.ndarray, of: Extents, target: Target) -> np.ndarray:
+    """Whether all CTAs run at once if `parts` CTAs share the K of each tile."""
     assert of.m is not None and of.n is not None and of.batch is not None
     (rows, columns), (down, across) = tile, cluster
     of_rows = np.ceil(of.m[..., None] / (rows * down)) * down
@@ -181,12 +187,6 @@ def _waits_apart(tile: Sides, cluster: Sides, of: Extents) -> np.ndarray:
     assert of.m is not None and of.n is not None
     m, n = of.m[..., None], of.n[..., None]
     return np.asarray((tile[0] <= WGMMA_ROWS) & (cluster[0] == 1) & (cluster[1] > 1) & (m > tile[0]) & (n > m))
-
-
-def _is_wide_for_waves(tile: Sides, cluster: Sides, of: Extents, target: Target) -> np.ndarray:
-    """Whether clusters of more than four CTAs take more than one wave. They leave SMs idle in each wave
-    (4096×4104×4104, H200: 256×192 in [4, 2] 241 µs, 256×176 in [2, 1] 231)."""
-    return np.asarray((cluster[0] * cluster[1] > _MOST_IN_WAVES) & ~run_at_once(tile, cluster, np.ones(1), of, target))
 
 
 def _cover(columns: np.ndarray, steps: np.ndarray, n: np.ndarray) -> np.ndarray:
