@@ -4,9 +4,9 @@ Operands rotate over sets that together exceed L2. The result of each contender 
 timed.
 """
 
-import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from lowtide.compiler.compile import compile_gemm
@@ -14,20 +14,17 @@ from lowtide.compiler.epilogue.functions import silu
 from lowtide.compiler.native import native_target
 from lowtide.compiler.spec import GemmSpec
 from lowtide.elements import element_type
-from lowtide.errors import Error
-from lowtide.measurement.bench.contest import interval, rates
+from lowtide.measurement.bench.case_races import OWN, CaseRace, Launch
 from lowtide.measurement.bench.gpu_timing import (
     L2_MULTIPLE_BYTES,
     ChoosePace,
     Contender,
-    race,
     random_matrix,
     settled,
-    spread,
     torch_with_gpu,
 )
 
-OWN, PLAIN, COMPILED = "lowtide", "plain product", "torch.compile"
+PLAIN, COMPILED = "plain product", "torch.compile"
 _CHECKED_ROWS = 16
 _MOST_ERROR = 2.0**-6  # relative to the norm of a row: peers round the product to bf16 before the activation
 
@@ -72,57 +69,25 @@ class Case:
 
 
 CASES = (Case(8192, 28672, 4096), Case(128, 28672, 4096), Case(16, 28672, 4096))
-HEADINGS = ("M × N of both × K", "µs", "TFLOP/s", *(f"to {name}" for name in (PLAIN, COMPILED)), "failed")
 
 
-@dataclass
-class Race:
-    """The times of a case. `seconds`: by contender, of a launch in each round. `failed`: why others have none.
-    `schedule`: of the gated kernel."""
+class Race(CaseRace):
+    """The times of a case."""
 
-    case: Case
-    seconds: dict[str, list[float]] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-    schedule: str = ""
+    PEERS = (PLAIN, COMPILED)
 
-    def row(self) -> tuple[str, ...]:
-        """The cells under HEADINGS. Ratios are of speed in the same rounds; above 1 the gated kernel is faster. Each is
-        median (least … greatest)."""
-        own, reasons = self.seconds.get(OWN), "; ".join(f"{name}: {why}" for name, why in self.failed.items())
-        if own is None:
-            return (str(self.case), *[""] * (len(HEADINGS) - 2), reasons)
-        return (
-            str(self.case),
-            f"{statistics.median(own) * 1e6:.1f}",
-            rates(spread(own, self.case.flops)),
-            *(self._ratio(own, peer) for peer in (PLAIN, COMPILED)),
-            reasons,
-        )
 
-    def _ratio(self, own: Sequence[float], peer: str) -> str:
-        ratios = [y / x for x, y in zip(own, self.seconds.get(peer, ()), strict=False)]
-        return interval((statistics.median(ratios), min(ratios), max(ratios)), 3) if ratios else ""
+HEADINGS = Race.headings("M × N of both × K")
 
 
 def race_case(case: Case, rounds: int, seed: int, choose_pace: ChoosePace = settled) -> Race:
     """Race the contenders of a case. Raises DeviceError without torch and a GPU."""
     torch = torch_with_gpu()
     torch.cuda.empty_cache()  # of the case before
-    found, right = Race(case), []
-    sets = _sets(torch, case, seed)
+    found, sets = Race(case), _sets(torch, case, seed)
     expected = _expected(torch, sets[0])
-    for name, make in _contenders(torch, case, sets).items():
-        try:
-            contender = Contender(name, make(found))
-            complaint = _complaint(torch, contender, expected)
-        except (Error, RuntimeError, ImportError) as error:  # torch raises RuntimeErrors
-            complaint = f"{type(error).__name__}: {error}"
-        if complaint:
-            found.failed[name] = complaint
-        else:
-            right.append(contender)
-    race(right, len(sets), rounds, seed, choose_pace)
-    found.seconds = {contender.name: contender.sustained for contender in right}
+    made = {name: partial(make, found) for name, make in _contenders(torch, case, sets).items()}
+    found.run(made, lambda one: _complaint(torch, one, expected), len(sets), (rounds, seed, choose_pace))
     return found
 
 
@@ -132,9 +97,6 @@ def _sets(torch: Any, case: Case, seed: int) -> list[tuple[Any, Any]]:
     count = max(1, -(-L2_MULTIPLE_BYTES // case.set_bytes))
     shapes = (case.m, case.k), (case.both, case.k)
     return [tuple(random_matrix(torch, shape, case.dtype, generator) for shape in shapes) for _ in range(count)]
-
-
-Launch = Callable[[int], Any]
 
 
 def _contenders(torch: Any, case: Case, sets: Sequence[tuple[Any, Any]]) -> dict[str, Callable[[Race], Launch]]:

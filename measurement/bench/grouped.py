@@ -5,10 +5,9 @@ Operands rotate over sets that together exceed L2. The result of each contender 
 timed. A copy of as many bytes as the product has to move is timed, too.
 """
 
-import statistics
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
 
@@ -20,21 +19,19 @@ from lowtide.compiler.native import native_target
 from lowtide.compiler.spec import GemmSpec
 from lowtide.elements import element_type
 from lowtide.errors import Error
-from lowtide.measurement.bench.contest import interval, rates
+from lowtide.measurement.bench.case_races import OWN, CaseRace
 from lowtide.measurement.bench.gpu_timing import (
     L2_MULTIPLE_BYTES,
     ChoosePace,
     Contender,
-    race,
     random_matrix,
     settled,
-    spread,
     tolerance,
     torch_with_gpu,
 )
 from lowtide.runtime.operands import Operand
 
-OWN, GROUPED_MM, LOOP, PLAIN, COPY = "lowtide", "torch._grouped_mm", "loop of torch.mm", "one matrix", "copy"
+GROUPED_MM, LOOP, PLAIN, COPY = "torch._grouped_mm", "loop of torch.mm", "one matrix", "copy"
 _CHECKED_ROWS = 64
 
 
@@ -106,40 +103,13 @@ CASES = (
 )
 
 
-HEADINGS = ("groups × rows × N × K", "TFLOP/s", *(f"to {name}" for name in (GROUPED_MM, LOOP, PLAIN, COPY)), "failed")
+class Race(CaseRace):
+    """The times of a case."""
+
+    PEERS = (GROUPED_MM, LOOP, PLAIN, COPY)
 
 
-@dataclass
-class Race:
-    """The times of a case. `seconds`: by contender, of a launch in each round. `failed`: why others have none.
-    `schedule`: of the own kernel."""
-
-    case: Case
-    ends: list[int]
-    seconds: dict[str, list[float]] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-    schedule: str = ""
-
-    def row(self) -> tuple[str, ...]:
-        """The cells under HEADINGS: the speed, and its ratios to peers in the same rounds; above 1 Lowtide is faster.
-        Each is median (least … greatest)."""
-        own = self.seconds.get(OWN)
-        if own is None:
-            return (str(self.case), *[""] * (len(HEADINGS) - 2), self._reasons())
-        rate = rates(spread(own, self.case.flops))
-        return (
-            str(self.case),
-            rate,
-            *(self._ratio(own, peer) for peer in (GROUPED_MM, LOOP, PLAIN, COPY)),
-            self._reasons(),
-        )
-
-    def _ratio(self, own: Sequence[float], peer: str) -> str:
-        ratios = [y / x for x, y in zip(own, self.seconds.get(peer, ()), strict=False)]
-        return interval((statistics.median(ratios), min(ratios), max(ratios)), 3) if ratios else ""
-
-    def _reasons(self) -> str:
-        return "; ".join(f"{name}: {why}" for name, why in self.failed.items())
+HEADINGS = Race.headings("groups × rows × N × K")
 
 
 def compile_cases(cases: Sequence[Case], processes: int) -> list[str]:
@@ -165,24 +135,17 @@ def race_case(case: Case, rounds: int, seed: int, choose_pace: ChoosePace = sett
     """Race the contenders of a case. Raises DeviceError without torch and a GPU."""
     torch = torch_with_gpu()
     torch.cuda.empty_cache()  # of the case before
-    found = Race(case, case.ends(seed))
-    target = native_target()[0].name
-    sets = _sets(torch, case, found.ends, seed)
-    right = []
-    for name, launch in _launches(torch, case, sets, found.ends, target).items():
-        contender = Contender(name, launch)
-        try:
-            complaint = "" if name in (PLAIN, COPY) else _complaint(torch, contender, sets[0], found.ends)
-        except (Error, RuntimeError) as error:  # torch raises RuntimeErrors
-            complaint = f"{type(error).__name__}: {error}"
-        if complaint:
-            found.failed[name] = complaint
-        else:
-            right.append(contender)
+    found, ends, target = Race(case), case.ends(seed), native_target()[0].name
+    sets = _sets(torch, case, ends, seed)
+
+    def complaint(contender: Contender) -> str:
+        return "" if contender.name in (PLAIN, COPY) else _complaint(torch, contender, sets[0], ends)
+
+    launches = _launches(torch, case, sets, ends, target)
+    made = {name: lambda launch=launch: launch for name, launch in launches.items()}
+    found.run(made, complaint, len(sets), (rounds, seed, choose_pace))
     if OWN not in found.failed:
         found.schedule = " ".join(kernel_for(case.product(target)).manifest["schedule"].split())
-    race(right, len(sets), rounds, seed, choose_pace)
-    found.seconds = {contender.name: contender.sustained for contender in right}
     return found
 
 

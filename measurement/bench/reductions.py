@@ -4,9 +4,9 @@ The results of each contender are compared with float64, on some rows, before it
 that together exceed L2.
 """
 
-import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from lowtide.compiler.compile import compile_gemm
@@ -15,20 +15,17 @@ from lowtide.compiler.epilogue.operands import Full, OperandKind, OperandType, P
 from lowtide.compiler.epilogue.reductions import gather, logsumexp, sum
 from lowtide.compiler.native import native_target
 from lowtide.compiler.spec import GemmSpec
-from lowtide.errors import Error
-from lowtide.measurement.bench.contest import interval, rates
+from lowtide.measurement.bench.case_races import OWN, CaseRace, Launch
 from lowtide.measurement.bench.gpu_timing import (
     L2_MULTIPLE_BYTES,
     ChoosePace,
     Contender,
-    race,
     random_matrix,
     settled,
-    spread,
     torch_with_gpu,
 )
 
-OWN, PLAIN, COMPILED = "lowtide", "plain product", "torch.compile"
+PLAIN, COMPILED = "plain product", "torch.compile"
 _CHECKED_ROWS = 16
 _MOST_ERROR = 2.0**-6  # relative to the norm: peers round the product to bf16 before they reduce it
 _BYTES = 2  # of bf16
@@ -86,52 +83,25 @@ CASES = (
     Case("projection with log-sum-exp and target", 8192, 128256, 4096, loss),
     Case("bias, GELU, pre-activation saved", 8192, 8192, 8192, saved),
 )
-HEADINGS = ("case", "µs", "TFLOP/s", *(f"to {name}" for name in (PLAIN, COMPILED)), "failed")
 
 
-@dataclass
-class Race:
-    """The times of a case. `seconds`: by contender, of a launch in each round. `failed`: why others have none.
-    `schedule`: of the own kernel."""
+class Race(CaseRace):
+    """The times of a case."""
 
-    case: Case
-    seconds: dict[str, list[float]] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-    schedule: str = ""
+    PEERS = (PLAIN, COMPILED)
 
-    def row(self) -> tuple[str, ...]:
-        """The cells under HEADINGS. Ratios are of speed in the same rounds; above 1 the own kernel is faster. Each is
-        median (least … greatest)."""
-        own, reasons = self.seconds.get(OWN), "; ".join(f"{name}: {why}" for name, why in self.failed.items())
-        if own is None:
-            return (str(self.case), *[""] * (len(HEADINGS) - 2), reasons)
-        ratios = (self._ratio(own, peer) for peer in (PLAIN, COMPILED))
-        time, rate = f"{statistics.median(own) * 1e6:.1f}", rates(spread(own, self.case.flops))
-        return str(self.case), time, rate, *ratios, reasons
 
-    def _ratio(self, own: Sequence[float], peer: str) -> str:
-        ratios = [y / x for x, y in zip(own, self.seconds.get(peer, ()), strict=False)]
-        return interval((statistics.median(ratios), min(ratios), max(ratios)), 3) if ratios else ""
+HEADINGS = Race.headings("case")
 
 
 def race_case(case: Case, rounds: int, seed: int, choose_pace: ChoosePace = settled) -> Race:
     """Race the contenders of a case. Raises DeviceError without torch and a GPU."""
     torch = torch_with_gpu()
     torch.cuda.empty_cache()  # of the case before
-    found, right, sets = Race(case), [], _sets(torch, case, seed)
+    found, sets = Race(case), _sets(torch, case, seed)
     expected = _expected(torch, case, sets[0])
-    for name, make in _contenders(torch, case, sets).items():
-        try:
-            contender = Contender(name, make(found))
-            complaint = _complaint(torch, contender, expected)
-        except (Error, RuntimeError, ImportError) as error:  # torch raises RuntimeErrors
-            complaint = f"{type(error).__name__}: {error}"
-        if complaint:
-            found.failed[name] = complaint
-        else:
-            right.append(contender)
-    race(right, len(sets), rounds, seed, choose_pace)
-    found.seconds = {contender.name: contender.sustained for contender in right}
+    made = {name: partial(make, found) for name, make in _contenders(torch, case, sets).items()}
+    found.run(made, lambda one: _complaint(torch, one, expected), len(sets), (rounds, seed, choose_pace))
     return found
 
 
@@ -151,9 +121,6 @@ def _sets(torch: Any, case: Case, seed: int) -> list[dict[str, Any]]:
         return found
 
     return [made() for _ in range(max(1, -(-L2_MULTIPLE_BYTES // case.set_bytes)))]
-
-
-Launch = Callable[[int], Any]
 
 
 def _contenders(torch: Any, case: Case, sets: Sequence[Mapping[str, Any]]) -> dict[str, Callable[[Race], Launch]]:

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from lowtide.measurement.bench.gated import CASES, COMPILED, HEADINGS, OWN, PLAIN, Case, Race
+from lowtide.measurement.bench.case_races import OWN
+from lowtide.measurement.bench.gated import CASES, COMPILED, HEADINGS, PLAIN, Case, Race
 
 
 def test_both_kernels_read_the_same_matrices() -> None:

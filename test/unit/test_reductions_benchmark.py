@@ -5,7 +5,8 @@ import numpy as np
 import lowtide as lt
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.interpreter import interpret
-from lowtide.measurement.bench.reductions import CASES, COMPILED, HEADINGS, OWN, PLAIN, Case, Race
+from lowtide.measurement.bench.case_races import OWN
+from lowtide.measurement.bench.reductions import CASES, COMPILED, HEADINGS, PLAIN, Case, Race
 from lowtide.targets import get
 
 
