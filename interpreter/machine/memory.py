@@ -22,6 +22,7 @@ from lowtide.interpreter.machine.reliances import CP_ASYNC_SEEN, READS_BEFORE_CO
 from lowtide.interpreter.numbers.cells import (
     ELEMENT_BYTES,
     IN_FLIGHT,
+    LANE_BITS,
     LANES,
     WHOLE_AGENT,
     Access,
@@ -173,6 +174,26 @@ class SharedMemory(OrderedMemory):
         self._check_writers(access, span, lane, "reads", "read after write")
         self._check_shown(access, span, lane, "reads")
         return span
+
+    def seen_by_all(self, access: Access, agents: Sequence[int], addresses: Ints, size: int) -> Span:
+        """As `see`, if each of several agents may read all of the bytes. Raises NotTogether if that is not so, or must
+        be asked of each."""
+        span = self.span(access, addresses, size)
+        known = self.clocks.known[agents].min(axis=0)[self._writer[span.units] >> LANE_BITS]
+        if np.count_nonzero(self._write_epoch[span.units] > known):
+            raise NotTogether
+        shown = self._shown_epoch[span.units]
+        hidden = shown > known
+        if np.count_nonzero(hidden) and not self._are_forgiven(span, hidden, shown):
+            raise NotTogether
+        return span
+
+    def _are_forgiven(self, span: Span, hidden: Values, shown: Values) -> bool:
+        """Whether it has been told already that hardware forgives these hidden writes."""
+        is_told = self.relied is not None and CP_ASYNC_SEEN in self.relied.places
+        return is_told and bool(
+            (~hidden | (shown == IN_FLIGHT) & self._by_cp_async(self._write_site[span.units])).all()
+        )
 
     def seen(self, access: Access, addresses: Ints, dtype: str, count: int) -> tuple[Values, Span]:
         """As `open_read`, without opening the bytes; `opened` opens the span."""

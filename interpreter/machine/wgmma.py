@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from lowtide.elements import element_of_ptx
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import hardware
+from lowtide.interpreter.machine.accumulators import Block
 from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
 from lowtide.interpreter.machine.clusters import window
-from lowtide.interpreter.machine.convoys import access_by_warps
 from lowtide.interpreter.machine.hardware import MatrixDescriptor
 from lowtide.interpreter.machine.lanes import uniform, whole_warp
 from lowtide.interpreter.machine.ordered_memory import OpenRead
@@ -142,13 +142,13 @@ def multiply(
     descriptors: Sequence[tuple[Any, Any]],
     acc: Values | None,
     held: Values | None = None,
-) -> tuple[Values, int]:
-    """The warp's accumulators (32, n / 2) after a product, or after a chain of products that the warp executes as one,
-    each added to the result of the previous one; and the number of its group.
+) -> tuple[Block, int]:
+    """The warp's accumulators after a product, or after a chain of products that the warp executes as one, each added
+    to the result of the previous one; and the number of its group.
 
-    `acc`: the accumulators before, None for zeros. `descriptors`: of both operands of each product; an A in registers,
-    `held` (32, k / 2), has none. Everything is checked before anything changes, so if a chain breaks a rule, or raises
-    NotTogether, it can be run again op by op.
+    `acc`: the accumulators before, (32, n / 2), None for zeros. `descriptors`: of both operands of each product; an A
+    in registers, `held` (32, k / 2), has none. Everything is checked before anything changes, so if a chain breaks a
+    rule, or raises NotTogether, it can be run again op by op.
     """
     whole_warp(state, ops[0])
     number, warp = divmod(state.warp, WARPGROUP)
@@ -181,7 +181,7 @@ def multiply(
     _started(state, warpgroup, len(ops))
     if not state.mmas or state.mmas[-1] != group:
         state.mmas.append(group)
-    return result.reshape(-1)[product.places], group
+    return Block(result.reshape(1, -1), product.places), group
 
 
 def multiply_together(
@@ -189,41 +189,39 @@ def multiply_together(
     op: Described,
     product: Product,
     descriptors: tuple[int, int],
-    accs: Sequence[Values | None],
-) -> tuple[Values, int]:
-    """As `multiply`, by the four warps of a warpgroup with the accumulators `accs`. Returns the accumulators after the
-    product, (4, 32, n / 2), and their group. If the warps cannot run it together, raises NotTogether and changes
-    nothing."""
+    matrix: Values | None,
+) -> tuple[Block, int]:
+    """As `multiply`, by the four warps of a warpgroup. `matrix`: the accumulators before, (4, 16 · n), None for zeros.
+    If the warps cannot run it together, raises NotTogether and changes nothing."""
     first, domain = states[0], states[0].machine.domain
     if [state.warp - first.warp for state in states] != [*range(WARPGROUP)] or first.warp % WARPGROUP:
         raise NotTogether
     for state in states:
         check_meetings(state, (op,), [descriptors])
-    warpgroup, one = warpgroup_of(first, first.warp // WARPGROUP), first.access_of((op,))
+    warpgroup, access = warpgroup_of(first, first.warp // WARPGROUP), first.access_of((op,))
     if len(set(warpgroup.started)) > 1 or len(set(warpgroup.committed)) > 1:
         raise NotTogether
-    rows, columns, shared = range(WARPGROUP * ROWS), range(product.n), first.cta.shared
-    places = [_addresses(first, one, product, descriptors[:1], rows, 0)]
-    places.append(_addresses(first, one, product, descriptors[1:], columns, 1))
-    spans = [shared.see(access_by_warps(states, (op,), len(places[0]) // WARPGROUP), places[0], 16)]
-    shared.see(access_by_warps(states, (op,), len(places[1])), np.tile(places[1], WARPGROUP), 16)
-    spans.append(shared.span(one, places[1], 16))
-    payloads = [shared.numbers(one, span, dtype) for span, dtype in zip(spans, product.dtypes, strict=True)]
-    left, right = (_matrices(product, payload, 1, len(each), which)
-                   for which, (payload, each) in enumerate(zip(payloads, (rows, columns), strict=True)))  # fmt: skip
-    matrix = domain.full((WARPGROUP * ROWS, product.n), 0, product.accumulator)
-    if accs[0] is not None:
-        matrix.reshape(WARPGROUP, -1)[:, product.places] = np.stack(accs)  # type: ignore[arg-type]
-    result = _summed(domain, product, left, right, matrix)
+    shared, sides = first.cta.shared, (range(WARPGROUP * ROWS), range(product.n))
+    spans, numbers = [], []
+    for which, (rows, dtype) in enumerate(zip(sides, product.dtypes, strict=True)):
+        places = _addresses(first, access, product, descriptors[which : which + 1], rows, which)
+        span = shared.seen_by_all(access, [state.warp for state in states], places, 16)
+        numbers += _matrices(product, shared.numbers(access, span, dtype), 1, len(rows), which)
+        spans.append(span)
+    if matrix is None:
+        before = domain.full((WARPGROUP * ROWS, product.n), 0, product.accumulator)
+    else:
+        before = matrix.reshape(WARPGROUP * ROWS, product.n)
+    result = _summed(domain, product, numbers[:1], numbers[1:], before)
     group = warpgroup.committed[0]
     reads = warpgroup.reads.setdefault(group, [])
-    reads.extend(shared.opened(one, span, warpgroup.reader) for span in spans)
+    reads.extend(shared.opened(access, span, warpgroup.reader) for span in spans)
     warpgroup.started = [count + 1 for count in warpgroup.started]
     for state in states:
         meet(state, op, *descriptors)
         if not state.mmas or state.mmas[-1] != group:
             state.mmas.append(group)
-    return result.reshape(WARPGROUP, -1)[:, product.places], group
+    return Block(result.reshape(WARPGROUP, -1), product.places), group
 
 
 def _summed(

@@ -110,7 +110,8 @@ def _chains(state: AgentState, batch: Batch) -> None:
         is_pending = isinstance(acc, PendingRegisters)
         before = acc.registers if is_pending else given_registers(state, first, first.before(values))
     descriptors = [(op.readers[0](values), op.readers[1](values)) for op in ops]
-    result, group = wgmma.multiply(state, ops, product, descriptors, before)
+    block, group = wgmma.multiply(state, ops, product, descriptors, before)
+    result = block.of_warp(0).T
     if isinstance(acc, PendingRegisters):
         hand_to(state, first, acc)
     for op, user in zip(ops, (*ops[1:], None), strict=True):  # until a wait, no instruction reads a register

@@ -8,9 +8,7 @@ reader above it. They become readable as results of a wait that takes them as in
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import prod
-from operator import is_
 from typing import Any
 
 import numpy as np
@@ -22,15 +20,15 @@ from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.convoys import Convoy
 from lowtide.interpreter.machine.lanes import whole_warp
 from lowtide.interpreter.machine.pending import PendingRegister, PendingRegisters, hand_to
-from lowtide.interpreter.machine.teams import WARPGROUP
+from lowtide.interpreter.machine.teams import WARP, WARPGROUP
 from lowtide.interpreter.numbers import registers
-from lowtide.interpreter.numbers.packed import Packed
 from lowtide.interpreter.numbers.registers import Unreadable
 from lowtide.interpreter.program.batches import NotTogether
-from lowtide.interpreter.ptx.matrices import accumulator, held_as, shape_of
+from lowtide.interpreter.ptx.matrices import accumulator, shape_of
 from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.syntax import Group, Immediate
 from lowtide.interpreter.ptx.table import Form, Table
+from lowtide.interpreter.ptx.wgmma_places import Accumulators, HeldA, accumulators_before, block_before, unfinished
 
 TABLE = Table()
 
@@ -97,46 +95,86 @@ def mma_async(state: AgentState, op: Op, a: Any, b: Any, scale: Any, *further: A
     before = _of_places(state, op, is_scaled) if plan.are_places else _of_values(state, op, is_scaled)
     held = _held_of(state, plan.product, a) if isinstance(a, tuple) else None
     descriptors = (a if held is None else None, b)
-    values, group = wgmma.multiply(state, (op,), plan.product, [descriptors], before, held)
+    block, group = wgmma.multiply(state, (op,), plan.product, [descriptors], before, held)
     if not plan.are_places:
-        given = PendingRegisters(values, group=group, packed=plan.product.packed)
+        given = PendingRegisters(block.of_warp(0).T, group=group, packed=plan.product.packed)
         return given if op.before is not None else tuple(given[index] for index in range(len(op.results)))
-    owner = _Accumulators(values, group, op.results, plan.product.accumulator)
-    _pending(state).append(owner)
+    owner = Accumulators(block, 0, group, op.results, plan.product.accumulator)
+    unfinished(state).append(owner)
     if isinstance(a, tuple):
-        _take_over(state, op, _HeldA(group, op.operands[: len(a)], a))
+        HeldA(group, op.operands[: len(a)], a).take_over(state, op)
     return owner.registers
 
 
 def _by_warpgroups(convoy: Convoy, op: Op) -> None:
     """wgmma by the warps of a convoy: by the four warps of each warpgroup together, or warp by warp."""
-    convoy.scatter(dict.fromkeys((*op.operands, *op.results)))
+    convoy.scatter(op.results)
     for at in range(0, len(convoy.states), WARPGROUP):
         states = convoy.states[at : at + WARPGROUP]
         try:
-            _together(states, op)
+            _together(states, op, _common_operands(convoy, op, slice(at * WARP, (at + WARPGROUP) * WARP)))
         except (NotTogether, InterpreterError):
+            convoy.scatter(dict.fromkeys(op.operands))
             for state in states:
                 convoy.run_alone(state, op)
     convoy.apart.update(op.results)
     convoy.apart.update(slot for slot in op.operands if isinstance(convoy.states[0].values[slot], Unreadable))
 
 
-def _together(states: Sequence[AgentState], op: Op) -> None:
+def _common_operands(convoy: Convoy, op: Op, lanes: slice) -> tuple[int, int, int]:
+    """The two descriptors and scale-d, the same in these lanes. Raises NotTogether for other operands."""
+    if not convoy.apart.isdisjoint(op.operands):
+        raise NotTogether
+    found = []
+    for read in op.readers[:3]:
+        value = read(convoy.values)
+        if isinstance(value, np.ndarray):
+            value = value[lanes]
+            if np.count_nonzero(value != value[0]):
+                raise NotTogether
+            value = value[0].item()
+        if not isinstance(value, int):
+            raise NotTogether
+        found.append(value)
+    a, b, scale = found
+    return a, b, scale
+
+
+def _together(states: Sequence[AgentState], op: Op, operands: tuple[int, int, int]) -> None:
     """wgmma with both operands in shared memory, by the four warps of a warpgroup. Raises NotTogether for others."""
-    a, b, scale, *_ = (read(states[0].values) for read in op.readers)
-    if not isinstance(a, int) or not isinstance(b, int) or not isinstance(scale, int):
-        raise NotTogether
-    if any([read(state.values) for read in op.readers[:3]] != [a, b, scale] for state in states):
-        raise NotTogether
-    found = [_places_before(state, op, bool(scale)) for state in states]
-    values, group = wgmma.multiply_together(states, op, op.data.product, (a, b), [acc for acc, _ in found])
-    for state, (_, before), part in zip(states, found, values, strict=True):
-        if before is not None:
-            _pending(state).remove(before)
-        owner = _Accumulators(part, group, op.results, op.data.product.accumulator)
-        _pending(state).append(owner)
+    (a, b, scale), product = operands, op.data.product
+    before = [accumulators_before(state, op) for state in states]
+    for state, owner in zip(states, before, strict=True):
+        if owner is None or owner.given is not None:
+            _check_fence(state, op)
+    matrix = _matrix_before(states, op, before) if scale else None
+    block, group = wgmma.multiply_together(states, op, product, (a, b), matrix)
+    for part, (state, owner) in enumerate(zip(states, before, strict=True)):
+        if owner is not None and owner.given is None:  # its registers stay in flight
+            owner.block, owner.part, owner.group, owner.dtype = block, part, group, product.accumulator
+            continue
+        owner = Accumulators(block, part, group, op.results, product.accumulator)
+        unfinished(state).append(owner)
         op.give(state.values, op.results, owner.registers)
+
+
+def _matrix_before(states: Sequence[AgentState], op: Op, before: Sequence[Accumulators | None]) -> Values:
+    """The accumulators of the warps of a warpgroup before a wgmma: (4, 16 · n)."""
+    product = op.data.product
+    block = block_before(before, product.accumulator, product.places)
+    if block is not None:
+        return block.matrix
+    given = [
+        owner.values if owner is not None and owner.given is None else given_registers(state, op, _held(state, op))
+        for state, owner in zip(states, before, strict=True)
+    ]
+    matrix = states[0].machine.domain.full((len(states), wgmma.ROWS * product.n), 0, product.accumulator)
+    matrix[:, product.places] = np.stack(given)  # type: ignore[arg-type]
+    return matrix
+
+
+def _held(state: AgentState, op: Op) -> list[Any]:
+    return [state.values[slot] for slot in op.results]
 
 
 def _held_of(state: AgentState, product: wgmma.Product, registers_of_a: tuple[Any, ...]) -> Values:
@@ -147,10 +185,7 @@ def _held_of(state: AgentState, product: wgmma.Product, registers_of_a: tuple[An
 def given_registers(state: AgentState, op: Op, held: Any) -> Values | None:
     """Accumulators that other instructions wrote, (32, values). Raises InterpreterError without a fence."""
     plan, domain = op.data, state.machine.domain
-    if not state.fenced:
-        raise state.violation(
-            op, "wgmma takes registers that other instructions wrote; put wgmma.fence before it [ptx-wgmma-fence]"
-        )
+    _check_fence(state, op)
     if held is None:
         return None
     if any(value is None for value in held):
@@ -162,6 +197,22 @@ def given_registers(state: AgentState, op: Op, held: Any) -> Values | None:
         return np.concatenate([np.broadcast_to(part, (32, 2)) for part in parts], axis=1)
     columns = [accumulator(value, plan.product.accumulator, domain) for value in held]
     return np.stack([np.broadcast_to(column, (32,)) for column in columns], axis=1)
+
+
+def _check_fence(state: AgentState, op: Op) -> None:
+    if not state.fenced:
+        raise state.violation(
+            op, "wgmma takes registers that other instructions wrote; put wgmma.fence before it [ptx-wgmma-fence]"
+        )
+
+
+def _of_places(state: AgentState, op: Op, is_scaled: bool) -> Values | None:
+    """The accumulators before: those of the last wgmma on these registers, or what other instructions wrote."""
+    owner = accumulators_before(state, op)
+    if owner is None or owner.given is not None:
+        return given_registers(state, op, _held(state, op) if is_scaled else None)
+    unfinished(state).remove(owner)
+    return owner.values if is_scaled else None
 
 
 # Accumulators as values -----------------------------------------------------------------------------------------------
@@ -199,128 +250,6 @@ def _of_one_wgmma(state: AgentState, op: Op, held: list[Any]) -> Any:
     return held
 
 
-# Accumulators in places -----------------------------------------------------------------------------------------------
-
-
-@dataclass(eq=False)
-class _Accumulators:
-    """The accumulators of one wgmma: `values` (32, n / 2), its group, and the slots of their registers."""
-
-    values: Values
-    group: int
-    slots: tuple[int, ...]
-    dtype: str
-
-    @cached_property
-    def registers(self) -> tuple[Any, ...]:
-        """What the slots hold until a wait covers the group."""
-        return tuple([_InFlight(self, index) for index in range(len(self.slots))])
-
-    def give_back(self, state: AgentState, op: Op) -> None:
-        """Make the registers hold the result of the wgmma and be accessible again; none has been accessed."""
-        is_packed, columns = len(self.slots) != self.values.shape[1], np.ascontiguousarray(self.values.T)
-        if not all(map(is_, self.registers, [state.values[slot] for slot in self.slots])):
-            raise state.violation(
-                op,
-                f"a register of wgmma group {self.group} was written while it was in flight; wait before"
-                " [ptx-written-in-flight]",
-            )
-        for index, slot in enumerate(self.slots):
-            if is_packed:
-                state.values[slot] = Packed(self.values[:, 2 * index : 2 * index + 2], "f16")
-            else:
-                state.values[slot] = held_as(columns[index], self.dtype)
-
-
-@dataclass(eq=False, slots=True)
-class _InFlight(Unreadable):
-    """Register number `index` of accumulators that a wgmma may still write."""
-
-    owner: _Accumulators
-    index: int
-
-    @property
-    def why(self) -> str:  # type: ignore[override]
-        return (
-            f"an accumulator register of wgmma group {self.owner.group} is touched before a wait covers the group; "
-            "put wgmma.wait_group before"
-        )
-
-
-@dataclass(eq=False)
-class _HeldA:
-    """Registers that a wgmma reads A from: its group, their slots and what they hold."""
-
-    group: int
-    slots: tuple[int, ...]
-    values: tuple[Any, ...]
-
-    def give_back(self, state: AgentState, op: Op) -> None:
-        """The registers may be accessed again; none has been accessed."""
-        for slot, value in zip(self.slots, self.values, strict=True):
-            held = state.values[slot]
-            if not isinstance(held, _ReadByWgmma) or held.owner is not self:
-                raise state.violation(
-                    op, f"a register of A of wgmma group {self.group} was written; wait before [ptx-a-written]"
-                )
-            state.values[slot] = value
-
-
-@dataclass(eq=False, slots=True)
-class _ReadByWgmma(Unreadable):
-    """A register of A that a wgmma may still read."""
-
-    owner: _HeldA
-
-    @property
-    def why(self) -> str:  # type: ignore[override]
-        return (
-            f"a register of A of wgmma group {self.owner.group} is touched before a wait covers the group; put "
-            "wgmma.wait_group before"
-        )
-
-
-def _take_over(state: AgentState, op: Op, owner: _HeldA) -> None:
-    """Nothing may touch the registers of A until a wait covers the group."""
-    if len(set(owner.slots)) < len(owner.slots):
-        raise state.violation(op, "A has a register twice [ptx-a-twice]")
-    _pending(state).append(owner)
-    for slot in owner.slots:
-        state.values[slot] = _ReadByWgmma(owner)
-
-
-def _of_places(state: AgentState, op: Op, is_scaled: bool) -> Values | None:
-    """The accumulators before: those of the last wgmma on these registers, or what other instructions wrote."""
-    values, before = _places_before(state, op, is_scaled)
-    if before is not None:
-        _pending(state).remove(before)
-    return values
-
-
-def _places_before(state: AgentState, op: Op, is_scaled: bool) -> tuple[Values | None, _Accumulators | None]:
-    """The accumulators before this wgmma; and, if the last wgmma on these registers is in flight, its accumulators."""
-    held = [state.values[slot] for slot in op.results]
-    first = held[0]
-    if isinstance(first, _InFlight) and first.owner.slots == op.results:
-        if not all(map(is_, first.owner.registers, held)):
-            raise state.violation(
-                op,
-                "some of its accumulators were written while a wgmma was in flight; wait for it before "
-                "[ptx-accumulators-written]",
-            )
-        return first.owner.values if is_scaled else None, first.owner
-    for value in held:
-        if isinstance(value, _InFlight):
-            raise state.violation(op, value.why)
-    return given_registers(state, op, held if is_scaled else None), None
-
-
-def _pending(state: AgentState) -> list[_Accumulators | _HeldA]:
-    """Accumulators and A's registers of the agent that no wait has covered."""
-    found: list[_Accumulators | _HeldA] = state.accumulators
-    return found
-
-
 # Groups ---------------------------------------------------------------------------------------------------------------
 
 
@@ -332,6 +261,6 @@ TABLE.effects("wgmma.commit_group", words="sync aligned", section=f"{_SECTION}: 
 def wait_group(state: AgentState, op: Op, pending: Any) -> Steps:
     """The places of groups that are done may be accessed again."""
     yield from wgmma.wait(state, op, pending)
-    for owner in [owner for owner in _pending(state) if owner.group not in state.mmas]:
-        _pending(state).remove(owner)
+    for owner in [owner for owner in unfinished(state) if owner.group not in state.mmas]:
+        unfinished(state).remove(owner)
         owner.give_back(state, op)
