@@ -100,7 +100,7 @@ def ptx_rates(names: Sequence[str], rounds: int) -> None:
     found = {name: ptx_rate(name, rounds) for name in names}
     for name, (count, seconds) in {**found, "all": tuple(map(sum, zip(*found.values(), strict=True)))}.items():
         print(
-            f"{name:24} {count:8,} warp instructions {seconds:6.2f} s {count / seconds * 60e-6:6.1f} million a minute"
+            f"{name:24} {count:8,} warp instructions {seconds:6.3f} s {count / seconds * 60e-6:6.2f} million a minute"
         )
 
 

@@ -239,7 +239,6 @@ class AgentState:
         self.steps = 0
         self.mmas: list[Any] = []  # groups of wgmma not covered by a wait, oldest first
         self.accumulators: list[Any] = []  # at level ptx: registers that those groups may still write
-        self.returned: dict[tuple[int, ...], Any] = {}  # by slots: the accumulators that a wait gave back last
         self.local: Any = None  # the memory of its threads, if they have any (variables.py)
 
     @property

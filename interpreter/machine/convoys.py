@@ -12,7 +12,7 @@ signal, because a warp may poll before the others have signaled.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,11 +110,13 @@ class Convoy(AgentState):
                 self.apart.discard(slot)
                 self.values[slot] = value
 
-    def scatter(self, slots: Iterable[int]) -> None:
-        """For each slot, give each warp its part of the value."""
+    def scatter(self, slots: Iterable[int], chosen: slice = slice(None)) -> None:
+        """For each slot, give each warp, or those `chosen`, its part of the value."""
+        states = self.states[chosen]
         for slot in slots:
             if slot not in self.apart:
-                for state, part in zip(self.states, _parts(self.values[slot], len(self.states)), strict=True):
+                parts = _parts(self.values[slot], len(self.states))
+                for state, part in zip(states, parts[chosen], strict=True):
                     state.values[slot] = part
 
     def run(self, op: Any) -> bool:
@@ -175,6 +177,12 @@ class Convoy(AgentState):
     def wait(self, op: Any) -> dict[int, Start]:
         """Run an op that may wait, warp by warp. Returns the warps that still wait, by their number."""
         self.op = op
+        if op.by_convoy is not None:
+            try:
+                op.by_convoy(self, op)
+                return {}
+            except NotTogether:
+                pass
         self.scatter(dict.fromkeys((*op.operands, *op.results)))
         waiting: dict[int, Start] = {}
         for number, state in enumerate(self.states):
@@ -194,6 +202,13 @@ class Convoy(AgentState):
         if not waiting:
             self._gather_after(op)
         return waiting
+
+    def each(self, op: Any) -> Iterator[AgentState]:
+        """The warps, one after the other, each while it runs an op."""
+        for state in self.states:
+            self._acting, state.op = state, op
+            yield state
+        self._acting = self.states[0]
 
     def _note_undefined(self, state: AgentState, op: Any) -> None:
         if state.made_undefined:

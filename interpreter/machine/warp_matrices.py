@@ -101,9 +101,9 @@ def _type_of_halves(registers: Sequence[Any]) -> str:
     return PACKED_TYPES[0] if has_bits else ZERO_TYPE
 
 
-def elements_of(registers: Sequence[Any], dtype: str, domain: Domain) -> Values:
-    """The elements of a type in registers, one register after the other: (32, values)."""
-    return _side_by_side([_numbers(register, dtype, domain) for register in registers])
+def elements_of(registers: Sequence[Any], dtype: str, domain: Domain, lanes: int = WARP) -> Values:
+    """The elements of a type in registers of some lanes, one register after the other: (lanes, values)."""
+    return _side_by_side([_numbers(register, dtype, domain) for register in registers], lanes)
 
 
 @dataclass(frozen=True)
@@ -222,8 +222,8 @@ def _numbers(register: Any, dtype: str, domain: Domain) -> Values:
     return numbers_of(register, count * 8 * ELEMENT_BYTES[dtype], dtype, domain)
 
 
-def _side_by_side(registers: list[Any]) -> Any:
-    """Several values per register: array (32, values)."""
-    if any(len(register) != 32 for register in registers):
-        registers = [np.broadcast_to(register, (32, register.shape[1])) for register in registers]
+def _side_by_side(registers: list[Any], lanes: int) -> Any:
+    """Several values per register: array (lanes, values)."""
+    if any(len(register) != lanes for register in registers):
+        registers = [np.broadcast_to(register, (lanes, register.shape[1])) for register in registers]
     return np.concatenate(registers, axis=1)

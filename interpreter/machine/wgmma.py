@@ -188,26 +188,33 @@ def multiply_together(
     states: Sequence[AgentState],
     op: Described,
     product: Product,
-    descriptors: tuple[int, int],
+    descriptors: tuple[int | None, int],
     matrix: Values | None,
+    held: Values | None = None,
 ) -> tuple[Block, int]:
     """As `multiply`, by the four warps of a warpgroup. `matrix`: the accumulators before, (4, 16 · n), None for zeros.
-    If the warps cannot run it together, raises NotTogether and changes nothing."""
-    first, domain = states[0], states[0].machine.domain
-    if [state.warp - first.warp for state in states] != [*range(WARPGROUP)] or first.warp % WARPGROUP:
-        raise NotTogether
+    `held`: A in registers, (4, 32, k / 2). If the warps cannot run it together, raises NotTogether and changes
+    nothing."""
+    warpgroup, first = check_whole(states), states[0]
+    bits = tuple([each for each in descriptors if each is not None])
     for state in states:
-        check_meetings(state, (op,), [descriptors])
-    warpgroup, access = warpgroup_of(first, first.warp // WARPGROUP), first.access_of((op,))
-    if len(set(warpgroup.started)) > 1 or len(set(warpgroup.committed)) > 1:
+        check_meetings(state, (op,), [bits])
+    if len(set(warpgroup.started)) > 1:
         raise NotTogether
-    shared, sides = first.cta.shared, (range(WARPGROUP * ROWS), range(product.n))
+    domain, access, shared = first.machine.domain, first.access_of((op,)), first.cta.shared
     spans, numbers = [], []
-    for which, (rows, dtype) in enumerate(zip(sides, product.dtypes, strict=True)):
-        places = _addresses(first, access, product, descriptors[which : which + 1], rows, which)
-        span = shared.seen_by_all(access, [state.warp for state in states], places, 16)
-        numbers += _matrices(product, shared.numbers(access, span, dtype), 1, len(rows), which)
-        spans.append(span)
+    if held is not None:
+        left = np.empty((WARPGROUP, ROWS, product.k), held.dtype)
+        row, column = hardware.wgmma_operand(product.k)
+        left[:, row, column] = held
+        numbers.append(left.reshape(WARPGROUP * ROWS, product.k))
+    for which, rows in ((0, range(WARPGROUP * ROWS)), (1, range(product.n))):
+        if (given := descriptors[which]) is not None:
+            places = _addresses(first, access, product, (given,), rows, which)
+            span = shared.seen_by_all(access, [state.warp for state in states], places, 16)
+            payload = shared.numbers(access, span, product.dtypes[which])
+            numbers += _matrices(product, payload, 1, len(rows), which)
+            spans.append(span)
     if matrix is None:
         before = domain.full((WARPGROUP * ROWS, product.n), 0, product.accumulator)
     else:
@@ -218,10 +225,21 @@ def multiply_together(
     reads.extend(shared.opened(access, span, warpgroup.reader) for span in spans)
     warpgroup.started = [count + 1 for count in warpgroup.started]
     for state in states:
-        meet(state, op, *descriptors)
+        meet(state, op, *bits)
         if not state.mmas or state.mmas[-1] != group:
             state.mmas.append(group)
     return Block(result.reshape(WARPGROUP, -1), product.places), group
+
+
+def check_whole(states: Sequence[AgentState]) -> Warpgroup:
+    """The warpgroup of four warps. Raises NotTogether if they are not those of one, or have committed differently."""
+    first = states[0]
+    if [state.warp - first.warp for state in states] != [*range(WARPGROUP)] or first.warp % WARPGROUP:
+        raise NotTogether
+    found = warpgroup_of(first, first.warp // WARPGROUP)
+    if len(set(found.committed)) > 1:
+        raise NotTogether
+    return found
 
 
 def _summed(

@@ -39,7 +39,8 @@ class Op:
     their types (values of MLIR), and `readers` and `give` make registers of them. `guard` is the slot of its guard,
     `sources` those of the registers that it reads otherwise.
     `computes`: its only effect is that on its results. `is_wide`: the warps of a convoy may run it together
-    (machine/convoys.py); `by_convoy`, if given, runs it for them. `signals`: it changes values that other warps poll.
+    (machine/convoys.py); `by_convoy`, if given, runs it for them; if it may wait, it raises NotTogether, and changes
+    nothing, if some would. `signals`: it changes values that other warps poll.
     `has_places`: it reads its results, too.
     """
 

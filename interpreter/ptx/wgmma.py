@@ -6,7 +6,6 @@ accumulators in flight pass from one wgmma to the next, and a wait alone makes n
 reader above it. They become readable as results of a wait that takes them as inputs (ops/).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -17,18 +16,22 @@ from numpy.typing import NDArray
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import warp_matrices, wgmma
 from lowtide.interpreter.machine.agents import AgentState, Steps
-from lowtide.interpreter.machine.convoys import Convoy
 from lowtide.interpreter.machine.lanes import whole_warp
 from lowtide.interpreter.machine.pending import PendingRegister, PendingRegisters, hand_to
-from lowtide.interpreter.machine.teams import WARP, WARPGROUP
-from lowtide.interpreter.numbers import registers
-from lowtide.interpreter.numbers.registers import Unreadable
-from lowtide.interpreter.program.batches import NotTogether
-from lowtide.interpreter.ptx.matrices import accumulator, shape_of
+from lowtide.interpreter.machine.teams import WARP
+from lowtide.interpreter.ptx import wgmma_convoys
+from lowtide.interpreter.ptx.matrices import shape_of
 from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.syntax import Group, Immediate
 from lowtide.interpreter.ptx.table import Form, Table
-from lowtide.interpreter.ptx.wgmma_places import Accumulators, HeldA, accumulators_before, block_before, unfinished
+from lowtide.interpreter.ptx.wgmma_places import (
+    Accumulators,
+    HeldA,
+    accumulators_before,
+    check_fence,
+    columns_of,
+    unfinished,
+)
 
 TABLE = Table()
 
@@ -83,7 +86,7 @@ def _plan_of(form: Form) -> Plan:
     section=f"{_SECTION}: wgmma.mma_async",
     results=1,
     prepare=_plan_of,
-    by_convoy=lambda convoy, op: _by_warpgroups(convoy, op),
+    by_convoy=wgmma_convoys.multiply,
 )
 def mma_async(state: AgentState, op: Op, a: Any, b: Any, scale: Any, *further: Any) -> Any:
     """If `scale` is false, the accumulators count as zero before. Predicates are the same in all lanes."""
@@ -106,77 +109,6 @@ def mma_async(state: AgentState, op: Op, a: Any, b: Any, scale: Any, *further: A
     return owner.registers
 
 
-def _by_warpgroups(convoy: Convoy, op: Op) -> None:
-    """wgmma by the warps of a convoy: by the four warps of each warpgroup together, or warp by warp."""
-    convoy.scatter(op.results)
-    for at in range(0, len(convoy.states), WARPGROUP):
-        states = convoy.states[at : at + WARPGROUP]
-        try:
-            _together(states, op, _common_operands(convoy, op, slice(at * WARP, (at + WARPGROUP) * WARP)))
-        except (NotTogether, InterpreterError):
-            convoy.scatter(dict.fromkeys(op.operands))
-            for state in states:
-                convoy.run_alone(state, op)
-    convoy.apart.update(op.results)
-    convoy.apart.update(slot for slot in op.operands if isinstance(convoy.states[0].values[slot], Unreadable))
-
-
-def _common_operands(convoy: Convoy, op: Op, lanes: slice) -> tuple[int, int, int]:
-    """The two descriptors and scale-d, the same in these lanes. Raises NotTogether for other operands."""
-    if not convoy.apart.isdisjoint(op.operands):
-        raise NotTogether
-    found = []
-    for read in op.readers[:3]:
-        value = read(convoy.values)
-        if isinstance(value, np.ndarray):
-            value = value[lanes]
-            if np.count_nonzero(value != value[0]):
-                raise NotTogether
-            value = value[0].item()
-        if not isinstance(value, int):
-            raise NotTogether
-        found.append(value)
-    a, b, scale = found
-    return a, b, scale
-
-
-def _together(states: Sequence[AgentState], op: Op, operands: tuple[int, int, int]) -> None:
-    """wgmma with both operands in shared memory, by the four warps of a warpgroup. Raises NotTogether for others."""
-    (a, b, scale), product = operands, op.data.product
-    before = [accumulators_before(state, op) for state in states]
-    for state, owner in zip(states, before, strict=True):
-        if owner is None or owner.given is not None:
-            _check_fence(state, op)
-    matrix = _matrix_before(states, op, before) if scale else None
-    block, group = wgmma.multiply_together(states, op, product, (a, b), matrix)
-    for part, (state, owner) in enumerate(zip(states, before, strict=True)):
-        if owner is not None and owner.given is None:  # its registers stay in flight
-            owner.block, owner.part, owner.group, owner.dtype = block, part, group, product.accumulator
-            continue
-        owner = Accumulators(block, part, group, op.results, product.accumulator)
-        unfinished(state).append(owner)
-        op.give(state.values, op.results, owner.registers)
-
-
-def _matrix_before(states: Sequence[AgentState], op: Op, before: Sequence[Accumulators | None]) -> Values:
-    """The accumulators of the warps of a warpgroup before a wgmma: (4, 16 · n)."""
-    product = op.data.product
-    block = block_before(before, product.accumulator, product.places)
-    if block is not None:
-        return block.matrix
-    given = [
-        owner.values if owner is not None and owner.given is None else given_registers(state, op, _held(state, op))
-        for state, owner in zip(states, before, strict=True)
-    ]
-    matrix = states[0].machine.domain.full((len(states), wgmma.ROWS * product.n), 0, product.accumulator)
-    matrix[:, product.places] = np.stack(given)  # type: ignore[arg-type]
-    return matrix
-
-
-def _held(state: AgentState, op: Op) -> list[Any]:
-    return [state.values[slot] for slot in op.results]
-
-
 def _held_of(state: AgentState, product: wgmma.Product, registers_of_a: tuple[Any, ...]) -> Values:
     """A in registers, (32, k / 2)."""
     return warp_matrices.elements_of(registers_of_a, product.dtypes[0], state.machine.domain)
@@ -184,33 +116,21 @@ def _held_of(state: AgentState, product: wgmma.Product, registers_of_a: tuple[An
 
 def given_registers(state: AgentState, op: Op, held: Any) -> Values | None:
     """Accumulators that other instructions wrote, (32, values). Raises InterpreterError without a fence."""
-    plan, domain = op.data, state.machine.domain
-    _check_fence(state, op)
+    check_fence(state, op)
     if held is None:
         return None
     if any(value is None for value in held):
         raise state.violation(
             op, "an accumulator was never written; write it, or let scale-d be false [ptx-accumulator-unwritten]"
         )
-    if plan.product.packed:
-        parts = [registers.halves(value, plan.product.accumulator, domain) for value in held]
-        return np.concatenate([np.broadcast_to(part, (32, 2)) for part in parts], axis=1)
-    columns = [accumulator(value, plan.product.accumulator, domain) for value in held]
-    return np.stack([np.broadcast_to(column, (32,)) for column in columns], axis=1)
-
-
-def _check_fence(state: AgentState, op: Op) -> None:
-    if not state.fenced:
-        raise state.violation(
-            op, "wgmma takes registers that other instructions wrote; put wgmma.fence before it [ptx-wgmma-fence]"
-        )
+    return columns_of(op, held, state.machine.domain, WARP).T
 
 
 def _of_places(state: AgentState, op: Op, is_scaled: bool) -> Values | None:
     """The accumulators before: those of the last wgmma on these registers, or what other instructions wrote."""
     owner = accumulators_before(state, op)
-    if owner is None or owner.given is not None:
-        return given_registers(state, op, _held(state, op) if is_scaled else None)
+    if owner is None:
+        return given_registers(state, op, [state.values[slot] for slot in op.results] if is_scaled else None)
     unfinished(state).remove(owner)
     return owner.values if is_scaled else None
 
@@ -257,7 +177,12 @@ TABLE.effects("wgmma.fence", words="sync aligned", section=f"{_SECTION}: wgmma.f
 TABLE.effects("wgmma.commit_group", words="sync aligned", section=f"{_SECTION}: wgmma.commit_group")(wgmma.commit)
 
 
-@TABLE.effects("wgmma.wait_group", words="sync aligned", section=f"{_SECTION}: wgmma.wait_group")
+@TABLE.effects(
+    "wgmma.wait_group",
+    words="sync aligned",
+    section=f"{_SECTION}: wgmma.wait_group",
+    by_convoy=wgmma_convoys.wait,
+)
 def wait_group(state: AgentState, op: Op, pending: Any) -> Steps:
     """The places of groups that are done may be accessed again."""
     yield from wgmma.wait(state, op, pending)

@@ -1,5 +1,7 @@
 """Registers of PTX that a wgmma reads or writes: nothing may access them before a wait covers its group."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,9 +12,11 @@ from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.accumulators import Block
 from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.numbers import registers
+from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.packed import Packed
 from lowtide.interpreter.numbers.registers import Unreadable
-from lowtide.interpreter.ptx.matrices import held_as
+from lowtide.interpreter.ptx.matrices import accumulator, held_as
 from lowtide.interpreter.ptx.running import Op
 
 Values = NDArray[Any]
@@ -21,14 +25,13 @@ Values = NDArray[Any]
 @dataclass(eq=False)
 class Accumulators:
     """The accumulators of one warp, number `part` of a block; the group that may write them, the slots of their
-    registers, and their type. After a wait, `given` are the registers that it has given back."""
+    registers, and their type."""
 
     block: Block
     part: int
     group: int
     slots: tuple[int, ...]
     dtype: str
-    given: tuple[Any, ...] | None = None
 
     @property
     def values(self) -> Values:
@@ -41,26 +44,31 @@ class Accumulators:
         return tuple([InFlight(self, index) for index in range(len(self.slots))])
 
     def are_held(self, state: AgentState) -> bool:
-        """Whether the slots hold what they were given, so that no instruction has written them since."""
-        registers = self.registers if self.given is None else self.given
-        return all(map(is_, registers, [state.values[slot] for slot in self.slots]))
+        """Whether no instruction has written the slots since they are in flight."""
+        return all(map(is_, self.registers, [state.values[slot] for slot in self.slots]))
 
-    def give_back(self, state: AgentState, op: Op) -> None:
-        """Make the registers hold the result of the wgmma and be accessible again; none has been accessed."""
+    def check(self, state: AgentState, op: Op) -> None:
+        """Raise InterpreterError if an instruction has written the slots since they are in flight."""
         if not self.are_held(state):
             raise state.violation(
                 op,
                 f"a register of wgmma group {self.group} was written while it was in flight; wait before"
                 " [ptx-written-in-flight]",
             )
-        columns = self.block.of_warp(self.part)
+
+    def give_back(self, state: AgentState, op: Op) -> None:
+        """Make the registers hold the result of the wgmma and be accessible again; none has been accessed."""
+        self.check(state, op)
+        self.put(state.values, self.block.of_warp(self.part))
+
+    def put(self, values: list[Any], columns: Values) -> None:
+        """Make the slots among `values` hold these accumulators of all lanes: (n / 2, lanes)."""
         if len(self.slots) != len(columns):
-            self.given = tuple([Packed(columns[at : at + 2].T, "f16") for at in range(0, len(columns), 2)])
+            given = [Packed(columns[at : at + 2].T, "f16") for at in range(0, len(columns), 2)]
         else:
-            self.given = tuple([held_as(column, self.dtype) for column in columns])
-        for slot, value in zip(self.slots, self.given, strict=True):
-            state.values[slot] = value
-        state.returned[self.slots] = self
+            given = [held_as(column, self.dtype) for column in columns]
+        for slot, value in zip(self.slots, given, strict=True):
+            values[slot] = value
 
 
 @dataclass(eq=False, slots=True)
@@ -79,8 +87,8 @@ class InFlight(Unreadable):
 
 
 def accumulators_before(state: AgentState, op: Op) -> Accumulators | None:
-    """The accumulators that the last wgmma on the result registers of `op` has left there, in flight or given back.
-    None if other instructions wrote the registers."""
+    """The accumulators in flight that the last wgmma has left in the result registers of `op`. None if other
+    instructions wrote the registers."""
     held = [state.values[slot] for slot in op.results]
     first = held[0]
     if isinstance(first, InFlight) and first.owner.slots == op.results:
@@ -94,19 +102,22 @@ def accumulators_before(state: AgentState, op: Op) -> Accumulators | None:
     for value in held:
         if isinstance(value, InFlight):
             raise state.violation(op, value.why)
-    found: Accumulators | None = state.returned.get(op.results)
-    return found if found is not None and found.are_held(state) else None
+    return None
 
 
-def block_before(before: Sequence[Accumulators | None], dtype: str, places: Any) -> Block | None:
-    """The block that these accumulators of the warps of a warpgroup are, if they are one block in this order."""
-    first = before[0]
-    if first is None or first.dtype != dtype or first.block.places is not places:
+def block_of(owners: Sequence[Accumulators | None]) -> Block | None:
+    """The block of accumulators of a warpgroup that these of its warps are, if they are one in this order."""
+    first = owners[0]
+    if first is None or len(owners) != len(first.block.matrix):
         return None
-    are_one = all(
-        owner is not None and owner.block is first.block and owner.part == number for number, owner in enumerate(before)
-    )
-    return first.block if are_one and len(before) == len(first.block.matrix) else None
+    parts = [(owner.block, owner.part) if owner is not None else None for owner in owners]
+    return first.block if parts == [(first.block, number) for number in range(len(owners))] else None
+
+
+def unfinished(state: AgentState) -> list[Accumulators | HeldA]:
+    """Accumulators and A's registers of the agent that no wait has covered."""
+    found: list[Accumulators | HeldA] = state.accumulators
+    return found
 
 
 @dataclass(eq=False)
@@ -150,7 +161,21 @@ class ReadByWgmma(Unreadable):
         )
 
 
-def unfinished(state: AgentState) -> list[Accumulators | HeldA]:
-    """Accumulators and A's registers of the agent that no wait has covered."""
-    found: list[Accumulators | HeldA] = state.accumulators
-    return found
+def columns_of(op: Op, held: Sequence[Any], domain: Domain, lanes: int) -> Values:
+    """The accumulators in these registers of some lanes: (n / 2, lanes)."""
+    product = op.data.product
+    columns = domain.full((product.n // 2, lanes), 0, product.accumulator)
+    for at, value in enumerate(held):
+        if product.packed:
+            columns[2 * at : 2 * at + 2] = registers.halves(value, product.accumulator, domain).T
+        else:
+            columns[at] = accumulator(value, product.accumulator, domain)
+    return columns
+
+
+def check_fence(state: AgentState, op: Op) -> None:
+    """Raise InterpreterError if no wgmma.fence covers the warp's registers."""
+    if not state.fenced:
+        raise state.violation(
+            op, "wgmma takes registers that other instructions wrote; put wgmma.fence before it [ptx-wgmma-fence]"
+        )
