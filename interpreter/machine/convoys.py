@@ -73,6 +73,8 @@ class Convoy(AgentState):
         self.states = tuple(states)
         self._acting: AgentState = first
         self.lanes = np.concatenate([state.warp * LANES + state.lanes for state in states])
+        self._lanes, self._warps = self.lanes % LANES, (self.lanes // LANES)[:, None]
+        self._parts = [(state.warp, slice(at * _WARP, at * _WARP + _WARP)) for at, state in enumerate(self.states)]
         self.values = list(first.values)
         self.apart: set[int] = set()
         self.steps = max(state.steps for state in states)
@@ -89,6 +91,10 @@ class Convoy(AgentState):
         """An access by threads of several warps. Raises NotTogether for an access by whole warps."""
         if lanes is None or self.strong is not None:
             raise NotTogether
+        if lanes is self.lanes:
+            access = self.states[0].access(op, self._lanes)
+            access.warps, access._parts = self._warps, self._parts
+            return access
         access = self.states[0].access(op, lanes % LANES)
         access.warps = (lanes // LANES)[:, None]
         return access

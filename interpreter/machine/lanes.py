@@ -53,6 +53,8 @@ def rows_together(state: AgentState, ops: Sequence[Any], addresses: Sequence[Any
     lanes = state.lanes
     if state.mask is not None:
         lanes, addresses = lanes[state.mask], [address[state.mask] for address in addresses]
+    if len(ops) == 1:
+        return state.access_of(ops, lanes), addresses[0]
     return state.access_of(ops, np.concatenate([lanes] * len(addresses))), np.concatenate(addresses)
 
 

@@ -10,7 +10,8 @@ load may overwrite what a thread has read only after the thread's `fence_proxy` 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,19 +45,21 @@ class InFlight:
     access: Access
     span: Span
 
-    def rows(self, chosen: NDArray[np.bool_]) -> InFlight:
-        """The copies of some lanes."""
-        span, lanes = self.span, self.access.lanes
-        part = Span(span.addresses[chosen], span.size, span.chunk, span.unit, span.end)
-        return InFlight(replace(self.access, lanes=None if lanes is None else np.asarray(lanes)[chosen]), part)
+    def rows(self, chosen: Any) -> InFlight:
+        """The copies of some lanes, an index of them."""
+        access = copy(self.access)
+        access.lanes = None if access.lanes is None else np.asarray(access.lanes)[chosen]
+        return InFlight(access, self.span.rows(chosen))
 
     def by_warp(self) -> list[InFlight]:
         """The copies of each agent, if several have started them as one."""
-        warps = self.access.warps
-        if warps is None:
+        if self.access.warps is None:
             return [self]
-        parts = [(warp, self.rows((warps == warp)[:, 0])) for warp in np.unique(warps).tolist()]
-        return [replace(part, access=replace(part.access, warp=warp, warps=None)) for warp, part in parts]
+        found = []
+        for warp, rows in self.access.parts:
+            found.append(part := self.rows(rows))
+            part.access.warp, part.access.warps, part.access._parts = warp, None, None
+        return found
 
 
 class SharedMemory(OrderedMemory):
@@ -297,7 +300,7 @@ class SharedMemory(OrderedMemory):
         super()._before_write(access, span)
         if access.strong is not None:
             return
-        for warp in [access.warp] if access.warps is None else np.unique(access.warps).tolist():
+        for warp, _ in access.parts:
             hidden = self._hidden.setdefault(warp, {})
             if hidden is not None:
                 hidden[id(span)] = span

@@ -5,10 +5,10 @@ the CTA that have not ended (CUDA C++ Programming Guide, "Independent Thread Sch
 release their earlier accesses, and those that wait acquire them (PTX ISA, "Memory Consistency Model").
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from lowtide.interpreter.machine.lanes import uniform
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.machine.views import NOTHING, View
 from lowtide.interpreter.numbers.cells import WHOLE_AGENT, Described
+from lowtide.interpreter.program.batches import NotTogether
 
 REDUCTIONS: Mapping[str, Any] = MappingProxyType(
     {"popc": lambda votes: int(np.count_nonzero(votes)), "and": lambda votes: bool(votes.all()), "or": np.any}
@@ -39,6 +40,11 @@ class Numbered(Barrier):
     votes: list[Any] = field(default_factory=list)
     results: dict[int, Any] = field(default_factory=dict)
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether nobody has arrived in this round."""
+        return not self.arrived and not self.passed
+
     def is_whole(self, cta: Cta) -> bool:
         """Whether all that the round is for have arrived."""
         count = len(self.arrived) + self.passed
@@ -48,6 +54,19 @@ class Numbered(Barrier):
 def sync(state: AgentState, op: Described, identifier: Any, threads: Any = None) -> Steps:
     """Wait until all have arrived."""
     yield from _wait(state, op, *_enter(state, op, identifier, threads))
+
+
+def sync_together(states: Sequence[AgentState], op: Described, identifier: Any, threads: Any = None) -> None:
+    """As `sync`, by warps that end a round. Raises NotTogether, and changes nothing, if these do not end one alone."""
+    cta = states[0].cta
+    gate, count = cta.barriers.get(str(identifier)), len(states) * WARP if threads is None else threads
+    are_all = len(states) == len(cta.machine.seats) - len(cta.ended) if threads is None else count == len(states) * WARP
+    if not are_all or not 0 <= identifier < 16 or (gate is not None and not cast(Numbered, gate).is_fresh):
+        raise NotTogether
+    for state in states:
+        name, made = _enter(state, op, identifier, threads)
+        made.arrived[state.warp] = op
+    _settle(states[0], name, made)
 
 
 def arrive(state: AgentState, op: Described, identifier: Any, threads: Any) -> None:

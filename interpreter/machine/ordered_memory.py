@@ -203,8 +203,7 @@ class OrderedMemory(Cells):
         if access.warps is None:
             self._note_reads(access.warp, span.units, lane, site, span.is_disjoint)
             return
-        for warp in np.unique(access.warps).tolist():
-            mine = (access.warps == warp)[:, 0]
+        for warp, mine in access.parts:
             lanes, sites = (each[mine] if isinstance(each, np.ndarray) else each for each in (lane, site))
             self._note_reads(warp, span.units[mine], lanes, sites, span.is_disjoint)
 

@@ -122,7 +122,8 @@ def store(
         payload = (payload if state.mask is None else payload[:, state.mask]).reshape(-1, count)
     disjoint(cells, access, rows, size, min(16, size))
     relied = state.machine.observers.relied
-    if relied is not None and access.lanes is not None and not access.ops and access.strong is None:
+    is_plain = access.lanes is not None and not access.ops and access.strong is None
+    if relied is not None and is_plain and not cells.span(access, rows, size, min(16, size)).is_disjoint:
         access, rows, payload = _without_equals(cells, access, rows, payload, relied)
     cells.store(access, rows, payload, dtype, count, min(16, size))
 

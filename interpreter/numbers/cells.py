@@ -9,7 +9,9 @@ any type. All functions take arrays of addresses, one per lane (a *row*).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, NoReturn, Protocol
 
@@ -110,6 +112,17 @@ class Access:
     warps: Ints | None = None
     """The agent of each row, array (n, 1), if the agents of a convoy access memory together (machine/convoys.py).
     `warp` is then one of them, and an access that breaks a rule raises NotTogether."""
+    _parts: Any = None
+
+    @property
+    def parts(self) -> list[tuple[int, Any]]:
+        """Each agent with its rows, as an index of them."""
+        if self.warps is None:
+            return [(self.warp, slice(None))]
+        if self._parts is None:
+            self._parts = _runs(self.warps[:, 0])
+        found: list[tuple[int, Any]] = self._parts
+        return found
 
     @property
     def agents(self) -> Any:
@@ -124,7 +137,16 @@ class Access:
     def of_rows(self, chosen: Values) -> Access:
         """The accesses of some rows, by one op."""
         lanes, warps = (None if each is None else np.asarray(each)[chosen] for each in (self.lanes, self.warps))
-        return replace(self, lanes=lanes, warps=warps, ops=())
+        return replace(self, lanes=lanes, warps=warps, ops=(), _parts=None)
+
+
+def _runs(agents: Ints) -> list[tuple[int, Any]]:
+    """Each agent, and an index of its entries: a slice if they are all in one run."""
+    bounds = [0, *(np.flatnonzero(agents[1:] != agents[:-1]) + 1).tolist(), len(agents)]
+    firsts = agents[bounds[:-1]].tolist()
+    if len({*firsts}) == len(firsts):
+        return [(agent, slice(*ends)) for agent, ends in zip(firsts, pairwise(bounds), strict=True)]
+    return [(agent, agents == agent) for agent in sorted({*firsts})]
 
 
 class Span:
@@ -154,6 +176,13 @@ class Span:
     def _in_runs_of(self, width: int) -> Ints:
         first = self.addresses[:, None] >> (width.bit_length() - 1)
         return first if self.size == width else first + np.arange(self.size // width)
+
+    def rows(self, chosen: Any) -> Span:
+        """Some of its rows, an index of them."""
+        part = copy(self)
+        part.addresses, part.units, part.words = self.addresses[chosen], self.units[chosen], self.words[chosen]
+        part._elements, part.passed = {}, set()
+        return part
 
     @property
     def is_disjoint(self) -> bool:

@@ -6,6 +6,8 @@ from lowtide.errors import NotInterpreted
 from lowtide.interpreter.machine import named_barriers
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.barriers import warp_barrier
+from lowtide.interpreter.machine.convoys import Convoy
+from lowtide.interpreter.program.batches import NotTogether
 from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.table import Form, Table
 
@@ -35,7 +37,15 @@ def _by_warp(state: AgentState, op: Op, is_aligned: bool) -> None:
         )
 
 
-@TABLE.effects(*_named("sync"), words="aligned", section=_SECTION, prepare=_is_aligned)
+def _sync_together(convoy: Convoy, op: Op) -> None:
+    """A barrier by all the warps that it is for. Raises NotTogether for others."""
+    operands = [read(convoy.values) for read in op.readers]
+    if not all(isinstance(each, int) for each in operands) or not convoy.apart.isdisjoint(op.operands):
+        raise NotTogether
+    named_barriers.sync_together(list(convoy.each(op)), op, *operands)
+
+
+@TABLE.effects(*_named("sync"), words="aligned", section=_SECTION, prepare=_is_aligned, by_convoy=_sync_together)
 def barrier_sync(state: AgentState, op: Op, identifier: Any, threads: Any = None) -> Steps:
     _by_warp(state, op, op.data)
     yield from named_barriers.sync(state, op, identifier, threads)

@@ -79,7 +79,7 @@ def _operands(convoy: Convoy, op: Op, lanes: slice) -> tuple[Any, int, int]:
     """A, B and scale-d: descriptors, and A in registers as a tuple. Raises NotTogether for what differs by lane."""
     if not convoy.apart.isdisjoint(op.operands):
         raise NotTogether
-    found = []
+    found: list[Any] = []
     for read in op.readers[:3]:
         value = read(convoy.values)
         if isinstance(value, np.ndarray):
@@ -152,24 +152,23 @@ def wait(convoy: Convoy, op: Op) -> None:
     for state, owners in zip(convoy.states, done, strict=True):
         state.accumulators = [each for each in unfinished(state) if each not in owners]
     are_alike = len({tuple((type(each), each.slots) for each in owners) for owners in done}) == 1
-    for owners in zip(*done, strict=True) if are_alike else ():
-        if isinstance(owners[0], HeldA) or (columns := _columns(owners)) is None:
-            for state, owner in zip(convoy.each(op), owners, strict=True):
-                owner.give_back(state, op)
-            continue
-        for state, owner in zip(convoy.each(op), owners, strict=True):
-            owner.check(state, op)
-        owners[0].put(convoy.values, columns)
-        convoy.apart.difference_update(owners[0].slots)
-    for state, owners in zip(convoy.each(op), done, strict=True) if not are_alike else ():
+    if are_alike:
+        done = [list(each) for each in zip(*done, strict=True) if not _give_back(convoy, op, each)]
+        done = [list(each) for each in zip(*done, strict=True)]
+    for state, owners in zip(convoy.each(op), done, strict=bool(done)):
         for owner in owners:
             owner.give_back(state, op)
 
 
-def _columns(owners: Sequence[Accumulators]) -> Values | None:
-    """The accumulators of all lanes of a convoy, (n / 2, lanes), if those of each warpgroup are one block."""
-    blocks = [block_of(owners[at : at + WARPGROUP]) for at in range(0, len(owners), WARPGROUP)]
-    if any(block is None for block in blocks) or len({owner.dtype for owner in owners}) > 1:
-        return None
+def _give_back(convoy: Convoy, op: Op, owners: Sequence[Accumulators | HeldA]) -> bool:
+    """Give the accumulators of the warps back to the convoy, if those of each warpgroup are one block."""
+    those = [owner for owner in owners if isinstance(owner, Accumulators)]
+    blocks = [block_of(those[at : at + WARPGROUP]) for at in range(0, len(those), WARPGROUP)]
     columns = [block.columns for block in blocks if block is not None]
-    return columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)
+    if not columns or len(columns) < len(blocks) or len({owner.dtype for owner in those}) > 1:
+        return False
+    for state, owner in zip(convoy.each(op), those, strict=True):
+        owner.check(state, op)
+    those[0].put(convoy.values, columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1))
+    convoy.apart.difference_update(those[0].slots)
+    return True
