@@ -97,6 +97,11 @@ class GemmFields:
         return self.groups is not UNGROUPED
 
     @property
+    def rows_are_grouped(self) -> bool:
+        """Whether rows are in groups, each with its own matrix of B."""
+        return self.is_grouped and not self.k_is_grouped
+
+    @property
     def k_is_grouped(self) -> bool:
         """Whether K is in groups, each with its own matrix of D."""
         return isinstance(self.groups, Groups)
@@ -123,7 +128,7 @@ class GemmFields:
         pairs. Packed weights of 4 bits are (N / 2, K)."""
         if self.is_mixed:
             return (None if self.n is None else self.n // self.rows_per_byte, self.k)
-        groups = (self.group_count,) if self.is_grouped and not self.k_is_grouped else ()
+        groups = (self.group_count,) if self.rows_are_grouped else ()
         n = self.columns
         return (*self.batch_shape, *groups, *((n, self.k) if self.layout in ("tn", "nn") else (self.k, n)))
 

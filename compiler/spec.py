@@ -56,16 +56,16 @@ class GemmSpec(GemmFields):
       none. Each group of rows of A is multiplied by its own matrix of B, whose first dimension is the group. The kernel
       also takes `ends`, s32 (groups,): group g consists of the rows `ends[g − 1]` (0 for the first group) to
       `ends[g] − 1`. Only the device reads `ends`. An end that is less than the end before it, or greater than M, is
-      clamped. Rows of D after the last end are not written. The layout must be tn or tt, and D by rows; a batch, packed
-      weights, block scales and f32 by pieces are not supported. With `lt.Groups(groups, axis="k")`, K is grouped: D
-      (groups, M, N) has a matrix for each group: the product over the K from `ends[g − 1]` to `ends[g] − 1`, which is 0
-      for an empty group. `ends[g − 1]` is clamped to 0 … K, and then `ends[g]` to the result … K. The layout must be
-      nt, and K at most 2³⁰. Full operands have the shape of D, or (M, N) if all groups share one. All groups share the
-      other operands.
+      clamped. Rows of D after the last end are not written. A per-column operand is (groups, N), or (N,) if all groups
+      share it. The layout must be tn or tt, and D by rows; a batch, packed weights, block scales and f32 by pieces are
+      not supported. With `lt.Groups(groups, axis="k")`, K is grouped: D (groups, M, N) has a matrix for each group: the
+      product over the K from `ends[g − 1]` to `ends[g] − 1`, which is 0 for an empty group. `ends[g − 1]` is clamped to
+      0 … K, and then `ends[g]` to the result … K. The layout must be nt, and K at most 2³⁰. Full operands have the
+      shape of D, or (M, N) if all groups share one. All groups share the other operands.
     - `pairs`: None, the default, or how pairs of columns lie in B, as in a gated MLP. B then has 2 · N columns and D
       has N. For each element of D, the epilogue takes two accumulators: `def swiglu(gate, up)`. With "stacked", B's
       first N columns belong to `gate` and the others to `up`; with "interleaved" they alternate. The layout must be tn
-      or nn, and D by rows; a batch, groups, packed weights, block scales and f32 by pieces are not supported.
+      or nn, and D by rows; a batch, groups of K, packed weights, block scales and f32 by pieces are not supported.
     - `a`, `b`: the dtypes of the inputs: f16, bf16, f32 or f64, equal; e4m3 and e5m2 in any combination; or s8 and u8
       in any combination; or packed weights, below.
     - `d`: f16, bf16, f32, s8, u8, e4m3 or e5m2; values are clamped to the range of the latter four. f64 with f64

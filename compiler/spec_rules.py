@@ -12,7 +12,6 @@ from lowtide.compiler.spec_fields import (
     PAIRS,
     SCALE_TYPES,
     SCALES,
-    UNGROUPED,
     WEIGHT_GROUPS,
     WEIGHT_LAYOUTS,
     check_word,
@@ -132,7 +131,7 @@ def check_pairs(spec: GemmFields) -> None:
     check_word("pairs", "pairs", spec.pairs, PAIRS)
     beside = {
         "a batch": spec.is_batched,
-        "groups": spec.groups is not UNGROUPED,
+        "groups of K": spec.k_is_grouped,
         "packed weights": spec.is_mixed,
         "block scales": spec.block_scales is not None,
         f"precision={spec.precision!r}": spec.decomposition is not None,

@@ -41,8 +41,10 @@ class MatrixView:
 
 
 def is_batched(argument: Mapping[str, Any]) -> bool:
-    """Whether the first dimension of a manifest's argument is the batch, or the groups of K."""
-    return len(argument["shape"]) > KINDS[argument["kind"]] and "per_group" not in argument
+    """Whether the first dimension of a manifest's argument is the batch, or the groups of K; or, for a vector, the
+    groups of rows."""
+    has_groups = "per_group" in argument and argument["kind"] == "matrix"
+    return len(argument["shape"]) > KINDS[argument["kind"]] and not has_groups
 
 
 def check_layout(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
@@ -59,7 +61,8 @@ def check_layout(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
     rank, shape = len(argument["shape"]), operand.shape
     may_be_shared = is_batched(argument) and argument["role"] == "input"
     if len(shape) != rank and not (may_be_shared and len(shape) == rank - 1):
-        shared = f", or {rank - 1} if the batch shares it" if may_be_shared else ""
+        sharing = "groups share" if "per_group" in argument else "the batch shares"
+        shared = f", or {rank - 1} if {sharing} it" if may_be_shared else ""
         raise LaunchError(
             f"operand {name}: shape {shape} has rank {len(shape)}, must have rank {rank}{shared}: reshape it"
             " [operand-rank]"

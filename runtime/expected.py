@@ -118,6 +118,8 @@ def _epilogue_operands(
         name, kind = argument["name"], argument["kind"]
         if argument["role"] == "input" and kind not in ("matrix", *NOT_OF_EPILOGUE):
             value = operands[name] if kind == "scalar" else _part_of(manifest, operands, name, matrix)
+            if "per_group" in argument and value.ndim > 1:
+                value = value[_groups_of(manifest, operands, rows)]
             others[name] = {"full": lambda x: in_rows(manifest, x)[rows], "per_row": lambda x: x[rows, None]}.get(
                 kind, lambda x: x
             )(value)
@@ -139,14 +141,18 @@ def _by_groups(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The product of rows of A by the B (groups, K, N) of their groups, its own error, and that of magnitudes."""
     (a, b), acc = factors, manifest["spec"]["acc"]
-    ends = next(operands[x["name"]].values() for x in manifest["arguments"] if x["kind"] == "ends")
-    found = np.zeros((3, len(a), b.shape[-1]))
-    groups = np.searchsorted(ends, rows, side="right")
+    found, groups = np.zeros((3, len(a), b.shape[-1])), _groups_of(manifest, operands, rows)
     for group in np.unique(groups):
         own = groups == group
         product, error = exact_product(a[own], b[group], acc)
         found[:, own] = product, np.broadcast_to(error, product.shape), np.abs(a[own]) @ np.abs(b[group])
     return found[0], found[1], found[2]
+
+
+def _groups_of(manifest: Mapping[str, Any], operands: Mapping[str, Any], rows: np.ndarray) -> np.ndarray:
+    """The group of each of these rows of D."""
+    ends = next(operands[x["name"]].values() for x in manifest["arguments"] if x["kind"] == "ends")
+    return np.searchsorted(ends, rows, side="right")
 
 
 def _weights(manifest: Mapping[str, Any], operands: Mapping[str, HostArray], name: str) -> np.ndarray:

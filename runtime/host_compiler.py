@@ -255,9 +255,9 @@ class _Compiler:
 
     def mapped_rank(self, op: Mapping[str, Any], argument: str) -> int:
         """The dimensions of the matrix of a tensor map: those of its argument, or one more if it is viewed as two
-        matrices."""
+        matrices, or as two for each group."""
         own, given = self.ranks[argument], len(op.get("operands", []))
-        return 3 if own == 2 and given == 2 * 3 else own
+        return own + 1 if own in (2, 3) and given == 2 * (own + 1) else own
 
     def tensor_map(self, op: Mapping[str, Any]) -> None:
         """All but the address follows from shape and strides, and is made in `early`."""

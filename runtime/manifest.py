@@ -23,7 +23,8 @@
                     "dtype", "shape": [int|null, …], "base_alignment": bytes,
                     "row_stride_alignment": bytes,
                     "allocated_alignment": bytes,          rows of an output that the runtime allocates; optional
-                    "per_group": true}, …],                of a B with a matrix for each group of rows; optional
+                    "per_group": true}, …],                of a B with a matrix for each group of rows, and
+                                                               of a per_column operand with a vector for each; optional
      "host": [op, …]}                                                        as `host_compiler` reads it
 
 An op is {"op": name, "results": [value, …], "operands": [value, …], "attributes": {…}}, in SSA order. The arguments are
@@ -343,6 +344,8 @@ def _check_argument(argument: Mapping[str, Any], at: str, spec: Mapping[str, Any
         raise ValueError(f"{at}: dtype {shown(argument.get('dtype'))} must be one of {', '.join(ELEMENTS)}")
     if argument.get("per_group") not in (None, True):
         raise ValueError(f"{at}: per_group {shown(argument['per_group'])} must be true, or left out")
+    if "per_group" in argument and (kind not in ("matrix", "per_column") or ROW_GROUPS not in spec):
+        raise ValueError(f"{at}: per_group is for B and for per_column operands, if spec has {ROW_GROUPS}")
     rank = KINDS[str(kind)] + (BATCH in spec and kind not in UNBATCHED) + ("per_group" in argument)
     rank += K_GROUPS in spec and kind == "full"
     if not isinstance(shape, list) or len(shape) != rank or not all(map(_is_extent, shape)):
@@ -411,13 +414,12 @@ def extent_of(dim: str, extents: Mapping[str, Any]) -> Any:
 def matrix_dims(spec: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The problem extents of the dimensions of A and of B, without the batch, with the groups of rows."""
     a, b = OPERAND_DIMS[spec["layout"]]
-    if ROW_GROUPS in spec:
-        return a, (ROW_GROUPS, *b)
+    groups = (ROW_GROUPS,) if ROW_GROUPS in spec else ()
     if "pairs" in spec:
-        return a, tuple(PAIRED_ROWS if dim == "n" else dim for dim in b)
+        return a, (*groups, *(PAIRED_ROWS if dim == "n" else dim for dim in b))
     if is_mixed(spec) and element_type(spec["b"]).per_byte > 1:
         return a, tuple(PACKED_ROWS if dim == "n" else dim for dim in b)
-    return a, b
+    return a, (*groups, *b)
 
 
 def outer_extents(spec: Mapping[str, Any]) -> tuple[str, ...]:
@@ -450,6 +452,7 @@ def problem_dims(manifest: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         elif argument["kind"] == "ends":
             own = of_groups or KIND_DIMS["ends"]
         else:
-            own = next(matrices) if argument["kind"] == "matrix" else KIND_DIMS[argument["kind"]]
+            each = (ROW_GROUPS,) if argument.get("per_group") else ()
+            own = next(matrices) if argument["kind"] == "matrix" else (*each, *KIND_DIMS[argument["kind"]])
         dims[argument["name"]] = own if argument["kind"] in UNBATCHED else (*outer, *own)
     return dims

@@ -163,7 +163,8 @@ def _arguments(
             "base_alignment": alignment,
             "row_stride_alignment": alignment,
         }
-        is_per_group = kind == "matrix" and ROW_GROUPS in dims
+        has_vectors = kind == "per_column" and facts["grouped"] == ROW_GROUPS and len(extents) > len(dims)
+        is_per_group = has_vectors or (kind == "matrix" and ROW_GROUPS in dims)
         entries.append(entry | ({"per_group": True} if is_per_group else {}))
     return entries
 

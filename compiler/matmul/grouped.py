@@ -34,7 +34,7 @@ Epilogue = Callable[..., Any]
 class Grouped(NamedTuple):
     """A grouped product with any number of rows, or any K: the types of A, B and D, the layout, N, K (if rows are
     grouped) or M (if K is), the number of groups, the rows or K per group for which the schedule is chosen (`share`),
-    the target, and the epilogue."""
+    the target, the epilogue, and how pairs of columns lie in B."""
 
     types: tuple[str, str, str]
     layout: str
@@ -44,11 +44,23 @@ class Grouped(NamedTuple):
     share: int
     target: str
     epilogue: Epilogue | None
+    pairs: str | None = None
 
     @property
     def is_of_k(self) -> bool:
         """Whether K is grouped."""
         return self.layout == K_GROUPED_LAYOUT
+
+    def of_pairs(self, pairs: str | None) -> "Grouped":
+        """The product whose B has pairs of columns, if they are given. Raises LaunchError for another B."""
+        if pairs is None:
+            return self
+        if self.layout != GROUPED_LAYOUTS[0] or self.n % 2:
+            raise LaunchError(
+                f"pairs={pairs!r}: b is (groups, K, 2·N) with K contiguous, such as w.mT for w (groups, 2·N, K); "
+                f"this one has {self.n} columns, and its layout is {self.layout} [grouped-pairs]"
+            )
+        return self._replace(n=self.n // 2, pairs=pairs)
 
     def spec(self, grouped: int | None) -> GemmSpec:
         """The problem with this number of rows, or this K. Raises SpecError."""
@@ -63,6 +75,7 @@ class Grouped(NamedTuple):
             d=d,
             acc=sums_of(a, b),
             layout=self.layout,
+            pairs=self.pairs,
             epilogue=self.epilogue,
         )
 
@@ -139,6 +152,7 @@ class GroupedMatmul:
         ends: Any,
         *,
         epilogue: Epilogue | None = None,
+        pairs: str | None = None,
         out: Any = None,
         stream: Any = None,
         **operands: Any,
@@ -150,7 +164,9 @@ class GroupedMatmul:
         `ends[g] - 1`, and may be empty. Only the device reads `ends`, so a captured graph may be replayed with other
         ends. An end that is less than the end before it, or greater than the number of rows, is clamped. Rows of D
         after the last end are not written. `epilogue`, its operands by name, `out` and `stream` are those of
-        `lt.matmul`. A full operand is (rows, N); all groups share per-column operands. The launch is asynchronous.
+        `lt.matmul`. A full operand is (rows, N); a per-column operand is (groups, N), or (N,) if all groups share it.
+        `pairs`: how pairs of columns lie in B (groups, K, 2 · N), as in `lt.GemmSpec`; K is contiguous in B, and the
+        epilogue takes two accumulators. The launch is asynchronous.
 
         With A (M, K) and B (K, N), K is grouped. D is (groups, M, N): for each group, the product over its K, which is
         0 for an empty group. A has M contiguous, such as `x.mT` for x (K, M), and B has N contiguous. Elements of K
@@ -169,7 +185,7 @@ class GroupedMatmul:
         device = driver.pointer_device(left.address) if left.device is None else left.device
         target = target_of(driver.device(device or 0)).name
         groups_of_k = math.prod(view(ends, "ends").shape) if len(right.shape) == len(left.shape) else 0
-        product = product_of(left, right, d, target, epilogue, groups_of_k)
+        product = product_of(left, right, d, target, epilogue, groups_of_k).of_pairs(pairs)
         kernel = self._kernels[product]
         if kernel is None:
             kernel = self._kernels[product] = kernel_for(product)

@@ -73,8 +73,11 @@ LogicalResult TensorMapType::verify(function_ref<InFlightDiagnostic()> emitError
   if (shape.size() < 2 || shape.size() > 5 ||
       llvm::any_of(shape, [](int64_t side) { return side < 1 || side > 256; }))
     return emitError() << "a box has two to five sides of 1 to 256 elements [box-sides]";
-  if (llvm::any_of(shape.drop_back(std::min<size_t>(shape.size(), 3)), [](int64_t side) { return side != 1; }))
-    return emitError() << "the sides before panels, rows and columns are 1 [box-outer-sides]";
+  bool isOfTwoBatches = shape.size() == 4 && shape[0] == 2 && shape[1] == 1;
+  if (!isOfTwoBatches &&
+      llvm::any_of(shape.drop_back(std::min<size_t>(shape.size(), 3)), [](int64_t side) { return side != 1; }))
+    return emitError() << "the sides before panels, rows and columns are 1, or 2 and 1 for rows of two batches"
+                       << " [box-outer-sides]";
   if (!elementType.isIntOrFloat() || tile::storageBitsOf(elementType) % 8)
     return emitError() << "a box's elements are whole bytes, not " << elementType << " [box-elements]";
   int64_t bytes = tile::storageBitsOf(elementType) / 8, inner = shape.back() * bytes;

@@ -139,9 +139,12 @@ LogicalResult MbarrierArriveOp::verify() {
 
 LogicalResult TensorMapOp::verify() {
   auto source = cast<MemRefType>(getSource().getType());
-  if (source.getRank() != 2 && !tile::isBatch(source))
-    return emitOpError() << "maps matrices, not " << source << " [map-of-matrices]";
   ArrayRef<int64_t> box = getType().getShape();
+  if (source.getRank() < 2 || source.getRank() > 4)
+    return emitOpError() << "maps matrices, not " << source << " [map-of-matrices]";
+  if (source.getRank() == 4 && (box.size() != 4 || source.getDimSize(0) != 2 || box[0] != 2 || box[1] != 1))
+    return emitOpError() << "maps boxes of two matrices, one of each of two batches, whose first sides are 2 and 1, not "
+                         << getType() << " [map-pair-box]";
   if (tile::isBatch(source) && (box.size() < 3 || (box[0] != 1 && box[0] != source.getDimSize(0))))
     return emitOpError() << "maps boxes of one matrix of a batch, whose first side is 1, or of all matrices, not "
                          << getType() << " [map-batch-box]";

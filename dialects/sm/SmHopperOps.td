@@ -143,7 +143,8 @@ def Sm_TensorMapOp : Sm_Op<"tensor_map", [Pure]> {
   let description = [{
     cuTensorMapEncodeTiled encodes it at kernel launch. The boxes have the result's shape. Their last dimension is the
     contiguous one of the matrix: boxes of a matrix by columns have columns first. The boxes of a batch have one more
-    dimension, the first, which is 1; or the number of matrices, if a box has rows of each of them.
+    dimension, the first, which is 1; or the number of matrices, if a box has rows of each of them. Boxes of two batches
+    have rows of one matrix of each, and begin with 2 and 1.
 
     With `rows`, the boxes have this number of rows: at least 1, and at most that of the result's shape. `sm.tma_load`
     with `rows` takes such a map for the last tile of a matrix, if fewer rows are left than a tile has.
@@ -178,7 +179,8 @@ def Sm_TmaLoadOp : Sm_Op<"tma_load", [AttrSizedOperandSegments]> {
     be one box for each panel. Such a load cannot be a multicast.
 
     In a batch, the index of the matrix comes first, and the first dimension of the boxes is 1. If it is 2, a box has
-    rows of two matrices, and the buffer's rows are those of one matrix followed by those of the next.
+    rows of two matrices, and the buffer's rows are those of one matrix followed by those of the next. With a map of two
+    batches, the index is the same in both.
 
     ```mlir
     sm.tma_load %map[%m, %k] to %a signals %full[%slot]

@@ -246,6 +246,10 @@ LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type 
   if (llvm::count_if(kinds, isTarget) != (llvm::any_of(resultKinds, isValue) ? 1 : 0))
     return op->emitOpError() << "has one target operand if a result is row_value or column_value, and no other"
                              << " [target-of-value]";
+  // In groups of rows, only operands of columns may have a vector for each group: the others have rows, or none.
+  bool byGroup = llvm::any_of(kinds, [](Attribute kind) { return kindOf(kind) == OperandKind::ends; }) &&
+                 llvm::none_of(fullResults(results, resultKinds), isBatch);
+  auto mayHaveOneMore = [&](OperandKind kind) { return batch && (!byGroup || kind == OperandKind::per_column); };
   Block &block = region.front();
   unsigned taken = llvm::count_if(kinds, [](Attribute kind) { return isReadByTheRegion(kindOf(kind)); });
   unsigned sums = pairs ? 2 : 1;
@@ -264,15 +268,19 @@ LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type 
     int64_t rank = rankOf(kind);
     auto memref = dyn_cast<MemRefType>(operand.getType());
     if (rank == 0 ? static_cast<bool>(memref)
-                  : (!memref || (memref.getRank() != rank && !(batch && memref.getRank() == rank + 1))))
+                  : (!memref || (memref.getRank() != rank && !(mayHaveOneMore(kind) && memref.getRank() == rank + 1))))
       return op->emitOpError() << "epilogue operand " << index << " is " << stringifyOperandKind(kind) << " and must be "
                                << (rank == 0   ? "a scalar"
                                    : rank == 1 ? "a memref of one dimension"
                                                : "a memref of two dimensions")
-                               << (rank && batch ? ", or of one more, the batch" : "") << " [operand-dimensions]";
+                               << (!rank || !mayHaveOneMore(kind) ? ""
+                                   : byGroup                      ? ", or of one more, the group"
+                                                                  : ", or of one more, the batch")
+                               << " [operand-dimensions]";
     if (rank && memref.getRank() > rank && !agree(memref.getDimSize(0), *batch))
-      return op->emitOpError() << "epilogue operand " << index << " has a batch of " << memref.getDimSize(0)
-                               << " but D one of " << *batch << " [operand-batch]";
+      return op->emitOpError() << "epilogue operand " << index << " has a " << (byGroup ? "vector for each of " : "batch of ")
+                               << memref.getDimSize(0) << (byGroup ? " groups but B " : " but D one of ") << *batch
+                               << (byGroup ? " matrices" : "") << " [operand-batch]";
     Type element = valueTypeOf(elementTypeOf(operand.getType()));
     if (isRead && block.getArgument(++place).getType() != element)
       return op->emitOpError() << "epilogue argument " << place << " must be " << element << ", its operand's element"

@@ -95,7 +95,7 @@ void KernelOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn setN
     return;
   auto isMatrix = [](BlockArgument argument) {
     auto type = dyn_cast<MemRefType>(argument.getType());
-    return type && (type.getRank() == 2 || isBatch(type));
+    return type && type.getRank() >= 2 && type.getRank() <= 4; // of a pair of batches, 4
   };
   ArrayRef<BlockArgument> arguments = region.getArguments();
   bool hasMatrices = arguments.size() >= 3 && llvm::all_of(arguments.take_front(3), isMatrix);
@@ -161,15 +161,15 @@ LogicalResult ViewOp::verify() {
   if (kind == OperandKind::scalar || kind == OperandKind::group_scale || kind == OperandKind::group_zero)
     return emitOpError() << "a " << stringifyOperandKind(kind) << " has no window [view-kind]";
   int64_t rank = rankOf(kind);
-  if ((source.getRank() != rank && source.getRank() != rank + 1) ||
-      static_cast<int64_t>(getOffsets().size()) != source.getRank())
+  int64_t outer = source.getRank() - rank;
+  if (outer < 0 || outer > (getHalves() ? 2 : 1) || static_cast<int64_t>(getOffsets().size()) != source.getRank())
     return emitOpError() << "of kind " << stringifyOperandKind(kind) << " needs a source of " << rank
                          << " dimensions, or one more in a batch, and as many offsets, not " << source.getRank()
                          << " and " << getOffsets().size() << " [view-rank]";
-  if (getHalves() && (source.getRank() != 3 || kind != OperandKind::full || source.getDimSize(0) != 2 ||
-                      getType().getShape().front() % 2))
-    return emitOpError() << "takes halves of an even number of rows from the two matrices of a memref<2x…>, not "
-                         << getType() << " from " << source << " [view-halves]";
+  if (getHalves() &&
+      (outer == 0 || kind != OperandKind::full || source.getDimSize(0) != 2 || getType().getShape().front() % 2))
+    return emitOpError() << "takes halves of an even number of rows from the two matrices, or two batches, of a "
+                         << "memref<2x…>, not " << getType() << " from " << source << " [view-halves]";
   if (source.getElementType() != getType().getElementType())
     return emitOpError() << "window of " << getType().getElementType() << " on a matrix of " << source.getElementType()
                          << " [view-elements]";

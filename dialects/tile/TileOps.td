@@ -68,7 +68,7 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
     With an `ends` operand, a vector of i32 on the device, the rows are grouped. Group g has the rows of A and D from
     `ends[g - 1]`, or 0, up to `ends[g]`, and is multiplied by matrix g of B, which has three dimensions, the group
     first. An end is clamped to [the end before, M]. Rows after the last end are not written. The operand has no argument
-    in the region.
+    in the region. A `per_column` operand may have one more dimension, the first: a vector of length N for each group.
 
     If D has three dimensions and A and B have two, K is grouped instead: matrix g of D is the product over the range of
     K from `ends[g - 1]`, or 0, up to `ends[g]`. For an empty range it is 0. The end before is clamped to
@@ -290,7 +290,8 @@ def Tile_ViewOp : Tile_Op<"view", [Pure]> {
     batch of matrices or vectors, the first offset is the index of the matrix or vector.
 
     The window of `halves` takes its first half of rows from one matrix, and its second half from the next one, both
-    from the same row on. Each half is clipped by itself.
+    from the same row on. Each half is clipped by itself. Instead of two matrices there may be two batches: the second
+    offset is then the index in both.
 
     Each row (or column) of a window of scales holds the scale of that row (or column) of a product, for the block of K
     that contains the second offset. Both offsets count rows (or columns) and K, as for A and B, not blocks. The source
@@ -302,6 +303,7 @@ def Tile_ViewOp : Tile_Op<"view", [Pure]> {
     %ct = tile.view %c[%batch, %m, %k] : memref<?x?x?xbf16, strided<[?, ?, 1]>> to !tile.view<128x64xbf16>
     %sa = tile.view row_scale %scale_a[%m, %k] : memref<?x?xf32, strided<[?, 1]>> to !tile.view<128x64xf32>
     %pair = tile.view %b[%c0, %n, %k] halves : memref<2x?x?xbf16, strided<[?, ?, 1]>> to !tile.view<256x64xbf16>
+    %pairs = tile.view %e[%c0, %g, %n, %k] halves : memref<2x8x?x?xbf16, strided<[?, ?, ?, 1]>> to !tile.view<256x64xbf16>
     ```
   }];
   let arguments = (ins OptionalAttr<Tile_OperandKind>:$kind, AnyMemRef:$source,

@@ -197,9 +197,13 @@ LogicalResult GemmOp::verify() {
                          << ": their elements must have as many bits [gemm-elements]";
   if (!isa<FloatType, IntegerType>(getAcc()))
     return emitOpError() << "the accumulator must be a float or an integer, not " << getAcc() << " [gemm-accumulator]";
-  int64_t batch = isOfK ? d.getDimSize(0) : !outer || !a.isDynamicDim(0) ? a.getDimSize(0) : b.getDimSize(0);
+  std::optional<int64_t> batch;
+  if (isGrouped)
+    batch = isOfK ? d.getDimSize(0) : b.getDimSize(0);
+  else if (outer)
+    batch = !a.isDynamicDim(0) ? a.getDimSize(0) : b.getDimSize(0);
   if (failed(verifyEpilogue(*this, getEpilogue(), getAcc(), getEpilogueOperands(), getKinds(), getOuts(), getOutKinds(),
-                            getPairs(), outer || isOfK ? std::optional(batch) : std::nullopt)))
+                            getPairs(), batch)))
     return failure();
   return verifyBlockScales(*this);
 }

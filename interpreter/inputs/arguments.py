@@ -92,7 +92,7 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
             name,
             value,
             type,
-            BATCH in letters or np.ndim(value) == 3,
+            BATCH in letters or np.ndim(value) == 3 or (len(letters) > 1 and letters[:-1] == (GROUP,)),
             extents.get("k") == 0 and any(dim[0] == "k" for dim in letters),
             kind,
             letters == (GROUP,),

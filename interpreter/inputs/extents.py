@@ -132,7 +132,7 @@ def with_batch(function: ir.Operation, dims: Sequence[Sequence[str]]) -> list[tu
         (BATCH, *letters) if isinstance(type, ir.MemRefType) and type.rank > len(letters) else tuple(letters)
         for letters, type in zip(dims, types, strict=False)
     ]
-    if (GROUP,) in found and found[1][0] != GROUP:  # K is grouped: D has a matrix for each group
+    if (GROUP,) in found:  # D has a matrix for each group of K, or an operand a vector for each group of rows
         return [tuple(GROUP if dim == BATCH else dim for dim in letters) for letters in found]
     return found
 

@@ -71,7 +71,9 @@ class TensorMap:
         return Mixed(condition, self, other) if condition.any() else other
 
     def corner(self, *place: int) -> tuple[int, ...]:
-        """The coordinates of the box that begins at (row, column) of the matrix, or at (matrix, row, column)."""
+        """The coordinates of the box that begins at (row, column) of the matrix, or at (matrix, row, column); in two
+        batches, at the same place of both."""
+        place = (*(0,) * (len(self.matrix.shape) - len(place)), *place)
         *matrix, row, column = place
         if self.matrix.is_column_major:
             return (*matrix, column, row)

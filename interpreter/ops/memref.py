@@ -7,6 +7,7 @@ import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.matrices import Matrix
+from lowtide.interpreter.ops.tile_operands import matrix_at
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.types import MemRef
@@ -88,8 +89,11 @@ def cast(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("memref.subview")
 def subview(state: AgentState, op: DecodedOp) -> None:
-    """The first rows and columns of a matrix, for a group of rows: the rows up to its end."""
+    """The first rows and columns of a matrix, for a group of rows: the rows up to its end. Or the vector of a group: a
+    row of a matrix."""
     source, (offsets, sizes, strides) = _matrix(state, op), _taken(state, op)
+    if len(op.result_types[0].shape) < len(sizes) and sizes[0] == 1:
+        source, offsets, sizes, strides = matrix_at(state, op, source, offsets[0]), offsets[1:], sizes[1:], strides[1:]
     if any(offsets) or set(strides) != {1} or any(size > most for size, most in zip(sizes, source.shape, strict=True)):
         raise state.violation(
             op, f"takes sizes {sizes} at {offsets}, not the first of {list(source.shape)} [first-rows-of]"

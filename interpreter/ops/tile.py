@@ -267,7 +267,9 @@ def view(state: AgentState, op: DecodedOp, matrix: Any, *offsets: Any) -> Any:
         return staged_window(matrix, kind, offsets, type.shape)
     if "halves" in op.attributes:
         first, second = (matrix_at(state, op, matrix, offsets[0] + number) for number in range(2))
-        return replace(window_at(first, kind, offsets[1:], type.shape), second=second)
+        if len(first.shape) > RANKS[kind]:  # of two batches
+            first, second = (matrix_at(state, op, batch, offsets[1]) for batch in (first, second))
+        return replace(window_at(first, kind, offsets[-2:], type.shape), second=second)
     if len(offsets) > RANKS[kind]:
         matrix, offsets = matrix_at(state, op, matrix, offsets[0]), offsets[1:]
     return window_at(matrix, kind, offsets, type.shape)

@@ -58,7 +58,7 @@ def gemm(state: AgentState, op: DecodedOp) -> Steps:
         return
     if by_group:
         for number, (first, end) in enumerate(groups_of_rows(state, op, by_group[0], a.shape[0])):
-            own = [(kind, x.rows(first, end) if kind in _OF_ROWS else x) for kind, x in by_kind]
+            own = [(kind, _of_group(state, op, (kind, x), (first, end), number)) for kind, x in by_kind]
             kinds = zip(results, result_kinds(op), strict=True)
             parts = [x.rows(first, end) if kind is ResultKind.full else x for x, kind in kinds]
             if first < end:
@@ -74,6 +74,16 @@ def gemm(state: AgentState, op: DecodedOp) -> Steps:
         parts = [result_of_part(state, op, *each, number) for each in zip(results, result_kinds(op), strict=True)]
         own = [(kind, part_of(state, op, operand, kind, number)) for kind, operand in by_kind]
         yield from _product(state, op, (a.part(number), b.part(number)), parts, own, joins=number > 0)
+
+
+def _of_group(
+    state: AgentState, op: DecodedOp, operand: tuple[OperandKind, Any], rows: tuple[int, int], number: int
+) -> Any:
+    """What a group of rows has of an operand: its rows, or, if there is one for each group, its vector."""
+    kind, given = operand
+    if kind in _OF_ROWS:
+        return given.rows(*rows)
+    return part_of(state, op, given, kind, number) if kind is OperandKind.per_column else given
 
 
 def _product(

@@ -193,7 +193,7 @@ class _Load:
             self.copy.destination,
             full,
             index,
-            batch=batch[0] if batch else self.end,
+            batch=batch[-1] if batch else self.end,
             rows=self.boxes.rows,
             multicast=self.line,
             cache=self.hint,

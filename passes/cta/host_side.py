@@ -25,17 +25,18 @@ MOST_WORK_ITEMS = 2**31  # exclusive: in a kernel their numbers are unsigned, of
 
 
 def as_halves(gemm: tile.GemmOp) -> ir.Value:
-    """A view of the B of pairs of columns as two matrices (2, N, K): the first columns of all pairs, and the second."""
+    """A view of the B of pairs of columns as two matrices (2, N, K): the first columns of all pairs, and the second. In
+    groups, two matrices for each: (2, groups, N, K)."""
     build, type_ = Builder.index(), ir.MemRefType(gemm.b.type)
-    (stride,) = outer_strides(gemm.b)
+    *of_groups, stride = outer_strides(gemm.b)
     n = extent(whole_results(gemm)[0], -1)
     of_d = ir.MemRefType(whole_results(gemm)[0].type).shape[-1]
-    dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
-    halves = ir.MemRefType.get(
-        [2, of_d, type_.shape[1]], type_.element_type, ir.StridedLayoutAttr.get(0, [dynamic, dynamic, 1])
-    )
-    strides = [stride, build.mul(stride, 2)] if gemm.interleaved else [build.mul(n, stride), stride]
-    return view(gemm.b, halves, [build.constant(2), n, extent(gemm.b, 1)], strides)
+    *groups, _, k = type_.shape
+    layout = ir.StridedLayoutAttr.get(0, [ir.ShapedType.get_dynamic_stride_or_offset()] * (type_.rank) + [1])
+    halves = ir.MemRefType.get([2, *groups, of_d, k], type_.element_type, layout)
+    apart, between = (stride, build.mul(stride, 2)) if gemm.interleaved else (build.mul(n, stride), stride)
+    extents = [build.constant(2), *(extent(gemm.b, dim) for dim in range(len(groups))), n, extent(gemm.b, -1)]
+    return view(gemm.b, halves, extents, [apart, *of_groups, between])
 
 
 def emit_host(gemm: tile.GemmOp, kernel: str, target: Target, b: ir.Value) -> list[ir.Value]:
@@ -163,8 +164,8 @@ def _assert_shapes(gemm: tile.GemmOp, full: list[ir.Value], extents: tuple[ir.Va
         if kind in SCALES:
             checks += _checks_of_scales(operand, kind, (m, n, k), (rows, columns))
         if operand_is_batched(operand, kind):
-            batch = extent(d, 0)
-            checks.append((operand, 0, batch, f"epilogue operand {position} must have the batch of D"))
+            outer, what = (d, "the batch of D") if is_batch(d) else (gemm.b, "a vector for each matrix of B")
+            checks.append((operand, 0, extent(outer, 0), f"epilogue operand {position} must have {what}"))
     for operand, dim, expected, message in checks:
         agrees = Builder.index().eq(extent(operand, dim), expected)
         if not constant_of(agrees):

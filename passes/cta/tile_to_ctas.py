@@ -30,6 +30,8 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
              … tile.view %b[%group, %n, %k] …
              %rows = memref.subview %d[0, 0] [%rows_end, %N] [1, 1]
              tile.store %acc into %rows[%m, %n] … }
+         An operand with a vector for each group is the vector of the item's group:
+           %own = memref.subview %bias[%group, 0] [1, %N] [1, 1] : memref<?x?xf32, …> to memref<?xf32, …>
          If K is grouped, D is a batch with a matrix for each group. The K loop covers the range of the group and has at
          least one step. Windows of A and B end with the group:
            tile.work_tiles (%m, %n) of (%M, %N) by … batch(%group of %groups) … {
@@ -46,6 +48,8 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
            device  tile.work_tiles (%m, %n) of (%M, %N) by [128, 128] … {
              … tile.view %b[%c0, %n, %k] halves : memref<2x?x?xbf16, …> to !tile.view<256x64xbf16>
              tile.store %acc pairs into %d[%m, %n] … }
+         If rows are grouped as well, the view has two matrices for each group:
+           … tile.view %b[%c0, %group, %n, %k] halves : memref<2x?x?x?xbf16, …> to !tile.view<256x64xbf16>
          For a reduction, the kernel writes a matrix of partial results in a workspace. Another launch reduces them to
          the result, in a fixed order (passes/cta/partial_results.py):
            host    %partials = memref.reinterpret_cast (tile.workspace …) : memref<?x?xf32, strided<[?, 1]>>
@@ -83,7 +87,7 @@ from lowtide.passes.support.ir.builder import Builder
 from lowtide.passes.support.ir.rewriting import before, copy_region, defining_op, erase, extent, values_from_outside
 from lowtide.passes.support.problem.kernels import cluster_clause, schedule_of
 from lowtide.passes.support.problem.matrix_layouts import a_is_mk, b_is_nk, dims_of_a
-from lowtide.passes.support.problem.operand_kinds import SCALES, acts_in_the_sum, is_of_epilogue
+from lowtide.passes.support.problem.operand_kinds import SCALES, acts_in_the_sum, is_of_epilogue, operand_is_batched
 from lowtide.passes.support.problem.problem import Problem, is_batch, keep_asked, problem_attribute, problem_in_kernel
 from lowtide.passes.support.work.groups_of_k import group_of_k, up_to
 from lowtide.targets import Target
@@ -184,7 +188,7 @@ def _emit_kernel(
                 acc = _emit_k_loop(gemm, (*factors, in_the_sum), span, place, shape)
                 more = {name: getattr(place, name) for name in ("batch", "part", "parts", "slot")}
                 more |= {"row": place.m, "column": place.n}
-                operands = [_within_group(x, kind in _OF_ROWS, place) for x, kind in of_store.items()]
+                operands = [_of_group(x, kind, place) for x, kind in of_store.items()]
                 more |= {"epilogue_operands": operands, "kinds": list(of_store.values())}
                 outs = [_within_group(x, kind is ResultKind.full, place) for x, kind in results.items()]
                 more |= {"pairs": True} if gemm.pairs else {}
@@ -204,6 +208,18 @@ def _operands(
     ends = next((value for value, kind in kinds.items() if kind is OperandKind.ends), None)
     of_store = {x: kind for x, kind in kinds.items() if is_of_epilogue(kind) or kind is OperandKind.target}
     return of_store, in_the_sum, ends
+
+
+def _of_group(operand: ir.Value, kind: OperandKind, place: Place) -> ir.Value:
+    """What the work item's group has of an operand of the store: the rows up to its end; or, if there is one for each
+    group, its vector."""
+    if place.group is None or not operand_is_batched(operand, kind):
+        return _within_group(operand, kind in _OF_ROWS, place)
+    type_, dynamic = ir.MemRefType(operand.type), ir.ShapedType.get_dynamic_stride_or_offset()
+    (_, columns), layout = type_.shape, ir.StridedLayoutAttr.get(dynamic, [1])
+    vector = ir.MemRefType.get([columns], type_.element_type, layout)
+    sizes = [extent(operand, 1)] if type_.is_dynamic_dim(1) else []
+    return memref.SubViewOp(vector, operand, [place.group], sizes, [], [dynamic, 0], [1, columns], [1, 1]).result
 
 
 def _within_group(operand: ir.Value, has_rows: bool, place: Place) -> ir.Value:
@@ -286,7 +302,7 @@ def _emit_k_loop(
     of_b_alone = matrix if place.group is None else [place.group]
     halves: dict[str, Any] = {"halves": True} if gemm.pairs else {}
     if gemm.pairs:
-        of_b_alone = [build.constant(0)]
+        of_b_alone = [build.constant(0), *of_b_alone]
     of_a, of_b = problem.stream("a").rows, problem.stream("b").rows
     row_of_a, row_of_b = (x if per_byte == 1 else build.udiv(x, per_byte) for x, per_byte in ((m, of_a), (n, of_b)))
     loop = scf.ForOp(*span, build.constant(tile_k), [zero])
@@ -298,7 +314,9 @@ def _emit_k_loop(
         total = loop.inner_iter_args[0]
         start = zero if schedule.promotes else total
         of_group = {
-            kind: _of_group(kind, each, (loop.induction_variable, m if gemm.swapped else n), problem, schedule.tile_mnk)
+            kind: _of_weights(
+                kind, each, (loop.induction_variable, m if gemm.swapped else n), problem, schedule.tile_mnk
+            )
             for kind, each in in_the_sum.items()
             if kind not in SCALES
         }
@@ -313,7 +331,7 @@ def _emit_k_loop(
     return loop.results[0]
 
 
-def _of_group(
+def _of_weights(
     kind: OperandKind,
     source: ir.Value,
     place: tuple[ir.Value, ir.Value],

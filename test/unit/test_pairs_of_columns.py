@@ -104,6 +104,18 @@ def test_the_default_schedule_is_that_of_the_product_with_the_bytes_of_d_halved(
         assert str(pair.schedule.epilogue.path) == "tma"
 
 
+def test_groups_of_pairs_take_the_tile_of_the_same_product_without_pairs() -> None:
+    """Low tiles are for few rows a group."""
+    for m, groups, high in ((8192, 8, 128), (1024, 64, 64)):
+        pair = choose(
+            seen_by_passes(_spec(m=m, n=14336, k=4096, groups=groups), get("sm_90a")), get("sm_90a"), Schedule()
+        )
+        plain = lt.GemmSpec(a="bf16", b="bf16", d="bf16", m=m, n=28672, k=4096, groups=groups)
+        product = choose(seen_by_passes(plain, get("sm_90a")), get("sm_90a"), Schedule())
+        assert pair.schedule.grid.tile == product.schedule.grid.tile == (high, 256)
+        assert str(pair.schedule.epilogue.path) == "tma"
+
+
 def test_defaults_are_found_for_any_extents() -> None:
     for target in ("sm_80", "sm_90a"):
         for n, k in ((8, 16), (100, 64), (7, 3)):
@@ -121,7 +133,7 @@ def test_defaults_are_found_for_any_extents() -> None:
         ({"epilogue": lambda gate, *, up: gate}, "pairs-accumulators"),
         ({"pairs": "halves"}, "unknown-word"),
         ({"batch": 2}, "pairs-beside"),
-        ({"groups": 2}, "pairs-beside"),
+        ({"groups": lt.Groups(2, "k"), "layout": "nt"}, "pairs-beside"),
         ({"d_order": "column"}, "pairs-beside"),
         ({"b": "s4", "group": 128}, "pairs-beside"),
         ({"a": "f32", "b": "f32", "d": "f32", "precision": "tf32x3"}, "pairs-beside"),

@@ -57,12 +57,15 @@ def grouped_products(spec: GemmSpec, inputs: Mapping[str, Any]) -> Iterator[tupl
         shapes = {name: array.shape for name, array in arrays.items() if name in ("b", ENDS)}
         raise SpecError(f"{shapes}: b has a matrix for each of the ends of groups [reference-groups]")
     of_rows = {x.name for x in spec.operands if x.kind in (OperandKind.FULL, OperandKind.PER_ROW)} | {"a"}
+    vectors = {x.name for x in spec.operands if x.kind is OperandKind.PER_COLUMN and arrays[x.name].ndim == 2}
+    by_group = vectors | {"b"}
     first = 0
     for number, end in enumerate(ends_of_groups(arrays.pop(ENDS), arrays["a"].shape[0]).tolist()):
         rows, first = slice(first, end), end
         own = {name: value[rows] if name in of_rows else inputs[name] for name, value in arrays.items()}
+        own |= {name: arrays[name][number] for name in by_group}
         if rows.start < rows.stop:
-            yield rows, one, own | {"b": arrays["b"][number]}
+            yield rows, one, own
 
 
 def products_of_groups_of_k(spec: GemmSpec, inputs: Mapping[str, Any]) -> list[tuple[GemmSpec, dict[str, Any]]]:

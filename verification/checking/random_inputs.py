@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lowtide.compiler.dtypes import numpy_dtype
-from lowtide.compiler.epilogue.operands import OperandKind
+from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.epilogue.results import ResultKind
 from lowtide.compiler.spec import GemmSpec
 from lowtide.elements import element_type
@@ -88,8 +88,8 @@ def random_inputs(
         extents = [extent for extent in operand.shape(rows_of_d, columns_of_d, terms) if extent is not None]
         if operand.kind is OperandKind.FULL and spec.d_order == "column":
             extents.reverse()
-        of_k = of_groups if spec.k_is_grouped and operand.kind is OperandKind.FULL else ()
-        values = random_numbers(rng, (*count(operand.name), *of_k, *extents), operand.dtype)
+        own = _of_each_group(spec, operand, of_groups, rng)
+        values = random_numbers(rng, (*count(operand.name), *own, *extents), operand.dtype)
         if operand.kind is OperandKind.FULL or operand.kind.is_block_scale:
             stride = values.shape[-1] + row_padding
             if operand.kind.is_block_scale:
@@ -98,6 +98,15 @@ def random_inputs(
         else:
             inputs[operand.name] = values.astype(numpy_dtype(operand.dtype))
     return inputs
+
+
+def _of_each_group(
+    spec: GemmSpec, operand: Operand, groups: tuple[int, ...], rng: np.random.Generator
+) -> tuple[int, ...]:
+    """The number of groups if an operand has a part for each, as a dimension. With groups of rows, columns may have."""
+    if spec.rows_are_grouped and operand.kind is OperandKind.PER_COLUMN:
+        return () if rng.random() < _SHARED else groups
+    return groups if spec.k_is_grouped and operand.kind is OperandKind.FULL else ()
 
 
 def _groups(spec: GemmSpec, groups: int | None, rng: np.random.Generator) -> tuple[int, ...]:

@@ -100,7 +100,8 @@ def _computed(
         values, bounds = (np.stack(arrays)[:matrices] for arrays in zip(*found, strict=True))
         return values, bounds
     if spec.is_grouped:
-        values = np.zeros((np.shape(a)[0], np.shape(b)[-2 if spec.layout[1] == "n" else -1]))
+        columns = np.shape(b)[-2 if spec.layout[1] == "n" else -1] // (1 if spec.pairs is None else 2)
+        values = np.zeros((np.shape(a)[0], columns))
         bounds = np.full(values.shape, np.inf)
         for rows, one, own in grouped_products(spec, {"a": a, "b": b, **operands}):
             values[rows], bounds[rows] = _computed(one, own.pop("a"), own.pop("b"), own, with_bound=with_bound)

@@ -24,6 +24,7 @@ _CACHE_POLICIES = {
     CacheHint.evict_first: 0x12F0000000000000,
     CacheHint.evict_last: 0x14F0000000000000,
 }
+_BATCH_RANK = 3  # of the boxes of a batch that have one panel
 
 
 def lower_tma_load(context: Context, op: sm.TmaLoadOp) -> None:
@@ -67,8 +68,13 @@ def lower_tma_load(context: Context, op: sm.TmaLoadOp) -> None:
 
 
 def matrix_of(context: Context, op: sm.TmaLoadOp | sm.TmaStoreOp) -> tuple[ir.Value, ...]:
-    """The outermost coordinate: that of a batch, or the end of the rows; nothing without one."""
-    return () if op.batch is None else (context.scalar(op.batch),)
+    """The outer coordinates, innermost first: that of a batch, or the end of the rows; in two batches also that of the
+    first. Nothing without one."""
+    if op.batch is None:
+        return ()
+    sides = op.map.type.shape
+    of_pair = [context.build.constant(0)] * (len(sides) > _BATCH_RANK and sides[0] == 2)
+    return (context.scalar(op.batch), *of_pair)
 
 
 def _rows_of_box(op: sm.TmaLoadOp) -> int:

@@ -1,6 +1,6 @@
 """Loops, windows, rings and index arithmetic of one thread's program."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from math import gcd
 
@@ -43,9 +43,12 @@ def lower_view(context: Context, op: tile.ViewOp) -> None:
         raise Refusal(op, "is a window of scales; load these from their matrix, by sm.load_scales [scales-window]")
     assert isinstance(matrix, GlobalMatrix)
     *batch, _, _ = op.offsets if kind is OperandKind.full else [*op.offsets, None]
-    second = _matrix_of(context, matrix, context.build.add(context.scalar(batch[0]), 1)) if op.halves else None
-    for number in batch:
-        matrix = _matrix_of(context, matrix, context.scalar(number))
+    second = None
+    if op.halves:
+        first, *others = batch
+        next_one = context.build.add(context.scalar(first), 1)
+        second = _matrix_of(context, matrix, [next_one, *map(context.scalar, others)])
+    matrix = _matrix_of(context, matrix, map(context.scalar, batch))
     offsets = tuple(offset_of(context, value) for value in list(op.offsets)[len(batch) :])
     shape = tuple(op.result.type.shape)
     if matrix.by_columns:
@@ -55,11 +58,15 @@ def lower_view(context: Context, op: tile.ViewOp) -> None:
         context.values[op.result] = Window(kind, matrix, offsets, shape, second=second)
 
 
-def _matrix_of(context: Context, batch: GlobalMatrix, number: ir.Value) -> GlobalMatrix:
-    """One matrix, or vector, of a batch. It may lie anywhere, so its address is worked out in 64 bits."""
-    build, (stride, *strides) = context.build, batch.strides
-    pointer = element_pointer(batch.pointer, build.mul(build.zext(number, build.i64), stride), batch.element)
-    return replace(batch, pointer=pointer, strides=tuple(strides), extents=batch.extents[1:])
+def _matrix_of(context: Context, batch: GlobalMatrix, numbers: Iterable[ir.Value]) -> GlobalMatrix:
+    """One matrix, or vector, of a batch, or of a batch of batches. It may lie anywhere, so its address is worked out in
+    64 bits."""
+    build = context.build
+    for number in numbers:
+        stride, *strides = batch.strides
+        pointer = element_pointer(batch.pointer, build.mul(build.zext(number, build.i64), stride), batch.element)
+        batch = replace(batch, pointer=pointer, strides=tuple(strides), extents=batch.extents[1:])
+    return batch
 
 
 def offset_of(context: Context, value: ir.Value) -> Offset:
@@ -198,17 +205,23 @@ def lower_dim(context: Context, op: ir.OpView) -> None:
 
 
 def lower_subview(context: Context, op: memref.SubViewOp) -> None:
-    """The first rows and columns of a matrix, or elements of a vector, such as those up to the end of a group."""
+    """The first rows and columns of a matrix, or elements of a vector, such as those up to the end of a group; or the
+    vector of a group, a row of a matrix."""
     matrix = context.get(op.source)
     assert isinstance(matrix, GlobalMatrix)
-    sizes, given = list(op.static_sizes), iter(op.sizes)
-    if any(op.static_offsets) or set(op.static_strides) != {1} or len(sizes) > _MATRIX_RANK or matrix.by_columns:
+    (first, *others), sizes, given = list(op.static_offsets), list(op.static_sizes), iter(op.sizes)
+    is_row = ir.MemRefType(op.result.type).rank < len(sizes)
+    begins = (sizes[0], len(op.offsets)) == (1, 1) if is_row else first == 0
+    is_matrix = len(sizes) <= _MATRIX_RANK and not matrix.by_columns
+    if not begins or any(others) or set(op.static_strides) != {1} or not is_matrix:
         raise Refusal(
             op,
-            "must take the first rows and columns of a matrix that lies by rows: [0, 0] [rows, columns] [1, 1]"
-            " [subview-of-first]",
+            "must take the first rows and columns of a matrix that lies by rows, [0, 0] [rows, columns] [1, 1], or the "
+            "vector of a row, [row, 0] [1, columns] [1, 1] [subview-of-first]",
         )
     extents = [context.scalar(next(given)) if ir.ShapedType.is_dynamic_size(size) else size for size in sizes]
+    if is_row:
+        matrix, extents = _matrix_of(context, matrix, map(context.scalar, op.offsets)), extents[1:]
     context.values[op.result] = replace(matrix, extents=tuple(extents))
 
 

@@ -285,7 +285,7 @@ class Problem:
 
         of_d, of_b = extent(d, -1), extent(b, n_in_b, "b")
         if self.pairs is not None:
-            is_in_halves = isinstance(b, ir.MemRefType) and b.rank > 2
+            is_in_halves = isinstance(b, ir.MemRefType) and b.rank > (3 if self.is_grouped else 2)
             of_d, of_b = _times(of_d, self.sums), _times(of_b, self.sums if is_in_halves else 1)
         return replace(
             self,

@@ -1,5 +1,8 @@
 """Tensor map arguments of a kernel: encoded on the host from its matrices, passed after its other arguments."""
 
+from collections.abc import Sequence
+from math import prod
+
 from mlir import ir
 from mlir.dialects import cf
 
@@ -13,7 +16,6 @@ from lowtide.passes.support.ir.rewriting import before, extent
 from lowtide.passes.support.problem.element_types import element_bits
 from lowtide.passes.support.problem.kernels import launches_of, relaunch, schedule_if_any
 from lowtide.passes.support.problem.matrix_layouts import is_column_major
-from lowtide.passes.support.problem.problem import is_batch
 from lowtide.passes.support.streams.buffers import is_transposed_buffer
 from lowtide.passes.support.streams.panels import Panels
 from lowtide.passes.support.streams.ragged import ROWS, mark_ragged
@@ -30,13 +32,13 @@ def launch_of(module: ir.Module, kernel: tile.KernelOp) -> tile.LaunchOp:
 
 
 def box_type(
-    op: ir.OpView, buffer: ir.Type, rows: int | None, rank: int, *, matrices: int = 0, ragged: bool = False
+    op: ir.OpView, buffer: ir.Type, rows: int | None, rank: int, outer: Sequence[int] = ()
 ) -> sm.TensorMapType:
     """The `!sm.tensor_map` of the boxes that fill or empty a buffer, or `rows` of its rows.
 
     With rank 3 and more, a box has all panels of the buffer. If a box has only some of the rows, it has one panel,
-    because the panels of a box lie one after the other. A box of a batch has one more side, the first: it has rows of 1
-    or 2 `matrices`, with the same number of rows of each. A box of a ragged map has two more sides.
+    because the panels of a box lie one after the other. `outer`: the sides before those of a matrix. They say of how
+    many matrices a box has rows, the same number of each.
 
     Raises Refusal if the buffer does not lie in panels, or TMA does not take the box.
     """
@@ -46,10 +48,10 @@ def box_type(
         raise Refusal(op, str(error)) from error
     memref = ir.MemRefType(buffer)
     _, swizzle = layout_of(memref.layout)
-    sides = [rows or panels.rows // max(matrices, 1), panels.width]
+    sides = [rows or panels.rows // prod(outer), panels.width]
     if rank > 2:
         sides = [1] * (rank - 3) + [panels.count if rows in (None, panels.rows) else 1, *sides]
-    sides = [1] * (2 * ragged) + [matrices] * bool(matrices) + sides
+    sides = [*outer, *sides]
     try:
         return sm.TensorMapType.get(sides, memref.element_type, swizzle_attr(swizzle))
     except ValueError as error:
@@ -144,7 +146,8 @@ class TensorMapArguments:
                 " [tensor-map-argument]",
             )
         position = self.matrices.index(matrix)
-        type_ = box_type(op, buffer, rows, rank, matrices=2 if halves else int(is_batch(matrix)), ragged=is_ragged)
+        of_batch = [1] * (2 if is_ragged else ir.MemRefType(matrix.type).rank - 2)
+        type_ = box_type(op, buffer, rows, rank, [2, *of_batch[1:]] if halves else of_batch)
         key = position, type_, is_last, is_ragged
         if key not in self.found:
             with before(self.launch):

@@ -48,6 +48,33 @@ def arrays(wrap: Any = InterfaceArray, groups: int = GROUPS) -> dict[str, Any]:
     return {name: wrap(array) for name, array in found.items()}
 
 
+def biased(acc, bias: lt.PerColumn):
+    return acc + bias
+
+
+def test_a_bias_of_each_group_has_a_stride_and_a_shared_one_has_none(install_driver: Install, torch: FakeTorch) -> None:
+    types = ("ptr", "i64", "i32", "ptr", "i64", "i64", "i32", "ptr", "i64", "i32", "ptr", "i64", "ptr", "i32")
+    spec = lt.GemmSpec(n=N, k=K, groups=None, a="f16", b="f16", d="f16", epilogue=biased)
+    compiled = lt.compile_gemm(spec, "sm_80", "grid.tile = [32, 32], k = 32, stages = 2")
+    entry = next(each for each in compiled.manifest["arguments"] if each["name"] == "bias")
+    assert (entry["shape"], entry["per_group"]) == ([None, N], True)
+    kernel, found = Kernel(compiled.manifest, compiled.ptx), []
+    for shape in ((GROUPS, N), (N,)):
+        fake, given = install_driver(FakeDriver(types=types)), arrays()
+        kernel(
+            given["a"],
+            given["b"],
+            ends=given["ends"],
+            bias=InterfaceArray(np.zeros(shape, np.float16)),
+            out=given["out"],
+        )
+        found.append(fake.launches[-1].values[-3])
+    assert found == [N, 0]
+    wrong = [{**x, "per_group": True} if x["kind"] == "ends" else x for x in compiled.manifest["arguments"]]
+    with pytest.raises(lt.LoadError, match=r"per_group is for B and for per_column operands"):
+        validate({**compiled.manifest, "arguments": wrong}, "kernel")
+
+
 @pytest.fixture
 def fake(install_driver: Install, torch: FakeTorch) -> FakeDriver:
     return install_driver(FakeDriver(types=TYPES))
@@ -102,6 +129,19 @@ def test_b_lies_with_n_or_with_k_contiguous() -> None:
     assert product().layout == "tt"
     assert product(b=record((3, 32, 24), (768, 1, 32))).layout == "tn"
     assert (product().n, product().other, product().groups, product().types[2]) == (24, 32, 3, "bf16")
+
+
+def test_pairs_of_columns_have_k_contiguous() -> None:
+    by_k = product(b=record((3, 32, 24), (768, 1, 32)))
+    assert by_k.of_pairs(None) is by_k
+    found = by_k.of_pairs("interleaved")
+    assert (found.n, found.pairs) == (12, "interleaved") and found != by_k
+    spec = found._replace(epilogue=lt.swiglu).spec(None)
+    assert (spec.b_shape, spec.d_shape, spec.pairs) == ((3, 24, 32), (None, 12), "interleaved")
+    odd = product(b=record((3, 32, 23), (736, 1, 32)))
+    for other in (product(), odd, product_of_k(record((40, 100), (1, 40)), record((100, 24), (24, 1)))):
+        with pytest.raises(LaunchError, match=r"w\.mT for w .*\[grouped-pairs\]"):
+            other.of_pairs("stacked")
 
 
 def product_of_k(a: Operand, b: Operand, groups: int = 3) -> Grouped:

@@ -52,9 +52,10 @@ _IN_KERNELS: Faults = {
         "stored to matrix 0": fixed(0)
     },
     (CTA_LEVELS, r"tile\.work_tiles .* batch\((%\w+) of (?P<i>%\w+)\)"): {"work items of one matrix": fixed(1)},
-    (CTA_LEVELS, r"(tile\.view|sm\.tma_load) %\w+\[(?P<i>%group\w*), "): {
+    (CTA_LEVELS, r"(tile\.view|sm\.tma_load) %\w+\[(?:%c0\w*, )?(?P<i>%group\w*), "): {
         "a window of the first group's matrix": fixed(0)
     },
+    (CTA_LEVELS, r"(memref\.subview %\w+\[)(?P<i>%group\w*), 0\]"): {"the vector of the first group": fixed(0)},
     (CTA_LEVELS, r"(memref\.subview %\w+\[0, 0\] \[)%rows_end(\w*), "): {
         "the rows of a group end where the tile begins": into(r"\1%m\2, ")
     },

@@ -22,7 +22,7 @@ func.func @f(%x: !sm.tensor_map<1x1x1x2x64x64xbf16>) { return }
 
 // -----
 
-// expected-error @below {{the sides before panels, rows and columns are 1 [box-outer-sides]}}
+// expected-error @below {{the sides before panels, rows and columns are 1, or 2 and 1 for rows of two batches [box-outer-sides]}}
 func.func @f(%x: !sm.tensor_map<2x2x64x64xbf16>) { return }
 
 // -----

@@ -66,3 +66,48 @@ func.func @store(%acc: !tile.tile<8x8xf32>, %d: !mat, %ends: memref<5xi32>, %m: 
   } : !tile.tile<8x8xf32>, !mat
   return
 }
+
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!mats = memref<4x?x?xbf16, strided<[?, ?, 1]>>
+func.func @vectors(%a: !mat, %b: !mats, %d: !mat, %bias: memref<3x?xf32, strided<[?, 1]>>, %ends: memref<4xi32>) {
+  // expected-error @below {{epilogue operand 0 has a vector for each of 3 groups but B 4 matrices [operand-batch]}}
+  tile.gemm tn %a, %b into %d acc(f32)
+      operands(per_column %bias : memref<3x?xf32, strided<[?, 1]>>, ends %ends : memref<4xi32>) {
+  ^bb0(%x: f32, %z: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mats, !mat
+  return
+}
+
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!mats = memref<4x?x?xbf16, strided<[?, ?, 1]>>
+func.func @rows(%a: !mat, %b: !mats, %d: !mat, %scale: memref<4x?xf32, strided<[?, 1]>>, %ends: memref<4xi32>) {
+  // expected-error @below {{epilogue operand 0 is per_row and must be a memref of one dimension [operand-dimensions]}}
+  tile.gemm tn %a, %b into %d acc(f32)
+      operands(per_row %scale : memref<4x?xf32, strided<[?, 1]>>, ends %ends : memref<4xi32>) {
+  ^bb0(%x: f32, %z: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mats, !mat
+  return
+}
+
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!mats = memref<4x?x?xbf16, strided<[?, ?, 1]>>
+func.func @columns(%a: !mat, %b: !mats, %d: !mat, %bias: memref<4x?x?xf32, strided<[?, ?, 1]>>, %ends: memref<4xi32>) {
+  // expected-error @below {{is per_column and must be a memref of one dimension, or of one more, the group [operand-dimensions]}}
+  tile.gemm tn %a, %b into %d acc(f32)
+      operands(per_column %bias : memref<4x?x?xf32, strided<[?, ?, 1]>>, ends %ends : memref<4xi32>) {
+  ^bb0(%x: f32, %z: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mats, !mat
+  return
+}

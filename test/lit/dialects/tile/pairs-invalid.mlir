@@ -65,7 +65,7 @@ func.func @alone() attributes {tile.problem =
 // -----
 
 tile.kernel @view(%b: memref<3x48x32xbf16, strided<[?, ?, 1]>>, %m: index) {
-  // expected-error @below {{takes halves of an even number of rows from the two matrices of a memref<2x…>, not '!tile.view<32x16xbf16>' from 'memref<3x48x32xbf16, strided<[?, ?, 1]>>' [view-halves]}}
+  // expected-error @below {{takes halves of an even number of rows from the two matrices, or two batches, of a memref<2x…>, not '!tile.view<32x16xbf16>' from 'memref<3x48x32xbf16, strided<[?, ?, 1]>>' [view-halves]}}
   %view = tile.view %b[%m, %m, %m] halves : memref<3x48x32xbf16, strided<[?, ?, 1]>> to !tile.view<32x16xbf16>
   tile.return
 }
@@ -81,4 +81,20 @@ tile.kernel @store(%d: !d, %acc: !tile.tile<16x33xf32>, %m: index) {
     tile.yield %0 : bf16
   } : !tile.tile<16x33xf32>, !d
   tile.return
+}
+
+// -----
+
+tile.kernel @five(%b: memref<2x5x3x48x32xbf16, strided<[?, ?, ?, ?, 1]>>, %m: index) {
+  // expected-error @below {{[view-rank]}}
+  %view = tile.view %b[%m, %m, %m, %m, %m] halves : memref<2x5x3x48x32xbf16, strided<[?, ?, ?, ?, 1]>> to !tile.view<32x16xbf16>
+  tile.return
+}
+
+// -----
+
+func.func @map(%b: memref<2x5x48x32xbf16, strided<[?, ?, ?, 1]>>) {
+  // expected-error @below {{maps boxes of two matrices, one of each of two batches, whose first sides are 2 and 1, not '!sm.tensor_map<1x1x16x16xbf16>' [map-pair-box]}}
+  %map = sm.tensor_map %b : memref<2x5x48x32xbf16, strided<[?, ?, ?, 1]>> to !sm.tensor_map<1x1x16x16xbf16>
+  return
 }

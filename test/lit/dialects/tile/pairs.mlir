@@ -35,14 +35,18 @@ func.func @interleaved(%a: !a) attributes {tile.problem =
 }
 
 // CHECK: tile.view %{{.+}}[%{{.+}}, %{{.+}}, %{{.+}}] halves : memref<2x48x32xbf16, strided<[?, ?, 1]>> to !tile.view<32x16xbf16>
+// CHECK: tile.view %{{.+}}[%{{.+}}, %{{.+}}, %{{.+}}, %{{.+}}] halves : memref<2x5x48x32xbf16, strided<[?, ?, ?, 1]>> to !tile.view<32x16xbf16>
 // CHECK: tile.store %{{.+}} pairs into %{{.+}}[%{{.+}}, %{{.+}}] {
 // CHECK: sm.tma_load %{{.+}} to %{{.+}} signals %{{.+}} : !sm.tensor_map<2x16x16xbf16>, memref<32x16xbf16
+// CHECK: sm.tma_load %{{.+}} to %{{.+}} signals %{{.+}} : !sm.tensor_map<2x1x16x16xbf16>, memref<32x16xbf16
 !buffer = memref<32x16xbf16, #tile.layout<(32,16):(16,1)>, #gpu.address_space<workgroup>>
+!batches = memref<2x5x48x32xbf16, strided<[?, ?, ?, 1]>>
 tile.kernel @kernel(%a: !halves, %b: !halves, %d: !d, %map: !sm.tensor_map<2x16x16xbf16>, %acc: !tile.tile<16x32xf32>,
-                    %m: index, %k: index) {
+                    %m: index, %k: index, %e: !batches, %maps: !sm.tensor_map<2x1x16x16xbf16>) {
   %c0 = arith.constant 0 : index
   %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
   %view = tile.view %b[%c0, %m, %k] halves : !halves to !tile.view<32x16xbf16>
+  %of_both = tile.view %e[%c0, %m, %m, %k] halves : !batches to !tile.view<32x16xbf16>
   tile.store %acc pairs into %d[%m, %k] {
   ^bb0(%gate: f32, %up: f32):
     %0 = arith.truncf %up : f32 to bf16
@@ -51,5 +55,7 @@ tile.kernel @kernel(%a: !halves, %b: !halves, %d: !d, %map: !sm.tensor_map<2x16x
   %buffer = sm.alloc : !buffer
   sm.tma_load %map[%c0, %m, %k] to %buffer signals %full[%c0]
     : !sm.tensor_map<2x16x16xbf16>, !buffer, !sm.mbarriers<2>
+  sm.tma_load %maps[%m, %m, %k] to %buffer signals %full[%c0]
+    : !sm.tensor_map<2x1x16x16xbf16>, !buffer, !sm.mbarriers<2>
   tile.return
 }

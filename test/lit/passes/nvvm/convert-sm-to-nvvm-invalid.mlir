@@ -78,8 +78,21 @@ func.func @host(%ctas: index, %d: memref<8x8xf32>) {
   return
 }
 tile.kernel @kernel(%d: memref<8x8xf32>) {
-  // expected-error @below {{convert-sm-to-nvvm: must take the first rows and columns of a matrix that lies by rows: [0, 0] [rows, columns] [1, 1] [subview-of-first]}}
+  // expected-error @below {{convert-sm-to-nvvm: must take the first rows and columns of a matrix that lies by rows, [0, 0] [rows, columns] [1, 1], or the vector of a row, [row, 0] [1, columns] [1, 1] [subview-of-first]}}
   %late = memref.subview %d[4, 0] [4, 8] [1, 1] : memref<8x8xf32> to memref<4x8xf32, strided<[8, 1], offset: 32>>
+  tile.return
+}
+}
+// -----
+
+module attributes {tile.target = "sm_80"} {
+func.func @host(%ctas: index, %d: memref<8x8xf32>) {
+  tile.launch @kernel grid(%ctas) threads(32) shared_memory(0) args(%d, %ctas) : memref<8x8xf32>, index
+  return
+}
+tile.kernel @kernel(%d: memref<8x8xf32>, %g: index) {
+  // expected-error @below {{[subview-of-first]}}
+  %late = memref.subview %d[%g, 4] [1, 4] [1, 1] : memref<8x8xf32> to memref<4xf32, strided<[1], offset: ?>>
   tile.return
 }
 }
