@@ -128,11 +128,22 @@ class Convoy(AgentState):
     def run(self, op: Any) -> bool:
         """Run an op that does not wait. Returns whether the warps are still together after it."""
         self.op = op
+        if op.is_single and self.apart.isdisjoint(op.operands):
+            try:
+                values, (slot,) = self.values, op.results
+                values[slot] = op.run(*[read(values) for read in op.readers])
+            except (InterpreterError, *OF_PYTHON):
+                self.run_each(op)
+                return not any(state.undefined for state in self.states)
+            if slot in self.apart:
+                self.apart.discard(slot)
+                self.scatter(op.results)
+            return True
         if not self.apart.isdisjoint(op.operands):
             self.gather([slot for slot in op.operands if slot in self.apart])
         if op.by_convoy is not None:
             op.by_convoy(self, op)
-            return True
+            return not any(state.undefined for state in self.states)
         if op.is_wide and self.apart.isdisjoint(op.operands):
             try:
                 run = op.bulk.run if isinstance(op, Batch) else op.handler
@@ -147,7 +158,7 @@ class Convoy(AgentState):
                     self.apart -= written
                     self.scatter(written)
                 return True
-        self._run_each(op)
+        self.run_each(op)
         return not any(state.undefined for state in self.states)
 
     def executing(self, op: Any) -> Sequence[AgentState]:
@@ -163,7 +174,7 @@ class Convoy(AgentState):
         rows = np.broadcast_to(holds != op.instruction.guard.negated, self.lanes.shape).reshape(self.warps, _WARP)
         return [self.states[number] for number in np.flatnonzero(rows.any(axis=1))]
 
-    def _run_each(self, op: Any) -> None:
+    def run_each(self, op: Any) -> None:
         """Run an op warp by warp."""
         executing = self.executing(op)
         if not executing:
@@ -172,6 +183,14 @@ class Convoy(AgentState):
         for state in executing:
             self.run_alone(state, op)
         self._gather_after(op)
+
+    def give(self, op: Any, result: Any) -> None:
+        """The results of an op that runs for all warps at once."""
+        op.give(self.values, op.results, result)
+        if not self.apart.isdisjoint(op.results):
+            written = self.apart.intersection(op.results)
+            self.apart -= written
+            self.scatter(written)
 
     def run_alone(self, state: AgentState, op: Any) -> None:
         """Run an op for one of the warps, on its own values."""

@@ -127,6 +127,7 @@ def bind(instruction: Instruction, table: Table, slots: Slots) -> Op:
         read += [guard, *results]
     if row.bulk is not None and (instruction.guard is None or row.bulk.is_masked) and row.bulk.takes(op):
         op.bulk = row.bulk if instruction.guard is None else guarded_bulk(row.bulk)
+    op.is_single = op.handler is compute_one
     op.is_free = row.is_value or op.bulk is not None
     op.operands, op.computes = tuple(read), row.is_value
     op.signals = bool(_SIGNALS.fullmatch(instruction.name))
@@ -300,7 +301,13 @@ def bind_special(instruction: Instruction, slots: Slots) -> Op | None:
         value = read(state)
         state.values[target[0]] = value.astype(SIGNED[bits], copy=False) if isinstance(value, np.ndarray) else value
 
+    def by_convoy(convoy: Any, op: Op) -> None:
+        for state in convoy.each(op):
+            special(state, op)
+        convoy.gather(op.results)
+
     op = Op(instruction, special, instruction, results=tuple(target), computes=True)
+    op.by_convoy = by_convoy if instruction.guard is None else None
     if instruction.guard is not None:
         op.guard = guard = slots.of(instruction.guard.register)
         op.handler, op.operands = guarded(instruction.guard, guard, special, False), (guard, *target)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.barriers import elect
+from lowtide.interpreter.machine.convoys import Convoy
 from lowtide.interpreter.machine.lanes import by_lane
 from lowtide.interpreter.machine.members import Groups, bits_of_lanes, groups_of
 from lowtide.interpreter.machine.teams import WARP
@@ -156,7 +157,18 @@ def activemask(state: AgentState, op: Op) -> int:
     return int(bits_of_lanes(active))
 
 
-@TABLE.effects("elect.sync", section=f"{_PARALLEL}: elect.sync", results=1, acts=False)
+def _elect_together(convoy: Convoy, op: Op) -> None:
+    """elect.sync by whole warps."""
+    members = op.readers[0](convoy.values)
+    if not isinstance(members, int) or not convoy.apart.isdisjoint(op.operands):
+        convoy.run_each(op)
+        return
+    for state in convoy.each(op):
+        groups_of(state, op, members)
+    convoy.give(op, (0, convoy.lanes % WARP == 0))
+
+
+@TABLE.effects("elect.sync", by_convoy=_elect_together, section=f"{_PARALLEL}: elect.sync", results=1, acts=False)
 def elect_sync(state: AgentState, op: Op, members: Any) -> tuple[Any, Any]:
     """The number of the elected lane, and true only for it."""
     chosen, groups = elect(state, op, members), groups_of(state, op, members)

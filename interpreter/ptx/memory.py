@@ -20,7 +20,7 @@ from lowtide.interpreter.numbers.cells import Cells
 from lowtide.interpreter.numbers.registers import canonical, unsigned
 from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
 from lowtide.interpreter.ptx.moves import GENERIC_LOCAL, GENERIC_SHARED
-from lowtide.interpreter.ptx.running import Op
+from lowtide.interpreter.ptx.running import Op, each_warp
 from lowtide.interpreter.ptx.syntax import Address, Group, Name, Register
 from lowtide.interpreter.ptx.table import Form, Table, bits_of
 
@@ -299,16 +299,16 @@ def cp_async_copy(state: AgentState, op: Op, destination: Any, source: Any, size
     _start(state, (op,), (destination,), (source,), size, () if used is None else (used,))
 
 
-@TABLE.effects("cp.async.commit_group", section=f"{_SECTION}: cp.async.commit_group")
+@TABLE.effects("cp.async.commit_group", by_convoy=each_warp, section=f"{_SECTION}: cp.async.commit_group")
 def cp_async_commit(state: AgentState, op: Op) -> None:
     state.cta.copies.commit(state.warp, state.mask)
 
 
-@TABLE.effects("cp.async.wait_group", section=f"{_SECTION}: cp.async.wait_group")
+@TABLE.effects("cp.async.wait_group", by_convoy=each_warp, section=f"{_SECTION}: cp.async.wait_group")
 def cp_async_wait(state: AgentState, op: Op, pending: Any) -> None:
     state.cta.copies.wait(state.warp, pending, state.mask)
 
 
-@TABLE.effects("cp.async.wait_all", section=f"{_SECTION}: cp.async.wait_all")
+@TABLE.effects("cp.async.wait_all", by_convoy=each_warp, section=f"{_SECTION}: cp.async.wait_all")
 def cp_async_wait_all(state: AgentState, op: Op) -> None:
     state.cta.copies.wait_all(state.warp, state.mask)

@@ -41,7 +41,7 @@ class Op:
     `computes`: its only effect is that on its results. `is_wide`: the warps of a convoy may run it together
     (machine/convoys.py); `by_convoy`, if given, runs it for them; if it may wait, it raises NotTogether, and changes
     nothing, if some would. `signals`: it changes values that other warps poll.
-    `has_places`: it reads its results, too.
+    `has_places`: it reads its results, too. `is_single`: it only computes one register.
     """
 
     instruction: Instruction
@@ -68,6 +68,7 @@ class Op:
     by_convoy: Callable[..., None] | None = None
     signals: bool = False
     has_places: bool = False
+    is_single: bool = False
 
     @property
     def name(self) -> str:
@@ -141,6 +142,13 @@ def effect(state: AgentState, op: Op) -> None:
     except RegisterError as error:
         raise violated_by(state, op, error) from error
     op.give(values, op.results, result)
+
+
+def each_warp(convoy: Any, op: Op) -> None:
+    """An effect of each warp of a convoy, whose operands are constants."""
+    constants = [read(convoy.values) for read in op.readers]
+    for state in convoy.each(op):
+        op.run(state, op, *constants)
 
 
 def resumable_effect(state: AgentState, op: Op) -> Steps:

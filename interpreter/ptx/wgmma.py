@@ -21,7 +21,7 @@ from lowtide.interpreter.machine.pending import PendingRegister, PendingRegister
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.ptx import wgmma_convoys
 from lowtide.interpreter.ptx.matrices import shape_of
-from lowtide.interpreter.ptx.running import Op
+from lowtide.interpreter.ptx.running import Op, each_warp
 from lowtide.interpreter.ptx.syntax import Group, Immediate
 from lowtide.interpreter.ptx.table import Form, Table
 from lowtide.interpreter.ptx.wgmma_places import (
@@ -173,8 +173,8 @@ def _of_one_wgmma(state: AgentState, op: Op, held: list[Any]) -> Any:
 # Groups ---------------------------------------------------------------------------------------------------------------
 
 
-TABLE.effects("wgmma.fence", words="sync aligned", section=f"{_SECTION}: wgmma.fence")(wgmma.fence)
-TABLE.effects("wgmma.commit_group", words="sync aligned", section=f"{_SECTION}: wgmma.commit_group")(wgmma.commit)
+for _name, _run in (("wgmma.fence", wgmma.fence), ("wgmma.commit_group", wgmma.commit)):
+    TABLE.effects(_name, words="sync aligned", section=f"{_SECTION}: {_name}", by_convoy=each_warp)(_run)
 
 
 @TABLE.effects(

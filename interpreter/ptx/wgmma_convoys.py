@@ -169,6 +169,8 @@ def _give_back(convoy: Convoy, op: Op, owners: Sequence[Accumulators | HeldA]) -
         return False
     for state, owner in zip(convoy.each(op), those, strict=True):
         owner.check(state, op)
+        for slot in owner.slots:
+            state.values[slot] = None  # the convoy has it
     those[0].put(convoy.values, columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1))
     convoy.apart.difference_update(those[0].slots)
     return True

@@ -44,9 +44,9 @@ def test_instructions_are_counted_once_for_each_warp():
 def ran(monkeypatch):
     """The texts of the instructions that convoys have run as one, and those that they have run warp by warp."""
     together, each = [], []
-    run_op, run_each = Convoy.run, Convoy._run_each
+    run_op, run_each = Convoy.run, Convoy.run_each
     monkeypatch.setattr(Convoy, "run", lambda self, op: (together.append(op.describe()), run_op(self, op))[1])
-    monkeypatch.setattr(Convoy, "_run_each", lambda self, op: (each.append(op.describe()), run_each(self, op))[1])
+    monkeypatch.setattr(Convoy, "run_each", lambda self, op: (each.append(op.describe()), run_each(self, op))[1])
     return lambda text: (any(text in op for op in together), any(text in op for op in each))
 
 
