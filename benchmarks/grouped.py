@@ -1,13 +1,14 @@
-"""`lt.grouped_matmul` beside torch._grouped_mm, a loop of torch.mm, a product of all rows with one matrix, and a copy.
+"""`lt.grouped_matmul` beside torch._grouped_mm, torch.compile, a loop of torch.mm, a dense product and a copy.
 
     python benchmarks/grouped.py [--case N …] [--rounds 5] [--seed 1] [--seconds 60] [--jobs 8]
 
 Kernels are compiled first, in several processes. Then each case is raced in shuffled rounds, and its row is printed:
 µs and TFLOP/s of all rows, and ratios of speed in the same rounds, median (least … greatest); above 1 Lowtide is
 faster. The groups of a case have the same number of rows, or their ends are drawn uniformly with `--seed`. The product
-with one matrix is Lowtide's, and is timed only if groups have the same number of rows. The copy moves as many bytes as
-the product has to: A, D, and the matrices of groups with rows. Every result is compared with float64 before it is
-timed.
+of all rows with one matrix is Lowtide's, and is timed only if groups have the same number of rows. The copy moves as
+many bytes as the product has to: A, D, and the matrices of groups with rows. In the cases of SwiGLU, Lowtide's kernel
+has the activation as its epilogue. The peers apply it to their product, and torch.compile compiles torch._grouped_mm
+with it. Every result is compared with float64 before it is timed.
 
 Exit status: 0; 1 if Lowtide has no time in a case; 3 if `--seconds` of racing were up before the last case. If a race
 hangs, the process ends with 4, 15 seconds later.

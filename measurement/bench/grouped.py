@@ -1,5 +1,7 @@
 """Products of groups of rows and of K: one call of `lt.grouped_matmul`, beside torch._grouped_mm and a loop of
-torch.mm. If all groups have the same number of rows, Lowtide's product of all rows with one matrix is timed, too.
+torch.mm. If all groups have the same number of rows, Lowtide's product of all rows with one matrix is timed, too. In
+gated cases, Lowtide's kernels have the activation as their epilogue. The peers apply it to their product, and
+torch.compile is timed, too.
 
 Operands rotate over sets that together exceed L2. The result of each contender is compared with float64 before it is
 timed. A copy of as many bytes as the product has to move is timed, too.
@@ -14,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from lowtide.compiler.compile import compile_gemm
+from lowtide.compiler.epilogue.gated import swiglu
 from lowtide.compiler.matmul.grouped import Grouped, grouped_matmul, kernel_for, product_of
 from lowtide.compiler.native import native_target
 from lowtide.compiler.spec import GemmSpec
@@ -31,15 +34,18 @@ from lowtide.measurement.bench.gpu_timing import (
 )
 from lowtide.runtime.operands import Operand
 
-GROUPED_MM, LOOP, PLAIN, COPY = "torch._grouped_mm", "loop of torch.mm", "one matrix", "copy"
+GROUPED_MM, LOOP, COMPILED = "torch._grouped_mm", "loop of torch.mm", "torch.compile"
+PLAIN, COPY = "one matrix", "copy"
 _CHECKED_ROWS = 64
+_MOST_ERROR = 2.0**-6  # of gated rows, relative to their norm: peers round the product before the activation
 
 
 @dataclass(frozen=True)
 class Case:
     """Each group of rows of A (rows, K) is multiplied by its matrix of B (groups, N, K). `is_even`: all groups have the
     same number of rows. Otherwise, their ends are drawn uniformly. `is_of_k`: K is grouped; then A is (rows, `k`), B is
-    (rows, N), and D is (groups, `k`, N)."""
+    (rows, N), and D is (groups, `k`, N). `is_gated`: the first N / 2 rows of a matrix of B are gates, the others belong
+    to them, and D (rows, N / 2) is their SwiGLU."""
 
     groups: int
     rows: int
@@ -48,10 +54,17 @@ class Case:
     is_even: bool
     dtype: str = "bf16"
     is_of_k: bool = False
+    is_gated: bool = False
 
     def __str__(self) -> str:
         rows = f"{self.rows // self.groups} rows each" if self.is_even else f"{self.rows} rows in all"
-        return f"{self.groups} × ({rows}{' of K' * self.is_of_k}) × {self.n} × {self.k}"
+        gated = ", SwiGLU" * self.is_gated
+        return f"{self.groups} × ({rows}{' of K' * self.is_of_k}) × {self.n} × {self.k}{gated}"
+
+    @property
+    def columns(self) -> int:
+        """N of D."""
+        return self.n // 2 if self.is_gated else self.n
 
     def ends(self, seed: int) -> list[int]:
         """The row after each group; the last group ends with the rows."""
@@ -68,7 +81,7 @@ class Case:
     def bytes(self, ends: Sequence[int]) -> int:
         """The bytes of A, D, and the matrices of groups that have rows; with groups of K, the bytes of A, B and D."""
         used = self.groups if self.is_of_k else sum(end > first for first, end in zip([0, *ends], ends, strict=False))
-        elements = self.rows * (self.k + self.n) + used * self.n * self.k
+        elements = self.rows * (self.k + self.columns) + used * self.n * self.k
         return elements * element_type(self.dtype).bytes
 
     @property
@@ -84,12 +97,14 @@ class Case:
             return product_of(a, b, None, target, None, self.groups)
         a = Operand(0, (self.rows, self.k), (self.k, 1), self.dtype, None)
         b = Operand(0, (self.groups, self.k, self.n), (self.n * self.k, 1, self.k), self.dtype, None)
-        return product_of(a, b, None, target, None)
+        found = product_of(a, b, None, target, swiglu if self.is_gated else None)
+        return found.of_pairs("stacked") if self.is_gated else found
 
     @property
     def plain(self) -> GemmSpec:
         """The product of all rows with one matrix."""
-        return GemmSpec(m=self.rows, n=self.n, k=self.k, a=self.dtype, b=self.dtype, d=self.dtype)
+        gated: dict[str, Any] = {"pairs": "stacked", "epilogue": swiglu} if self.is_gated else {}
+        return GemmSpec(m=self.rows, n=self.columns, k=self.k, a=self.dtype, b=self.dtype, d=self.dtype, **gated)
 
 
 # Products of mixtures of experts.
@@ -100,13 +115,15 @@ CASES = (
     Case(64, 1024, 4096, 7168, False),
     Case(256, 256 * 32, 4096, 6144, True),
     Case(8, 8 * 4096, 2048, 7168, False, is_of_k=True),
+    Case(8, 8 * 1024, 28672, 4096, True, is_gated=True),
+    Case(8, 8 * 1024, 28672, 4096, False, is_gated=True),
 )
 
 
 class Race(CaseRace):
     """The times of a case."""
 
-    PEERS = (GROUPED_MM, LOOP, PLAIN, COPY)
+    PEERS = (GROUPED_MM, COMPILED, LOOP, PLAIN, COPY)
 
 
 HEADINGS = Race.headings("groups × rows × N × K")
@@ -139,7 +156,7 @@ def race_case(case: Case, rounds: int, seed: int, choose_pace: ChoosePace = sett
     sets = _sets(torch, case, ends, seed)
 
     def complaint(contender: Contender) -> str:
-        return "" if contender.name in (PLAIN, COPY) else _complaint(torch, contender, sets[0], ends)
+        return "" if contender.name in (PLAIN, COPY) else _complaint(torch, case, contender, (sets[0], ends))
 
     launches = _launches(torch, case, sets, ends, target)
     made = {name: lambda launch=launch: launch for name, launch in launches.items()}
@@ -151,8 +168,8 @@ def race_case(case: Case, rounds: int, seed: int, choose_pace: ChoosePace = sett
 
 @dataclass(frozen=True)
 class _Set:
-    """Operands: A (rows, K), B (groups, N, K), D (rows, N), ends (groups,); with groups of K A (rows, M), B (rows, N),
-    D (groups, M, N)."""
+    """Operands: A (rows, K), B (groups, N, K), ends (groups,), and D (rows, N), or (rows, N / 2) if it is gated; with
+    groups of K A (rows, M), B (rows, N), D (groups, M, N)."""
 
     a: Any
     b: Any
@@ -167,7 +184,7 @@ def _sets(torch: Any, case: Case, ends: Sequence[int], seed: int) -> list[_Set]:
     found = []
     for _ in range(max(1, -(-L2_MULTIPLE_BYTES // case.set_bytes))):
         a = random_matrix(torch, (case.rows, case.k), case.dtype, generator)
-        shape: tuple[int, ...] = (case.rows, case.n)
+        shape: tuple[int, ...] = (case.rows, case.columns)
         if case.is_of_k:
             b, shape = random_matrix(torch, shape, case.dtype, generator), (case.groups, case.k, case.n)
         else:
@@ -194,43 +211,63 @@ def _launches(
                 torch.mm(one.a[first:end].mT, one.b[first:end], out=own)
             return one.d
         for matrix, (first, end) in zip(one.b, groups, strict=True):
-            if first < end:
+            if first < end and case.is_gated:
+                one.d[first:end] = _gated(torch, one.a[first:end] @ matrix.mT)
+            elif first < end:
                 torch.mm(one.a[first:end], matrix.mT, out=one.d[first:end])
         return one.d
 
+    def by_torch(a: Any, b: Any, ends: Any) -> Any:
+        product = torch._grouped_mm(a, b, offs=ends)
+        return _gated(torch, product) if case.is_gated else product
+
     half = case.bytes(ends) // 2
-    source, to = (torch.empty(half, dtype=torch.uint8, device="cuda") for _ in range(2))
+    source, to = (torch.empty(half, dtype=torch.uint8, device=sets[0].d.device) for _ in range(2))
     factors = [(one.a.mT, one.b) if case.is_of_k else (one.a, one.b.mT) for one in sets]
+    own: dict[str, Any] = {"epilogue": swiglu, "pairs": "stacked"} if case.is_gated else {}
     found: dict[str, Callable[[int], Any]] = {
-        OWN: lambda i: grouped_matmul(*factors[i], sets[i].ends, out=sets[i].d),
-        GROUPED_MM: lambda i: torch._grouped_mm(*factors[i], offs=sets[i].ends),
+        OWN: lambda i: grouped_matmul(*factors[i], sets[i].ends, out=sets[i].d, **own),
+        GROUPED_MM: lambda i: by_torch(*factors[i], sets[i].ends),
         LOOP: loop,
         COPY: lambda i: to.copy_(source),
     }
+    if case.is_gated:
+        compiled = torch.compile(by_torch, dynamic=False)
+        found[COMPILED] = lambda i: compiled(*factors[i], sets[i].ends)
     if case.is_even:
         kernel = compile_gemm(case.plain, target)
         found[PLAIN] = lambda i: kernel(sets[i].a, sets[i].b[0], out=sets[i].d)
     return found
 
 
-def _complaint(torch: Any, contender: Contender, one: _Set, ends: Sequence[int]) -> str:
-    """The fault in the result on a set, or "": elements that are not written, or sampled rows that are wrong."""
+def _gated(torch: Any, product: Any) -> Any:
+    """SwiGLU of the columns of a product."""
+    gate, up = product.chunk(2, dim=-1)
+    return torch.nn.functional.silu(gate) * up
+
+
+def _complaint(torch: Any, case: Case, contender: Contender, given: tuple[_Set, Sequence[int]]) -> str:
+    """The fault in the result on a set with these ends, or "": elements that are not written, or sampled rows that are
+    wrong."""
+    one, ends = given
     one.d.fill_(float("nan"))
     d: Any = contender.launch(0)
-    torch.cuda.synchronize()
+    if d.is_cuda:
+        torch.cuda.synchronize()
     if bool(d.isnan().any()):
         return "elements of D were not written, or are NaN"
     of_k, count = d.dim() == 3, d.numel() // d.shape[-1]
     rows = torch.randperm(count)[:_CHECKED_ROWS].tolist()
     rows += [0, count - 1, *(end for end in ends[:2] if end < count)]
-    most = tolerance(_name_of(d), "f32", one.a.shape[0 if of_k else 1])
+    most = _MOST_ERROR if case.is_gated else tolerance(_name_of(d), "f32", one.a.shape[0 if of_k else 1])
     for row in rows:
         group = row // d.shape[1] if of_k else int(np.searchsorted(ends, row, side="right"))
         if of_k:
             own = slice([0, *ends][group], ends[group])
             expected = one.a[own, row % d.shape[1]].double() @ one.b[own].double()
         else:
-            expected = one.b[group].double() @ one.a[row].double()
+            sums = one.b[group].double() @ one.a[row].double()
+            expected = _gated(torch, sums) if case.is_gated else sums
         error = ((d.flatten(0, -2)[row].double() - expected).norm() / expected.norm().clamp(min=1e-30)).item()
         if error > most:
             return f"row {row}, of group {group}: relative error {error:.1e}, more than {most:.1e}"

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+import lowtide as lt
 from lowtide.measurement.bench.case_races import OWN
 from lowtide.measurement.bench.grouped import CASES, COPY, GROUPED_MM, HEADINGS, Case, Race
 
@@ -28,7 +29,7 @@ def test_the_kernel_is_that_of_calls_with_weights_by_rows_of_n() -> None:
     product = CASES[0].product("sm_90a")
     assert (product.layout, product.n, product.other, product.groups) == ("tn", 7168, 2048, 8)
     assert replace(CASES[0], rows=64).product("sm_90a") != product
-    of_k = CASES[-1].product("sm_90a")
+    of_k = next(case for case in CASES if case.is_of_k).product("sm_90a")
     assert (of_k.layout, of_k.n, of_k.other, of_k.groups, of_k.share) == ("nt", 2048, 7168, 8, 4096)
 
 
@@ -42,4 +43,13 @@ def test_a_row_has_ratios_of_speed_and_reasons_of_failures() -> None:
     assert row["to loop of torch.mm"] == ""
     assert row["failed"] == "loop: slow"
     alone = replace(found, seconds={}, failed={OWN: "refused"}).row()
-    assert alone == (str(case), *[""] * 6, "lowtide: refused")
+    assert alone == (str(case), *[""] * 7, "lowtide: refused")
+
+
+def test_gated_cases_have_half_the_columns_in_d_and_the_kernel_of_calls_with_pairs() -> None:
+    (case, *_) = (case for case in CASES if case.is_gated)
+    assert str(case) == "8 × (1024 rows each) × 28672 × 4096, SwiGLU"
+    assert case.bytes(case.ends(1)) == 2 * (8192 * (4096 + 14336) + 8 * 28672 * 4096)
+    product = case.product("sm_90a")
+    assert (product.n, product.pairs, product.epilogue) == (14336, "stacked", lt.swiglu)
+    assert (case.plain.b_shape, case.plain.d_shape) == ((28672, 4096), (8192, 14336))
