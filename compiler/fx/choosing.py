@@ -16,7 +16,7 @@ from lowtide.errors import Error
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """`fusion` and `epilogue` are None if the product is left."""
+    """`fusion` and `epilogue` are None if the product is left, or is one of groups, which has no epilogue."""
 
     row: Row
     fusion: Fusion | None = None
@@ -33,6 +33,8 @@ def choose(
     refusal = rule.refusal(product)
     if refusal is not None:
         return Choice(Row(*about, None, refusal))
+    if product.form.grouped:
+        return Choice(Row(*about, (), "kernels of groups take no other ops"))
     growth = grow(node, position, is_backward)
     refusals = []
     for region in growth.regions:

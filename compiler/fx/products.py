@@ -3,6 +3,7 @@
 mm(a, b), bmm(a, b)                       D = A · B
 addmm(c, a, b, beta, alpha), baddbmm      D = beta · c + alpha · A · B
 linear(a, w, bias)                        D = A · Wᵀ + bias
+_grouped_mm(a, b, offs)                   D = A · B by groups, of rows if b is (groups, K, N), of K if b is (K, N)
 """
 
 from collections.abc import Mapping
@@ -15,14 +16,18 @@ from lowtide.compiler.fx.values import Value, value_of
 
 @dataclass(frozen=True)
 class Form:
-    """Positions of A, B and the added tensor among the arguments of an op. `transposes_b`: its B is (N, K)."""
+    """Positions of A, B and the added tensor among the arguments of an op. `transposes_b`: its B is (N, K). `grouped`:
+    groups of rows or of K are multiplied, and the arguments after A and B are those of torch._grouped_mm."""
 
     a: int
     b: int
     added: int | None = None
     transposes_b: bool = False
+    grouped: bool = False
 
 
+# The arguments of torch._grouped_mm after A and B.
+_OF_GROUPS = ("offs", "bias", "out_dtype")
 FORMS: Mapping[str, Form] = MappingProxyType(
     {
         "aten.mm.default": Form(0, 1),
@@ -30,13 +35,15 @@ FORMS: Mapping[str, Form] = MappingProxyType(
         "aten.addmm.default": Form(1, 2, 0),
         "aten.baddbmm.default": Form(1, 2, 0),
         "aten.linear.default": Form(0, 1, 2, transposes_b=True),
+        "aten._grouped_mm.default": Form(0, 1, grouped=True),
     }
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """A product of a graph. `a`, `b`, `added`: nodes. D's element is beta · added + alpha · (A · B)."""
+    """A product of a graph. `a`, `b`, `added`: nodes. D's element is beta · added + alpha · (A · B). `of_groups`: the
+    arguments of a product of groups, by name."""
 
     node: Any
     form: Form
@@ -48,12 +55,16 @@ class Product:
     value: Value
     a_value: Value
     b_value: Value
+    of_groups: Mapping[str, Any]
 
     @property
     def extents(self) -> tuple[Any, Any, Any, Any]:
-        """The number of matrices, M, N and K; if B is one matrix, M counts the rows of all matrices of A."""
+        """The number of matrices, M, N and K; if B is one matrix, M counts the rows of all matrices of A. In groups, M,
+        N and K of the tensors, whose M or K is divided among the groups."""
         *batch, m, n = self.value.shape
-        if len(self.b_value.shape) == 2:
+        if self.form.grouped:
+            batch = []
+        elif len(self.b_value.shape) == 2:
             for extent in batch:
                 m = m * extent
             batch = []
@@ -84,4 +95,11 @@ def product_of(node: Any) -> Product | None:
         values[0],
         values[1],
         values[2],
+        _of_groups(node) if form.grouped else MappingProxyType({}),
     )
+
+
+def _of_groups(node: Any) -> Mapping[str, Any]:
+    """The arguments of torch._grouped_mm after A and B, by name; None for those that are not given."""
+    given = dict(zip(_OF_GROUPS, node.args[2:], strict=False)) | dict(node.kwargs)
+    return {name: given.get(name) for name in _OF_GROUPS}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lowtide.compiler.fx.products import Product
 from lowtide.compiler.fx.regions import Region
-from lowtide.compiler.fx.values import Value, expected, is_one
+from lowtide.compiler.fx.values import Value, expected, is_one, value_of
 from lowtide.elements import element_type
 from lowtide.errors import SpecError
 
@@ -21,10 +21,10 @@ class Rule:
     """Which products are taken, with which ops.
 
     `dtypes`: the element types of A and B, which are equal. `devices`: the devices of the tensors. `least_rows`: the
-    least M and N. `least`: the least number of multiplications. `full`: which epilogues may read tensors of D's size:
-    "none"; "alone", if only results of the graph, products and attention read the result, so that Inductor would need a
-    kernel just for it; or "any". `left`: ops that no epilogue computes, because they take longer there, while nothing
-    multiplies, than in a kernel of Inductor's.
+    least M and N, except in groups. `least`: the least number of multiplications. `full`: which epilogues may read
+    tensors of D's size: "none"; "alone", if only results of the graph, products and attention read the result, so that
+    Inductor would need a kernel just for it; or "any". `left`: ops that no epilogue computes, because they take longer
+    there, while nothing multiplies, than in a kernel of Inductor's.
 
     Raises SpecError for another word.
     """
@@ -60,7 +60,8 @@ class Rule:
         for name, value in (("A", product.a_value), ("B", product.b_value)):
             if (reason := _strides(value)) is not None:
                 return f"{name}: {reason}"
-        return _rows_of_d(product.value) or self._too_small(product)
+        refusal = _of_groups(product) if product.form.grouped else None
+        return refusal or _rows_of_d(product.value) or self._too_small(product)
 
     def _too_small(self, product: Product) -> str | None:
         batch, m, n, k = (expected(extent) for extent in product.extents)
@@ -69,11 +70,26 @@ class Rule:
         shape = f"{m}×{n}×{k}" if batch == 1 else f"{batch} of {m}×{n}×{k}"
         if 0 in (batch, m, n, k):
             return f"{shape}: it has no elements or no products"
-        if min(m, n) < self.least_rows:
+        if min(m, n) < self.least_rows and not product.form.grouped:
             return f"{shape}: M and N of at least {self.least_rows} are taken"
         if batch * m * n * k < self.least:
             return f"{shape}: fewer than {self.least} multiplications"
         return None
+
+
+def _of_groups(product: Product) -> str | None:
+    """Why no kernel multiplies groups as torch._grouped_mm is asked to; None if one does."""
+    ends, (a, b) = product.of_groups["offs"], (product.a_value, product.b_value)
+    of_ends = None if ends is None else value_of(ends)
+    if of_ends is None or of_ends.dtype != "s32" or len(a.shape) != 2 or len(b.shape) not in (2, 3):
+        return "groups of rows of A (M, K), or of K, with ends of s32, are taken"
+    if product.of_groups["bias"] is not None:
+        return "products of groups with a bias are not taken"
+    contiguous = (("A", a, "M", 0), ("B", b, "N", 1)) if len(b.shape) == 2 else (("A", a, "K", 1),)
+    for name, value, letter, dim in contiguous:
+        if not is_one(value.strides[dim]) and not is_one(value.shape[dim]):
+            return f"{name} has strides {value.strides}; {letter} must be contiguous in these groups"
+    return None
 
 
 def _strides(value: Value) -> str | None:

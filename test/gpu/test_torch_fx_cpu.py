@@ -182,6 +182,36 @@ def test_the_backward_pass_takes_products_too(eager: None) -> None:
     assert sum("tanh" in row.epilogue and row.epilogue.count(": full") == 1 for row in report) == 1
 
 
+def experts(x: Any, up: Any, down: Any, ends: Any) -> Any:
+    gate, value = torch._grouped_mm(x, up.mT, offs=ends).chunk(2, -1)
+    return functional.grouped_mm(functional.silu(gate) * value, down.mT, offs=ends)
+
+
+def by_a_loop(x: Any, up: Any, down: Any, ends: Any) -> Any:
+    parts = []
+    for group, (first, end) in enumerate(zip([0, *ends.tolist()[:-1]], ends.tolist(), strict=True)):
+        gate, value = (x[first:end] @ up[group].mT).chunk(2, -1)
+        parts.append((functional.silu(gate) * value) @ down[group].mT)
+    return torch.cat(parts)
+
+
+def test_products_of_groups_are_taken_forward_and_backward(eager: None) -> None:
+    torch.manual_seed(0)
+    given = [half(*shape).requires_grad_() for shape in ((40, 16), (3, 48, 16), (3, 16, 24))]
+    ends, backend = torch.tensor([10, 10, 40], dtype=torch.int32), ltt.Backend(ALL, explain=True)
+    ours, exact = torch.compile(experts, backend=backend)(*given, ends), [x.detach().double() for x in given]
+    wanted = by_a_loop(*[x.requires_grad_() for x in exact], ends)
+    gradient = torch.randn_like(ours)
+    ours.backward(gradient)
+    wanted.backward(gradient.double())
+    assert (ours.double() - wanted).norm() <= 2**-6 * wanted.norm()
+    for found, right in zip(given, exact, strict=True):
+        assert (found.grad.double() - right.grad).norm() <= 2**-6 * right.grad.norm()
+    report = backend.report()
+    assert len(report) == 6 and not report.left and {row.op for row in report} == {"aten._grouped_mm.default"}
+    assert report.specs("sm_90a") == []
+
+
 def test_a_linear_that_is_not_decomposed_is_taken() -> None:
     torch.manual_seed(0)
     inputs = [half(2, 16, 64), half(48, 64), half(48)]

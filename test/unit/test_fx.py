@@ -273,3 +273,44 @@ def test_the_report_is_a_table() -> None:
     ]
     assert report.taken == rows[:1] and report.left == rows[1:]
     assert str(Report()) == "no graph with products was compiled"
+
+
+def of_groups(graph: Graph, *, k_is_grouped: bool = False, ends: str = "torch.int32", **given: Any) -> Choice:
+    """The choice for a product of 8 groups. `given`: other arguments, or the strides of A."""
+    about = {"strides": given.pop("strides")} if "strides" in given else {}
+    if k_is_grouped:
+        shapes, d = ((M, K), (K, N)), (8, M, N)
+        about.setdefault("strides", (1, M))
+    else:
+        shapes, d = ((M, K), (8, K, N)), (M, N)
+    a, b = graph.input(*shapes[0], **about), graph.input(*shapes[1])
+    node = graph.call("aten._grouped_mm.default", a, b, graph.input(8, dtype=ends), shape=d, **given)
+    return chosen(graph, node)
+
+
+def test_products_of_groups_of_rows_and_of_k_are_taken_alone() -> None:
+    rows, of_k = of_groups(Graph()), of_groups(Graph(), k_is_grouped=True)
+    assert (rows.row.taken, rows.row.shape, rows.fusion) == ((), "256×512×128", None)
+    assert (of_k.row.taken, of_k.row.shape) == ((), "256×512×128")
+    graph = Graph()
+    node = graph.call("aten._grouped_mm.default", graph.input(64, K), graph.input(8, K, N), shape=(64, N))
+    node.kwargs["offs"] = graph.input(8, dtype="torch.int32")
+    assert chosen(graph, node, Rule(least=0)).row.taken == ()  # groups may have few rows
+    assert chosen(graph, node, Rule(least=2**30)).row.reason == "64×512×128: fewer than 1073741824 multiplications"
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"ends": "torch.int64"}, "with ends of s32, are taken"),
+        ({"bias": 1}, "with a bias are not taken"),
+        ({"strides": (1, M)}, "A has strides (1, 256); K must be contiguous"),
+        ({"k_is_grouped": True, "strides": (K, 1)}, "A has strides (128, 1); M must be contiguous"),
+    ],
+)
+def test_other_products_of_groups_are_left(given: dict[str, Any], reason: str) -> None:
+    row = of_groups(Graph(), **given).row
+    assert row.taken is None and reason in row.reason
+    graph = Graph()
+    batch = graph.call("aten._grouped_mm.default", graph.input(8, M, K), graph.input(8, K, N), shape=(8, M, N))
+    assert "groups of rows of A" in chosen(graph, batch).row.reason

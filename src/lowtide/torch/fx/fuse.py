@@ -3,8 +3,9 @@
     %mm = aten.mm(%x, %w); %view = aten.view(%mm, [4, 512, 1024]); %add = aten.add(%residual, %view)
     %gemm = lowtide.gemm(%x, %w, [%reshape], [], "(acc: f32, %x0: full bf16) -> bf16 { … }", "repeatable", None, None)
 
-It runs on graphs of aten ops that hold forward and backward together, before they are partitioned, so that a kernel
-writes the tensors kept for the backward pass. Views before operands stay: kernels read any strides.
+A product of groups becomes one `lowtide::grouped_gemm`. The pass runs on graphs of aten ops that hold forward and
+backward together, before they are partitioned, so that a kernel writes the tensors kept for the backward pass. Views
+before operands stay: kernels read any strides.
 """
 
 from collections.abc import Callable
@@ -17,11 +18,12 @@ from torch.utils._pytree import tree_leaves
 from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.fx.choosing import choose
 from lowtide.compiler.fx.fusion import Fusion, Leaf
-from lowtide.compiler.fx.products import product_of
+from lowtide.compiler.fx.products import Product, product_of
 from lowtide.compiler.fx.report import Row
 from lowtide.compiler.fx.rule import Rule
 from lowtide.compiler.fx.values import same_shape, sizes_for_reshape, value_of
 from lowtide.torch.calls import OF_PRECISIONS, How
+from lowtide.torch.grouped import grouped_gemm
 
 _reshape = torch.ops.aten.reshape.default
 _permute = torch.ops.aten.permute.default
@@ -40,6 +42,8 @@ def fuse(graph: torch.fx.Graph, name: str, rule: Rule, how: How) -> list[Row]:
         rows.append(choice.row)
         if choice.fusion is not None and choice.epilogue is not None:
             _replace(graph, choice.fusion, how._replace(epilogue=choice.epilogue))
+        elif choice.row.is_taken:
+            _replace_groups(graph, product)
     graph.eliminate_dead_code()
     return rows
 
@@ -69,6 +73,16 @@ def _replace(graph: torch.fx.Graph, fusion: Fusion, how: How) -> None:
     exit.replace_all_uses_with(made)
     for node in reversed(fusion.region.nodes):
         graph.erase_node(node)
+
+
+def _replace_groups(graph: torch.fx.Graph, product: Product) -> None:
+    """A product of groups by Lowtide's op."""
+    node, given = product.node, product.of_groups
+    with graph.inserting_before(node):
+        arguments = (product.a, product.b, given["offs"], given["out_dtype"])
+        made = _call(graph, grouped_gemm, arguments, node)
+    node.replace_all_uses_with(made)
+    graph.erase_node(node)
 
 
 def _operand(graph: torch.fx.Graph, leaf: Leaf, fusion: Fusion) -> Any:
