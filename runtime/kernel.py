@@ -212,14 +212,13 @@ class Kernel:
         that are not passed are allocated."""
         by_name, outputs = self._by_name(matrices, operands), outputs_by_name(out, list(self._outputs))
         inputs = [*matrices, *[operands[name] for name in by_name]]
-        values, results = [*inputs], {}
-        for name, place in self._outputs.items():
-            given = outputs.get(name)
-            results[name] = self._allocate(inputs, stream, place) if given is None else given
-            values.insert(place, results[name])
-        for name in self._absent:
-            values.insert(self._names.index(name), self._no_d(inputs))
-        return values, returned(results)
+        results = {
+            name: self._allocate(inputs, stream, place) if (given := outputs.get(name)) is None else given
+            for name, place in self._outputs.items()
+        }
+        beside = results | {name: self._no_d(inputs) for name in self._absent}
+        given_inputs = iter(inputs)
+        return [beside[name] if name in beside else next(given_inputs) for name in self._names], returned(results)
 
     def _no_d(self, inputs: Sequence[Any]) -> Operand:
         """The record of a D that is not stored: extents without memory."""

@@ -156,7 +156,7 @@ class Epilogue:
         for element in (self.acc_element, *self.d_elements):
             element_bits(element)
         part = self.schedule.epilogue.tile
-        whole = self.schedule.epilogue.path is StorePath.direct or part is None
+        whole = part is None or (self.schedule.epilogue.path is StorePath.direct and not self.reductions)
         part_rows, part_columns = (rows, columns) if whole or part is None else (min(part[0], rows), part[1])
         may_be_narrow = self.schedule.epilogue.path is StorePath.tma and part_columns <= columns
         if rows % part_rows or (columns % part_columns and not may_be_narrow):

@@ -40,6 +40,10 @@ def _spec(epilogue: Any = _sums, **fields: Any) -> lt.GemmSpec:
     return lt.GemmSpec(**{"a": "bf16", "b": "bf16", "d": "bf16", "epilogue": epilogue} | fields)
 
 
+def _logarithms_and_sums(acc: Any, target: _INDEX) -> Any:
+    return {**_logarithms(acc, target), "of_columns": lt.sum(acc, dim=0)}
+
+
 def _twice(acc: Any, i: _INDEX, j: _INDEX) -> Any:
     return {"d": acc, "x": lt.gather(acc, i), "y": lt.gather(acc, j)}
 
@@ -120,6 +124,19 @@ def test_reductions_alone_take_no_shared_memory_and_are_returned_alone() -> None
     out = {name: runtime.Operand(4096, (64,), (1,), "f32", 0) for name in ("lse", "wanted")}
     values, returned = loaded._collect((), out, {**given, "target": target}, None)
     assert returned == out and values[2].shape == (64, 64) and values[2].strides == (64, 1)
+    passed = {**given, "target": target, **out, "no_d": values[2]}
+    assert all(values[i] is passed[x["name"]] for i, x in enumerate(kernel.manifest["arguments"]))
+
+
+def test_a_default_holds_its_partial_results_in_registers() -> None:
+    spec = _spec(_logarithms_and_sums, d_order="column")
+    assert lt.compile_gemm(spec, target="sm_90a").schedule.grid.tile == (128, 128)
+
+
+def test_a_tile_is_reduced_in_parts_that_divide_it() -> None:
+    with pytest.raises(lt.ScheduleError, match=r"epilogue.tile N = 48 must be a multiple of .*\[part-extent\]"):
+        schedule = "grid.tile = [64, 64], roles = cooperative(1), epilogue.path = direct, epilogue.tile = [64, 48]"
+        lt.compile_gemm(_spec(_logarithms, m=512, n=512, k=512), target="sm_90a", schedule=schedule)
 
 
 def test_lanes_that_share_a_part_of_a_line_are_refused() -> None:

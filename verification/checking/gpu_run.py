@@ -20,7 +20,7 @@ from lowtide.errors import DeviceError, before_code
 from lowtide.runtime import driver
 from lowtide.runtime.host_arrays import GUARD_BYTES, check_written, host_array
 from lowtide.runtime.results import returned
-from lowtide.verification.checking.interpretation import batch_of, extents_of, matrices_of
+from lowtide.verification.checking.interpretation import extents_of, matrices_of
 
 _ROW_ALIGNMENT = 16
 _TIMED_SECONDS = 0.2
@@ -50,7 +50,7 @@ def run_on_gpu(
     context = loaded.module_for(device).context
     m, n = extents_of(spec, inputs)
     shape = (*matrices_of(spec, inputs), *((m, n) if spec.d_order == "row" else (n, m)))
-    shapes = {x.name: _shape_of(x, spec, (m, n), shape) for x in spec.returned_results}
+    shapes = {x.name: _shape_of(x, (m, n), shape) for x in spec.returned_results}
     stored = {
         x.name: host_array(shapes[x.name], x.dtype, _ROW_ALIGNMENT if x.kind.reduction is None else 1, None, padding=1)
         for x in spec.returned_results
@@ -77,12 +77,12 @@ def run_on_gpu(
     return GpuRun(returned(found), next(filter(None, complaints), ""), seconds, launches)
 
 
-def _shape_of(result: Result, spec: GemmSpec, extents: tuple[int, int], whole: tuple[int, ...]) -> tuple[int, ...]:
+def _shape_of(result: Result, extents: tuple[int, int], whole: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of a result's array. `whole`: the shape of a full result."""
     if (reduction := result.kind.reduction) is None:
         return whole
-    found = {"m": (*batch_of(spec), extents[0]), "n": (*batch_of(spec), extents[1])}
-    return found.get(reduction.dims, (1,))
+    batch = whole[:-2]
+    return {"m": (*batch, extents[0]), "n": (*batch, extents[1])}.get(reduction.dims, (1,))
 
 
 def _dtype(spec: GemmSpec, name: str) -> str:

@@ -95,9 +95,9 @@ def slots_of(schedule: Schedule, problem: Problem, reduction: Reduction, threads
 
 
 def part_shape(schedule: Schedule) -> tuple[int, int]:
-    """Rows and columns of a part of the tile to which the epilogue is applied."""
+    """Rows and columns of a part of the tile that is reduced at once."""
     m, n, _ = schedule.tile_mnk
     part = schedule.epilogue.tile
-    if schedule.epilogue.path is StorePath.direct or part is None:
+    if part is None:
         return m, n
     return min(part[0], m), min(part[1], n)

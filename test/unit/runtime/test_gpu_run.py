@@ -106,6 +106,23 @@ def test_an_amax_comes_back_among_the_inputs(install_driver: Any) -> None:
     assert inputs["amax"].tolist() == [5.0]
 
 
+def test_reductions_of_a_run_time_batch_have_its_extent(install_driver: Any) -> None:
+    def epilogue(acc: Any) -> Any:
+        return {"d": acc, "of_rows": lt.sum(acc, dim=1), "of_columns": lt.sum(acc, dim=0)}
+
+    spec = lt.GemmSpec(a="bf16", b="bf16", d="bf16", batch=None, epilogue=epilogue)
+    kernel = lt.compile_gemm(spec, "sm_80", schedule="grid.tile = [64, 64], pack = none")
+    fake = install_driver(Driver(kernel))
+    inputs = lt.random_inputs(spec, 37, 24, 40, np.random.default_rng(1), batch=3)
+    ran = run_on_gpu(kernel, spec, inputs)
+    assert {name: values.shape for name, values in ran.d.items()} == {
+        "d": (3, 37, 24),
+        "of_rows": (3, 37),
+        "of_columns": (3, 24),
+    }
+    assert "were not written" in ran.complaint and fake.launches
+
+
 def test_the_time_of_a_launch_is_the_mean_of_many(install_driver: Any, compiled: Any) -> None:
     fake, _, ran = run(install_driver, compiled)
     assert ran.seconds == pytest.approx(0.002)
