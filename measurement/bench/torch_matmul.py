@@ -99,6 +99,18 @@ def torch_product(
     return Contender(product.name, launch)
 
 
+def with_exact_parts(torch: Any, contender: Contender) -> Contender:
+    """The contender, without torch's default that sums of parts of K may be rounded to the type of D before they are
+    added."""
+    settings = {f"allow_{dtype}_reduced_precision_reduction": False for dtype in ("bf16", "fp16")}
+
+    def launch(i: int) -> None:
+        with _set(torch.backends.cuda.matmul, settings):
+            contender.launch(i)
+
+    return Contender(contender.name, launch)
+
+
 def _settings(dtype: str, acc: str) -> Mapping[str, bool]:
     """torch's settings for the type of the sums; for f32, whether products are of tf32."""
     sums = {row.torch_sums: row.name == acc for row in ELEMENTS.values() if row.torch_sums is not None}

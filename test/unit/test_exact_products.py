@@ -14,7 +14,7 @@ from lowtide.errors import DeviceError
 from lowtide.measurement.bench import exact_products
 from lowtide.measurement.bench.exact_products import ExactProduct, density, exact_complaint
 from lowtide.measurement.bench.gpu_timing import Contender, Operands, tolerance
-from lowtide.measurement.bench.torch_matmul import check_sums, product_of, torch_product
+from lowtide.measurement.bench.torch_matmul import check_sums, product_of, torch_product, with_exact_parts
 
 PAIRS = [("bf16", "f32"), ("f16", "f32"), ("f16", "f16"), ("f32", "f32"), ("f64", "f64")]
 
@@ -157,6 +157,16 @@ def test_torch_sums_in_the_type_asked_for_and_its_setting_is_put_back(fails: boo
         with pytest.raises(RuntimeError) if fails else nullcontext():
             torch_product(torch, [operands], "f16", acc).launch(0)  # type: ignore[list-item]
         assert (seen[-1], settings.allow_fp16_accumulation) == (acc == "f16", before)
+
+
+def test_torch_rounds_no_parts_of_sums_if_it_may_not() -> None:
+    names = [f"allow_{dtype}_reduced_precision_reduction" for dtype in ("bf16", "fp16")]
+    settings = SimpleNamespace(**dict.fromkeys(names, True))
+    seen: list[dict[str, bool]] = []
+    own = Contender("torch", lambda i: seen.append({**vars(settings)}))
+    torch = SimpleNamespace(backends=SimpleNamespace(cuda=SimpleNamespace(matmul=settings)))
+    with_exact_parts(torch, own).launch(0)
+    assert seen == [dict.fromkeys(names, False)] and vars(settings) == dict.fromkeys(names, True)
 
 
 def test_a_torch_without_the_setting_is_refused_for_f16_sums_alone() -> None:
