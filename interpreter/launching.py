@@ -20,7 +20,7 @@ from lowtide.interpreter.machine.exploration import pause
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.interleavings import Order
 from lowtide.interpreter.machine.options import Observers, Options
-from lowtide.interpreter.machine.scheduling import run_all, start_cluster
+from lowtide.interpreter.machine.scheduling import ctas_together, run_all, start_cluster
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.machine.tensor_maps import TensorMap
 from lowtide.interpreter.numbers import domains
@@ -209,11 +209,14 @@ class Launcher:
             shape=request.shape,
             dynamic_bytes=request.shared_memory or 0,
             order=self._order(program, classify),
+            ctas_together=ctas_together(program, request.cluster),
         )
         count = request.grid // math.prod(request.cluster)
         clusters = (start_cluster(machine, program, index, request) for index in range(count))
         ended = itertools.count(1)
         resident = count if request.cooperative else clusters_at_a_time(self.options.sms, request.cluster)
+        if machine.joins:  # how many run at a time makes no difference if none waits for another
+            resident = max(resident, machine.ctas_together)
         explorer, on_progress = self.observers.explorer, self.observers.on_progress
         if explorer is not None:
             explorer.launch()

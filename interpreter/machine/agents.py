@@ -130,6 +130,7 @@ class Machine:
     dynamic_bytes: int = 0  # of shared memory, which the launch gives
     spans: dict[Any, Span] = field(default_factory=dict)  # of shared memory
     order: Order | None = None  # checks whether the run speaks for every order of agents, if asked for
+    ctas_together: int = 1  # that may form a convoy: more than one if no CTA can wait for another
 
     @cached_property
     def sides(self) -> Shape:
@@ -138,10 +139,10 @@ class Machine:
 
     @cached_property
     def joins(self) -> bool:
-        """Whether warps of a CTA may form convoys (convoys.py): in PTX, if nothing depends on the order of the
-        warps."""
+        """Whether warps may form convoys (convoys.py): in PTX, if nothing depends on the order of the warps."""
         watched = self.observers.explorer is not None or self.observers.trace is not None
-        return self.level == "ptx" and self.threads > WARP and not watched
+        is_several = self.threads > WARP or self.ctas_together > 1
+        return self.level == "ptx" and is_several and not watched
 
     @cached_property
     def seats(self) -> tuple[Seat, ...]:
@@ -245,6 +246,11 @@ class AgentState:
     def acting(self) -> AgentState:
         """The agent that runs the present op: this agent, or one of its members (convoys.py)."""
         return self
+
+    @property
+    def all_ctas(self) -> tuple[Cta, ...]:
+        """Its CTA, or those of a convoy."""
+        return (self.cta,)
 
     @property
     def key(self) -> tuple[int, int]:

@@ -177,7 +177,7 @@ def run_convoy(convoy: Convoy, graph: Graph, block: int, index: int) -> Steps:
             work.instructions += graph.blocks[block].count(index) * len(convoy.states)
         for number in range(index, len(ops)):
             op, waiting = ops[number], {}
-            if op.signals and len(convoy.executing(op)) > 1:
+            if op.signals and convoy.signals(op):
                 _part(convoy, graph, Start(block, number))
                 return
             if op.resumable:
@@ -241,10 +241,13 @@ def _part(
     waiting: Mapping[int, Start] = MappingProxyType({}),
     known: Collection[int] = (),
 ) -> None:
-    """Let each warp continue alone from a place; a warp of `waiting` first finishes its op. Each warp gets the
-    registers that may still be read; it already has those of `known`."""
+    """Let each crew, or each warp, continue alone from a place; a warp of `waiting` first finishes its op. Each gets
+    the registers that may still be read; it already has those of `known`."""
     if (work := convoy.machine.observers.work) is not None and at.edge is None:  # the warps count the rest themselves
         work.instructions -= graph.blocks[at.block].count(at.index) * len(convoy.states)
+    if convoy.crews and not waiting:
+        convoy.divide(graph.live_at(at.block, at.index), at)
+        return
     convoy.scatter(slot for slot in graph.live_at(at.block, at.index) if slot not in known)
     starts = [waiting.get(number, Start()) for number in range(len(convoy.states))]
     convoy.end([replace(at, steps=start.steps, wait=start.wait) for start in starts])

@@ -1,35 +1,35 @@
-"""Convoys: warps of a CTA that are at the same instruction and run it together.
+"""Convoys: warps at the same instruction, which run it together. They are of one CTA, or of several CTAs of a kernel
+whose CTAs do not wait for each other (`Machine.ctas_together`).
 
 A register of a convoy is one value, with the lanes of all its warps, warp after warp. An instruction that only
 computes, and a load or a store that breaks no rule, is then one operation on arrays. Other instructions run warp by
 warp, in order, on the registers of each warp. If an instruction cannot run for all warps at once, it changes nothing,
-and then runs warp by warp, too.
+and then runs warp by warp, too. In a convoy of several CTAs, each has its `crew`, a convoy of its own: instructions
+that access shared memory run crew by crew.
 
 A convoy forms where warps may join (`Joinable`): at the entry, and after instructions that wait. It separates into its
 warps where their branches differ, where some warps must wait, where a register is undefined, and before several warps
-signal, because a warp may poll before the others have signaled.
+signal, because a warp may poll before the others have signaled. One of several CTAs first separates into its crews.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import undefined
-from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
+from lowtide.interpreter.machine.agents import AgentState, Cta, Steps, Wait
 from lowtide.interpreter.machine.execution import OF_PYTHON
-from lowtide.interpreter.numbers.cells import LANES, Access, Described, Ints
-from lowtide.interpreter.numbers.packed import Mixed, Packed
-from lowtide.interpreter.numbers.registers import Half, Number, Pair, Unreadable, is_raw
+from lowtide.interpreter.machine.joined_values import APART, by_warp, joined, part
+from lowtide.interpreter.numbers.cells import LANES, WARPS, Access, Described, Ints
+from lowtide.interpreter.numbers.registers import Unreadable
 from lowtide.interpreter.program.batches import Batch, NotTogether
 
 _WARP = 32
-_APART = object()
 
 
 @dataclass(slots=True)
@@ -57,12 +57,20 @@ class Start:
     wait: Wait | None = None
 
 
-class Convoy(AgentState):
-    """Warps that run together, each with all its lanes. `lanes` are threads of the CTA: warp · LANES + lane.
+class _SeveralCtas:
+    """In place of the CTA of a convoy of several: nothing that one CTA has can be used for all."""
 
-    `apart`: slots whose values are kept by each warp, because they are of different kinds or may not be read now.
-    `acting`: the warp that runs the present op alone, if there is one. After the convoy has ended, `starts` are the
-    places where its warps continue; None if the warps have ended.
+    def __getattr__(self, name: str) -> Any:
+        raise NotTogether
+
+
+class Convoy(AgentState):
+    """Warps that run together, each with all its lanes. `lanes` are threads: (crew · WARPS + warp) · LANES + lane.
+
+    `crews`: for each CTA a convoy of its warps, if there are several CTAs. `apart`: slots whose values are kept by each
+    warp, because they are of different kinds or may not be read now. `acting`: the warp that runs the present op alone,
+    if there is one. After the convoy has ended, `starts` are the places where its warps continue, or `divided` is the
+    place where its crews continue; both are None if the warps have ended.
     """
 
     def __init__(self, states: Sequence[AgentState], live: Collection[int], written: Iterable[int]) -> None:
@@ -70,18 +78,30 @@ class Convoy(AgentState):
         before they are written again."""
         first = states[0]
         super().__init__(first.machine, first.cta, first.seat, 0)
-        self.states = tuple(states)
+        self.states, written = tuple(states), tuple(written)
         self._acting: AgentState = first
-        self.lanes = np.concatenate([state.warp * LANES + state.lanes for state in states])
-        self._lanes, self._warps = self.lanes % LANES, (self.lanes // LANES)[:, None]
+        ctas = tuple(dict.fromkeys(state.cta for state in states))
+        self.crews: tuple[Convoy, ...] = ()
+        if len(ctas) > 1:
+            self.crews = tuple(Convoy([each for each in states if each.cta is cta], (), written) for cta in ctas)
+            self.cta = cast(Cta, _SeveralCtas())
+        self._ctas = ctas
+        threads = [(ctas.index(state.cta) * WARPS + state.warp) * LANES + state.lanes for state in states]
+        self.lanes = np.concatenate(threads)
+        self._columns = _columns(self.lanes)
         self._parts = [(state.warp, slice(at * _WARP, at * _WARP + _WARP)) for at, state in enumerate(self.states)]
         self.values = list(first.values)
         self.apart: set[int] = set()
         self.steps = max(state.steps for state in states)
         self.starts: list[Start] | None = None
+        self.divided: Start | None = None
         for slot in written:
             self.values[slot] = None
         self.gather(live)
+
+    @property
+    def all_ctas(self) -> tuple[Cta, ...]:
+        return self._ctas
 
     @property
     def acting(self) -> AgentState:
@@ -91,12 +111,13 @@ class Convoy(AgentState):
         """An access by threads of several warps. Raises NotTogether for an access by whole warps."""
         if lanes is None or self.strong is not None:
             raise NotTogether
-        if lanes is self.lanes:
-            access = self.states[0].access(op, self._lanes)
-            access.warps, access._parts = self._warps, self._parts
-            return access
-        access = self.states[0].access(op, lanes % LANES)
-        access.warps = (lanes // LANES)[:, None]
+        numbers, access_warps, crews = self._columns if lanes is self.lanes else _columns(lanes)
+        access = self.states[0].access(op, numbers)
+        access.warps = access_warps
+        if self.crews:
+            access.crews, access.ctas = crews, tuple(cta.index for cta in self._ctas)
+        elif lanes is self.lanes:
+            access._parts = self._parts
         return access
 
     @property
@@ -104,13 +125,22 @@ class Convoy(AgentState):
         return len(self.states)
 
     def access_by_warps(self, ops: Sequence[Described], rows: int) -> Access:
-        return access_by_warps(self.states, ops, rows)
+        """As `access`, by whole warps, each with `rows` addresses for each op."""
+        access = self.states[0].access_of(ops)
+        warps, crews = (np.repeat(column[::_WARP], rows, axis=0) for column in self._columns[1:])
+        access.warps = np.tile(warps, (len(ops), 1))
+        if self.crews:
+            access.crews, access.ctas = np.tile(crews, (len(ops), 1)), tuple(cta.index for cta in self._ctas)
+        return access
+
+    def who(self) -> str:
+        return self._acting.who()
 
     def gather(self, slots: Iterable[int]) -> None:
         """For each slot, join the values of the warps to one value."""
         for slot in slots:
-            value = _joined([state.values[slot] for state in self.states])
-            if value is _APART:
+            value = joined([state.values[slot] for state in self.states], [_WARP] * len(self.states))
+            if value is APART:
                 self.apart.add(slot)
             else:
                 self.apart.discard(slot)
@@ -121,9 +151,9 @@ class Convoy(AgentState):
         states = self.states[chosen]
         for slot in slots:
             if slot not in self.apart:
-                parts = _parts(self.values[slot], len(self.states))
-                for state, part in zip(states, parts[chosen], strict=True):
-                    state.values[slot] = part
+                parts = by_warp(self.values[slot], len(self.states), _WARP)
+                for state, value in zip(states, parts[chosen], strict=True):
+                    state.values[slot] = value
 
     def run(self, op: Any) -> bool:
         """Run an op that does not wait. Returns whether the warps are still together after it."""
@@ -144,7 +174,8 @@ class Convoy(AgentState):
         if op.by_convoy is not None:
             op.by_convoy(self, op)
             return not any(state.undefined for state in self.states)
-        if op.is_wide and self.apart.isdisjoint(op.operands):
+        is_for_crews = bool(self.crews) and op.in_cta
+        if op.is_wide and not is_for_crews and self.apart.isdisjoint(op.operands):
             try:
                 run = op.bulk.run if isinstance(op, Batch) else op.handler
                 run(self, op)
@@ -158,8 +189,50 @@ class Convoy(AgentState):
                     self.apart -= written
                     self.scatter(written)
                 return True
-        self.run_each(op)
+        if is_for_crews:
+            self._run_by_crews(op)
+        else:
+            self.run_each(op)
         return not any(state.undefined for state in self.states)
+
+    def _run_by_crews(self, op: Any) -> None:
+        """Run an op by the warps of each CTA together."""
+        self._give_crews(op.operands)
+        for crew in self.crews:
+            self._acting = crew.states[0]
+            crew.run(op)
+        self._acting = self.states[0]
+        counts = [len(crew.lanes) for crew in self.crews]
+        for slot in op.results:
+            are_apart = any(slot in crew.apart for crew in self.crews)
+            value = APART if are_apart else joined([crew.values[slot] for crew in self.crews], counts)
+            if value is APART:
+                for crew in self.crews:
+                    crew.scatter([slot])
+                self.apart.add(slot)
+            else:
+                self.apart.discard(slot)
+                self.values[slot] = value
+
+    def _give_crews(self, slots: Iterable[int]) -> None:
+        """For each slot, give each crew its part of the value."""
+        start = 0
+        for crew in self.crews:
+            end = start + len(crew.lanes)
+            lanes = slice(start, end)
+            crew.apart = self.apart.intersection(slots)
+            for slot in slots:
+                if slot not in self.apart:
+                    crew.values[slot] = part(self.values[slot], lanes)
+            start = end
+
+    def divide(self, live: Collection[int], at: Start) -> None:
+        """The convoy ends, and its crews continue at a place. `live`: the slots that may still be read."""
+        self._give_crews(live)
+        for crew in self.crews:
+            crew.apart, crew.steps, crew.op = set(self.apart), self.steps, self.op
+        self.end([])
+        self.divided = at
 
     def executing(self, op: Any) -> Sequence[AgentState]:
         """The warps with a lane that executes an op, by its guard."""
@@ -173,6 +246,11 @@ class Convoy(AgentState):
             return self.states
         rows = np.broadcast_to(holds != op.instruction.guard.negated, self.lanes.shape).reshape(self.warps, _WARP)
         return [self.states[number] for number in np.flatnonzero(rows.any(axis=1))]
+
+    def signals(self, op: Any) -> bool:
+        """Whether several warps of a CTA execute an op."""
+        executing = self.executing(op)
+        return len(executing) > len({state.cta for state in executing})
 
     def run_each(self, op: Any) -> None:
         """Run an op warp by warp."""
@@ -235,6 +313,11 @@ class Convoy(AgentState):
             yield state
         self._acting = self.states[0]
 
+    def by_cta(self, op: Any) -> list[list[AgentState]]:
+        """The warps of each CTA, which run an op together."""
+        states = list(self.each(op))
+        return [[state for state in states if state.cta is cta] for cta in self._ctas]
+
     def _note_undefined(self, state: AgentState, op: Any) -> None:
         if state.made_undefined:
             undefined.after(state, op, undefined.executing(state, op))
@@ -253,91 +336,7 @@ class Convoy(AgentState):
             state.steps, state.op = self.steps, self.op
 
 
-def access_by_warps(states: Sequence[AgentState], ops: Sequence[Described], rows: int) -> Access:
-    """An access by several whole warps, each with `rows` addresses for each op."""
-    access = states[0].access_of(ops)
-    access.warps = np.tile(np.repeat([state.warp for state in states], rows), len(ops))[:, None]
-    return access
-
-
-# One value of several warps -------------------------------------------------------------------------------------------
-
-
-def _joined(values: Sequence[Any]) -> Any:
-    """One value for several warps, from the value of each; _APART if there is none."""
-    first = values[0]
-    if not _has_lanes(first) and all(value is first for value in values):
-        return _APART if isinstance(first, Unreadable) else first
-    if all(type(value) is np.ndarray for value in values):
-        alike = all(value.dtype == first.dtype and value.shape == (_WARP,) for value in values)
-        return np.concatenate(values) if alike else _APART
-    if all(is_raw(value) for value in values):
-        return _joined_raw(values)
-    if any(type(value) is not type(first) for value in values):
-        return _APART
-    if isinstance(first, Number | Packed):
-        if any(value.dtype != first.dtype for value in values):
-            return _APART
-        if isinstance(first, Number):
-            rows = [np.broadcast_to(value.payload, (_WARP,)) for value in values]
-            return Number(np.concatenate(rows), first.dtype)
-        shapes = {value.payload.shape[1:] for value in values}
-        if len(shapes) > 1:
-            return _APART
-        (shape,) = shapes
-        return Packed(np.concatenate([np.broadcast_to(v.payload, (_WARP, *shape)) for v in values]), first.dtype)
-    if isinstance(first, Pair):
-        low, high = (_joined([getattr(value, half) for value in values]) for half in ("low", "high"))
-        return _APART if low is _APART or high is _APART else Pair(low, high)
-    if isinstance(first, Half) and all(value.is_high == first.is_high for value in values):
-        number = _joined([value.number for value in values])
-        return _APART if number is _APART else Half(number, first.is_high)
-    return _APART
-
-
-def _has_lanes(value: Any) -> bool:
-    """Whether a value of a warp has an element for each lane. Warps may share such a value."""
-    if isinstance(value, Pair | Half):
-        return True
-    return bool(np.ndim(value.payload if isinstance(value, Number | Packed) else value))
-
-
-def _joined_raw(values: Sequence[Any]) -> Any:
-    arrays = [value for value in values if isinstance(value, np.ndarray)]
-    if not arrays:
-        if all(value == values[0] for value in values):
-            return values[0]
-        return np.repeat(np.array(values), _WARP)
-    dtype = arrays[0].dtype
-    if any(each.dtype != dtype or each.shape != (_WARP,) for each in arrays):
-        return _APART
-    is_predicate = dtype == np.bool_
-    if any(isinstance(value, bool | np.bool_) != is_predicate for value in values if not isinstance(value, np.ndarray)):
-        return _APART
-    return np.concatenate([np.broadcast_to(np.asarray(value, dtype), (_WARP,)) for value in values])
-
-
-def _parts(value: Any, count: int) -> Sequence[Any]:
-    """The value of each of `count` warps. If all lanes of a warp have the same integer, it is one integer."""
-    if not isinstance(value, np.ndarray):
-        return [_part(value, slice(at * _WARP, (at + 1) * _WARP)) for at in range(count)]
-    rows = value.reshape(count, _WARP)
-    uniform = (rows == rows[:, :1]).all(axis=1)
-    return [row[0].item() if same else row for row, same in zip(rows, uniform.tolist(), strict=True)]
-
-
-def _part(value: Any, lanes: slice) -> Any:
-    if isinstance(value, np.ndarray):
-        row: NDArray[Any] = value[lanes]
-        return row[0].item() if (row == row[0]).all() else row
-    if isinstance(value, Number):
-        return Number(value.payload[lanes], value.dtype) if np.ndim(value.payload) else value
-    if isinstance(value, Packed):
-        return Packed(value.payload[lanes], value.dtype) if len(value.payload) > 1 else value
-    if isinstance(value, Pair):
-        return Pair(_part(value.low, lanes), _part(value.high, lanes))
-    if isinstance(value, Half):
-        return Half(_part(value.number, lanes), value.is_high)
-    if isinstance(value, Mixed):
-        return Mixed(value.condition[lanes], _part(value.first, lanes), _part(value.second, lanes))
-    return value
+def _columns(lanes: Ints) -> tuple[Ints, Ints, Ints]:
+    """Of threads of a convoy: their lanes (n,), and the warp and the crew of each, (n, 1)."""
+    warps = lanes // LANES
+    return lanes % LANES, (warps % WARPS)[:, None], (warps // WARPS)[:, None]

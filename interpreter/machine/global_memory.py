@@ -251,10 +251,25 @@ class GlobalMemory(Allocations):
 
     def _thread(self, access: Access) -> Any:
         """The grid-wide number of each row's thread, + 1."""
-        return (access.cta * WARPS + access.agents) * LANES + lane_column(access) + 1
+        return (_cta_of(access) * WARPS + access.agents) * LANES + lane_column(access) + 1
 
     def _epoch_of(self, access: Access) -> Any:
-        return self._clocks[access.cta].epochs(access.agents) if access.cta in self._clocks else 0
+        if access.cta not in self._clocks:
+            return 0
+        if access.crews is None:
+            return self._clocks[access.cta].epochs(access.agents)
+        each = [self._clocks[cta] for cta in access.ctas]
+        return np.array([clocks.now[: clocks.warps] for clocks in each], np.int32)[access.crews, access.agents]
+
+    def _known_to(self, access: Access, agents: Any) -> Any:
+        """What the agent of each row knows of other agents of its CTA: the number of ended epochs."""
+        if access.crews is None:
+            return self._clocks[access.cta].known[access.agents, agents]
+        each = [self._clocks[cta] for cta in access.ctas]
+        if np.max(agents, initial=0) >= each[0].warps:  # a source of writes
+            raise NotTogether
+        known = np.stack([clocks.known[: clocks.warps, : clocks.warps] for clocks in each])
+        return known[access.crews, access.agents, agents]
 
     def _check_writers(self, access: Access, span: Span, verb: str, kind: str) -> None:
         """Raise if another thread wrote in this launch and nothing orders its write before this access."""
@@ -316,12 +331,12 @@ class GlobalMemory(Allocations):
         """The accesses by other threads (0: no thread) in these epochs that are not ordered before this access."""
         number = thread - 1
         warp, lane = number // LANES, lane_column(access)
-        others = (number >= 0) & (warp // WARPS != access.cta)
+        others = (number >= 0) & (warp // WARPS != _cta_of(access))
         racing: NDArray[np.bool_] = others & ~self._is_acquired(access, warp, stored) if others.any() else others
         if access.cta in self._clocks:
             agents = access.agents
             mine = (number >= 0) & ~others
-            late = stored > self._clocks[access.cta].known[agents, np.where(mine, warp % WARPS, 0)]
+            late = stored > self._known_to(access, np.where(mine, warp % WARPS, 0))
             same = (warp % WARPS == agents) & (number % LANES == lane) & (number % LANES != WHOLE_AGENT)
             racing |= mine & late & ~same
             if access.warps is None and racing.any():
@@ -357,6 +372,11 @@ class GlobalMemory(Allocations):
             theirs = (warp // WARPS == cta) & (warp % WARPS < len(knowledge))
             result |= theirs & (stored <= knowledge[np.where(theirs, warp % WARPS, 0)])
         return result
+
+
+def _cta_of(access: Access) -> Any:
+    """The CTA of each row, array (n, 1), or of all rows."""
+    return access.cta if access.crews is None else np.array(access.ctas, np.int64)[access.crews]
 
 
 def _reaches(span: Span, buffer: Buffer) -> bool:

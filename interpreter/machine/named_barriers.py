@@ -8,7 +8,7 @@ release their earlier accesses, and those that wait acquire them (PTX ISA, "Memo
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -40,11 +40,6 @@ class Numbered(Barrier):
     votes: list[Any] = field(default_factory=list)
     results: dict[int, Any] = field(default_factory=dict)
 
-    @property
-    def is_fresh(self) -> bool:
-        """Whether nobody has arrived in this round."""
-        return not self.arrived and not self.passed
-
     def is_whole(self, cta: Cta) -> bool:
         """Whether all that the round is for have arrived."""
         count = len(self.arrived) + self.passed
@@ -56,17 +51,25 @@ def sync(state: AgentState, op: Described, identifier: Any, threads: Any = None)
     yield from _wait(state, op, *_enter(state, op, identifier, threads))
 
 
-def sync_together(states: Sequence[AgentState], op: Described, identifier: Any, threads: Any = None) -> None:
-    """As `sync`, by warps that end a round. Raises NotTogether, and changes nothing, if these do not end one alone."""
-    cta = states[0].cta
-    gate, count = cta.barriers.get(str(identifier)), len(states) * WARP if threads is None else threads
-    are_all = len(states) == len(cta.machine.seats) - len(cta.ended) if threads is None else count == len(states) * WARP
-    if not are_all or not 0 <= identifier < 16 or (gate is not None and not cast(Numbered, gate).is_fresh):
+def sync_together(ctas: Sequence[Sequence[AgentState]], op: Described, identifier: Any, threads: Any = None) -> None:
+    """As `sync`, by warps of each CTA that end a round. Raises NotTogether, and changes nothing, if they do not."""
+    if not all(_end_a_round(states, identifier, threads) for states in ctas):
         raise NotTogether
-    for state in states:
-        name, made = _enter(state, op, identifier, threads)
-        made.arrived[state.warp] = op
-    _settle(states[0], name, made)
+    for states in ctas:
+        for state in states:
+            name, gate = _enter(state, op, identifier, threads)
+            gate.arrived[state.warp] = op
+        _settle(states[0], name, gate)
+
+
+def _end_a_round(states: Sequence[AgentState], identifier: int, threads: int | None) -> bool:
+    """Whether these warps are all that a new round of a barrier is for."""
+    cta = states[0].cta
+    gate = cta.barriers.get(str(identifier))
+    is_fresh = gate is None or (isinstance(gate, Numbered) and not gate.arrived and not gate.passed)
+    if threads is None:
+        return is_fresh and 0 <= identifier < 16 and len(states) == len(cta.machine.seats) - len(cta.ended)
+    return is_fresh and 0 <= identifier < 16 and threads == len(states) * WARP
 
 
 def arrive(state: AgentState, op: Described, identifier: Any, threads: Any) -> None:

@@ -17,6 +17,9 @@ from lowtide.interpreter.machine.variables import LocalMemory, addresses
 from lowtide.interpreter.numbers.cells import ZERO, Described
 from lowtide.interpreter.program.program import Program
 
+_TOGETHER = 16
+"""CTAs of a convoy at most: more would gain little, since the time of an instruction then goes to its arrays."""
+
 
 def spawn(state: AgentState, doing: str, op: Described, steps: Callable[[AgentState], Steps]) -> None:
     """Start an agent that `op` leaves running beside the CTA's agents, such as a TMA copy: `doing` names it."""
@@ -24,6 +27,11 @@ def spawn(state: AgentState, doing: str, op: Described, steps: Callable[[AgentSt
     aside = AgentState(state.machine, cta, state.seat, 0, doing)
     aside.op = op
     cta.spawned.append(Agent(aside, steps(aside)))
+
+
+def ctas_together(program: Program, cluster: tuple[int, ...]) -> int:
+    """The number of CTAs whose warps may form a convoy: several if no CTA can wait for another."""
+    return _TOGETHER if program.is_of_independent_ctas and prod(cluster) == 1 else 1
 
 
 def start_cluster(machine: Machine, program: Program, index: int, request: LaunchRequest) -> list[list[Agent]]:
@@ -132,25 +140,27 @@ def run_all(
             if isinstance(agent.state, Convoy):
                 agent.state.end()
             raise InterpreterError("\n".join([str(error), *_standing(running)])) from None
-        cta, index = agent.state.cta, agent.state.cta.index
-        if (work := cta.machine.observers.work) is not None:
+        if (work := agent.state.machine.observers.work) is not None:
             work.tick()
-        if cta.spawned:
-            running.extend(cta.spawned)
-            held[index] += len(cta.spawned)
-            cta.spawned = []
+        for cta in agent.state.all_ctas:
+            if cta.spawned:
+                running.extend(cta.spawned)
+                held[cta.index] += len(cta.spawned)
+                cta.spawned = []
         if agent.waits is None:
             running.remove(agent)
             staying = _staying(agent)
             running.extend(staying)
-            held[index] -= 0 if staying else max(1, len(agent.members))
-            if held[index] == 0:
-                del held[index]
-                begun[_cluster_of(agent)] -= 1
-                if not begun[_cluster_of(agent)]:
-                    del begun[_cluster_of(agent)]
-                on_end(index)
-                refill()
+            for ended in () if staying else agent.members or (agent,):
+                index, cluster = ended.state.cta.index, _cluster_of(ended)
+                held[index] -= 1
+                if held[index] == 0:
+                    del held[index]
+                    begun[cluster] -= 1
+                    if not begun[cluster]:
+                        del begun[cluster]
+                    on_end(index)
+                    refill()
 
 
 def _chooser(seed: int) -> Callable[[list[Agent]], Agent]:
@@ -161,10 +171,12 @@ def _chooser(seed: int) -> Callable[[list[Agent]], Agent]:
 
 
 def _together(agent: Agent, place: tuple[int, int], running: list[Agent]) -> Agent:
-    """The agent; or, if other agents of its CTA are at the same place, the convoy that replaces them."""
+    """The agent; or, if other agents are at the same place, of its CTA or of several, the convoy that replaces them."""
     cta = agent.state.cta
     here = [each for each in running if isinstance(each.waits, Joinable) and each.waits.place == place]
-    here = sorted((each for each in here if each.state.cta is cta), key=lambda each: each.state.warp)
+    others = dict.fromkeys(each.state.cta for each in here if each.state.cta is not cta)
+    ctas = {cta, *list(others)[: cta.machine.ctas_together - 1]}
+    here = sorted((each for each in here if each.state.cta in ctas), key=lambda each: each.state.key)
     if len(here) < 2:
         return agent
     graph = agent.program.graph
@@ -181,6 +193,8 @@ def _staying(agent: Agent) -> list[Agent]:
     """The agents that continue after a convoy has ended."""
     if not isinstance(agent.state, Convoy):
         return []
+    if agent.state.divided is not None:
+        return [each for crew in agent.state.crews for each in _continuing(agent, crew, agent.state.divided)]
     starts = agent.state.starts
     for number, member in enumerate(agent.members):
         member.waits = None
@@ -189,6 +203,19 @@ def _staying(agent: Agent) -> list[Agent]:
         else:
             member.steps = _whole(member.state, member.program, starts[number])
     return [] if starts is None else list(agent.members)
+
+
+def _continuing(agent: Agent, crew: Convoy, at: Start) -> list[Agent]:
+    """The agents of a crew after a convoy of several CTAs has separated: one, whose members are its warps."""
+    members = tuple(each for each in agent.members if each.state in crew.states)
+    for member in members:
+        member.waits = None
+    if len(members) == 1:
+        crew.scatter(members[0].program.graph.live_at(at.block, at.index))
+        members[0].steps = _whole(members[0].state, members[0].program, at)
+        return [*members]
+    graph = members[0].program.graph
+    return [Agent(crew, run_convoy(crew, graph, at.block, at.index), members=members, program=agent.program)]
 
 
 def _cluster_of(agent: Agent) -> int:

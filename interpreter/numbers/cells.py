@@ -112,6 +112,9 @@ class Access:
     warps: Ints | None = None
     """The agent of each row, array (n, 1), if the agents of a convoy access memory together (machine/convoys.py).
     `warp` is then one of them, and an access that breaks a rule raises NotTogether."""
+    crews: Ints | None = None
+    """The place of each row's CTA among `ctas`, array (n, 1), if they are several; `cta` is then one of them."""
+    ctas: tuple[int, ...] = ()
     _parts: Any = None
 
     @property
@@ -136,8 +139,9 @@ class Access:
 
     def of_rows(self, chosen: Values) -> Access:
         """The accesses of some rows, by one op."""
-        lanes, warps = (None if each is None else np.asarray(each)[chosen] for each in (self.lanes, self.warps))
-        return replace(self, lanes=lanes, warps=warps, ops=(), _parts=None)
+        columns = (self.lanes, self.warps, self.crews)
+        lanes, warps, crews = (None if each is None else np.asarray(each)[chosen] for each in columns)
+        return replace(self, lanes=lanes, warps=warps, crews=crews, ops=(), _parts=None)
 
 
 def _runs(agents: Ints) -> list[tuple[int, Any]]:

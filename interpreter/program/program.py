@@ -65,7 +65,7 @@ class Program:
     variables, before those that the launch asks for; `gaps` (start, end) lie between them, and `limits` are the
     variables that the addresses of an op are formed from, if it is known. `globals` are the variables in global and
     constant memory by name, `global_addresses` slots of addresses by variable and offset. `local_bytes` are those of a
-    thread's own memory.
+    thread's own memory. `is_of_independent_ctas`: no CTA can wait for another.
     """
 
     name: str
@@ -90,6 +90,7 @@ class Program:
     local_bytes: int = 0
     graph: Graph | None = None
     pointees: dict[str, Type] = field(default_factory=dict)  # types that pointers step by, by their text
+    is_of_independent_ctas: bool = False
     dependences: list[Any] | None = None  # on data and timing (dependence.py), once known
 
     def reserve(self, count: int = 1) -> int:

@@ -42,7 +42,7 @@ def _sync_together(convoy: Convoy, op: Op) -> None:
     operands = [read(convoy.values) for read in op.readers]
     if not all(isinstance(each, int) for each in operands) or not convoy.apart.isdisjoint(op.operands):
         raise NotTogether
-    named_barriers.sync_together(list(convoy.each(op)), op, *operands)
+    named_barriers.sync_together(convoy.by_cta(op), op, *operands)
 
 
 @TABLE.effects(*_named("sync"), words="aligned", section=_SECTION, prepare=_is_aligned, by_convoy=_sync_together)

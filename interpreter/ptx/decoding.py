@@ -1,5 +1,6 @@
 """A kernel of PTX as a program: blocks of bound instructions, their order, and the places of its variables."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -24,6 +25,11 @@ from lowtide.interpreter.ptx.variables import by_space, globals_of, local_places
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # of a tensor map parameter; CUDA 13 aligns it to 128
 _JUMPS = ("bra", "bra.uni")
 _INDIRECT = ("brx.idx", "brx.idx.uni")
+_BETWEEN_CTAS = re.compile(
+    r"(atom|red|multimem|griddepcontrol|barrier\.cluster|mapa|cp\.reduce|st\.async)\b|(ld|st)\.(?!param)\w*.*\b"
+    r"(acquire|release|relaxed|volatile|mmio)\b"
+)
+"""By which CTAs may wait for each other."""
 _ENDS = ("ret", "exit", "ret.uni")
 
 
@@ -53,6 +59,8 @@ def decode(module: Module, name: str, domain: Domain) -> Program:
     program.graph = graph_of(resolved(body.code, parameters), slots, targets=body.targets)
     ops = (op for block in program.graph.blocks for op in flat(block.ops))
     program.limits = limits(ops, shared.variables, slots.of)
+    instructions = [each.name for each in body.code if isinstance(each, Instruction)]
+    program.is_of_independent_ctas = not any(map(_BETWEEN_CTAS.match, instructions))
     program.attributes = _attributes(entry)
     return program
 

@@ -42,6 +42,7 @@ class Op:
     (machine/convoys.py); `by_convoy`, if given, runs it for them; if it may wait, it raises NotTogether, and changes
     nothing, if some would. `signals`: it changes values that other warps poll.
     `has_places`: it reads its results, too. `is_single`: it only computes one register.
+    `in_cta`: the warps of each CTA run it together, since it accesses shared memory.
     """
 
     instruction: Instruction
@@ -69,6 +70,7 @@ class Op:
     signals: bool = False
     has_places: bool = False
     is_single: bool = False
+    in_cta: bool = False
 
     @property
     def name(self) -> str:

@@ -11,7 +11,7 @@ from lowtide.interpreter.machine.exploration import Explorer, pause
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.interleavings import Order, Report
 from lowtide.interpreter.machine.options import Observers, Options
-from lowtide.interpreter.machine.scheduling import run_all, start_cluster
+from lowtide.interpreter.machine.scheduling import ctas_together, run_all, start_cluster
 from lowtide.interpreter.numbers import domains
 from lowtide.interpreter.program.dependence import dependences
 from lowtide.interpreter.ptx.decoding import decode
@@ -55,6 +55,7 @@ def run(
     options, observers = Options(max_steps=max_steps), Observers(explorer=explorer)
     machine = Machine("ptx", numbers, memory, options, observers, grid, threads, collective=False)
     machine.cluster = cluster, 1
+    machine.ctas_together = ctas_together(program, machine.cluster)
     if report is not None:
         report.kernels[name] = dependences(program, use_of)
         machine.order = Order(report)
@@ -64,6 +65,7 @@ def run(
     request = LaunchRequest(name, grid, threads, shared_memory, (*addresses, *scalars), cluster=(cluster, 1))
     with np.errstate(all="ignore"):
         clusters = (start_cluster(machine, program, index, request) for index in range(grid // cluster))
+        resident = max(resident, machine.ctas_together if machine.joins else 1)
         run_all(clusters, resident, seed, choose=None if explorer is None else explorer.choose)
     return {name: memory.contents(name)[0][0] for name in buffers}
 
