@@ -120,7 +120,7 @@ def store(state: AgentState, op: Described, destination: Any, source: Any, size:
 def elements(cells: SharedMemory, access: Access, span: Span, dtype: str, domain: Domain) -> NDArray[Any]:
     """Bytes read as elements of a type, also if they were written as integers of the same bits: payload (1, n)."""
     width = ELEMENT_BYTES[dtype]
-    first = cells.dtypes_at(span.addresses + cells.origin)
+    first = cells.dtypes_at(access, span.addresses + cells.origin)
     there = next(iter(first), ZERO_TYPE)
     is_float, are_floats = dtype[0] in "fb", there[0] in "fb"
     if is_float and there != ZERO_TYPE and not are_floats:

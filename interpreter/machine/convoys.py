@@ -25,6 +25,7 @@ from lowtide.interpreter.machine import undefined
 from lowtide.interpreter.machine.agents import AgentState, Cta, Steps, Wait
 from lowtide.interpreter.machine.execution import OF_PYTHON
 from lowtide.interpreter.machine.joined_values import APART, by_warp, joined, part
+from lowtide.interpreter.machine.shared_of_ctas import SharedOfCtas
 from lowtide.interpreter.numbers.cells import LANES, WARPS, Access, Described, Ints
 from lowtide.interpreter.numbers.registers import Unreadable
 from lowtide.interpreter.program.batches import Batch, NotTogether
@@ -58,7 +59,11 @@ class Start:
 
 
 class _SeveralCtas:
-    """In place of the CTA of a convoy of several: nothing that one CTA has can be used for all."""
+    """In place of the CTA of a convoy of several: but for loads and stores of shared memory, nothing that one CTA has
+    can be used for all."""
+
+    def __init__(self, ctas: Sequence[Cta]) -> None:
+        self.shared = SharedOfCtas([cta.shared for cta in ctas])
 
     def __getattr__(self, name: str) -> Any:
         raise NotTogether
@@ -84,7 +89,7 @@ class Convoy(AgentState):
         self.crews: tuple[Convoy, ...] = ()
         if len(ctas) > 1:
             self.crews = tuple(Convoy([each for each in states if each.cta is cta], (), written) for cta in ctas)
-            self.cta = cast(Cta, _SeveralCtas())
+            self.cta = cast(Cta, _SeveralCtas(ctas))
         self._ctas = ctas
         threads = [(ctas.index(state.cta) * WARPS + state.warp) * LANES + state.lanes for state in states]
         self.lanes = np.concatenate(threads)
@@ -189,7 +194,7 @@ class Convoy(AgentState):
                     self.apart -= written
                     self.scatter(written)
                 return True
-        if is_for_crews:
+        if self.crews and op.is_wide:
             self._run_by_crews(op)
         else:
             self.run_each(op)

@@ -10,7 +10,6 @@ load may overwrite what a thread has read only after the thread's `fence_proxy` 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,8 +46,8 @@ class InFlight:
 
     def rows(self, chosen: Any) -> InFlight:
         """The copies of some lanes, an index of them."""
-        access = copy(self.access)
-        access.lanes = None if access.lanes is None else np.asarray(access.lanes)[chosen]
+        ops, access = self.access.ops, self.access.of_rows(chosen)
+        access.ops = ops
         return InFlight(access, self.span.rows(chosen))
 
     def by_warp(self) -> list[InFlight]:
@@ -58,7 +57,7 @@ class InFlight:
         found = []
         for warp, rows in self.access.parts:
             found.append(part := self.rows(rows))
-            part.access.warp, part.access.warps, part.access._parts = warp, None, None
+            part.access.warp, part.access.warps = warp, None
         return found
 
 

@@ -15,6 +15,7 @@ from lowtide.errors import NotInterpreted
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.lanes import active_rows, disjoint, rows_together, spread
 from lowtide.interpreter.machine.reliances import EQUAL_STORES, Relied
+from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.machine.unwritten import load_any
 from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Access, Cells, Ints
@@ -38,7 +39,7 @@ def load(
         access, rows = rows_together(state, ops, addresses)
     else:
         access, rows = active_rows(state, ops[0], addresses[0])
-    found = cells.dtypes_at(rows)
+    found = cells.dtypes_at(access, rows)
     if len(ops) > 1 and len(found) != 1:
         raise NotTogether
     dtype = max(found, key=lambda name: ELEMENT_BYTES[name]) if found else ZERO_TYPE
@@ -48,8 +49,9 @@ def load(
         return [tuple(half for each in held for half in registers.split(each, 8 * size, domain)) for held in whole]
     size = min(width, size)
     payload, dtype = load_any(state, ops, cells, access, rows, (size, width, count))
-    if access.lanes is None:  # the same for all warps
-        payload = payload[:1]
+    if access.lanes is None:  # the same for all warps of a CTA
+        is_one = access.crews is None or cells is state.machine.memory
+        payload = payload[:1] if is_one else np.repeat(payload, WARP, axis=0)
     if dtype == ZERO_TYPE:
         return [(0,) * count] * len(ops)
     each = width // size

@@ -47,7 +47,7 @@ def ldmatrix(
 def _rows(state: AgentState, access: Access, rows: Ints) -> tuple[Values, str]:
     """The 16 bytes at each address, and the type of their elements, of one or two bytes."""
     shared = state.cta.shared
-    is_of_bytes = any(name in INTEGERS or ELEMENT_BYTES[name] == 1 for name in shared.dtypes_at(rows))
+    is_of_bytes = any(name in INTEGERS or ELEMENT_BYTES[name] == 1 for name in shared.dtypes_at(access, rows))
     width = 1 if is_of_bytes else 2
     return shared.load_any(access, rows, width, _ROW_BYTES // width)
 

@@ -9,8 +9,7 @@ any type. All functions take arrays of addresses, one per lane (a *row*).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, NoReturn, Protocol
@@ -123,7 +122,7 @@ class Access:
         if self.warps is None:
             return [(self.warp, slice(None))]
         if self._parts is None:
-            self._parts = _runs(self.warps[:, 0])
+            self._parts = runs(self.warps[:, 0])
         found: list[tuple[int, Any]] = self._parts
         return found
 
@@ -141,16 +140,17 @@ class Access:
         """The accesses of some rows, by one op."""
         columns = (self.lanes, self.warps, self.crews)
         lanes, warps, crews = (None if each is None else np.asarray(each)[chosen] for each in columns)
-        return replace(self, lanes=lanes, warps=warps, crews=crews, ops=(), _parts=None)
+        cta, warp, strong = self.cta, self.warp, self.strong
+        return Access(cta, warp, lanes, self.op, self.level, self.who, (), strong, warps, crews, self.ctas)
 
 
-def _runs(agents: Ints) -> list[tuple[int, Any]]:
-    """Each agent, and an index of its entries: a slice if they are all in one run."""
-    bounds = [0, *(np.flatnonzero(agents[1:] != agents[:-1]) + 1).tolist(), len(agents)]
-    firsts = agents[bounds[:-1]].tolist()
+def runs(numbers: Ints) -> list[tuple[int, Any]]:
+    """Each number, and an index of its entries: a slice if they are all in one run."""
+    bounds = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(numbers)]
+    firsts = numbers[bounds[:-1]].tolist()
     if len({*firsts}) == len(firsts):
-        return [(agent, slice(*ends)) for agent, ends in zip(firsts, pairwise(bounds), strict=True)]
-    return [(agent, agents == agent) for agent in sorted({*firsts})]
+        return [(number, slice(*ends)) for number, ends in zip(firsts, pairwise(bounds), strict=True)]
+    return [(number, np.flatnonzero(numbers == number)) for number in sorted({*firsts})]
 
 
 class Span:
@@ -183,9 +183,10 @@ class Span:
 
     def rows(self, chosen: Any) -> Span:
         """Some of its rows, an index of them."""
-        part = copy(self)
+        part = Span.__new__(Span)
+        part.size, part.chunk, part.end, part.unit, part.word = self.size, self.chunk, self.end, self.unit, self.word
         part.addresses, part.units, part.words = self.addresses[chosen], self.units[chosen], self.words[chosen]
-        part._elements, part.passed = {}, set()
+        part._elements, part.passed, part._is_disjoint = {}, set(), None
         return part
 
     @property
@@ -408,7 +409,7 @@ class Cells:
         """The number of units in a memory of `size` bytes."""
         return padded(size) // self.unit
 
-    def dtypes_at(self, addresses: Ints) -> set[str]:
+    def dtypes_at(self, access: Access, addresses: Ints) -> set[str]:
         """The types of the elements that begin at these addresses, where one does."""
         at = addresses - self.origin
         codes = self.codes[at[(at >= 0) & (at < self.size)]]

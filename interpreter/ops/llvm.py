@@ -20,7 +20,7 @@ from lowtide.interpreter.machine.lanes import (
     spread,
 )
 from lowtide.interpreter.machine.memory import SharedMemory
-from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Cells, Ints
+from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Access, Cells, Ints
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.packed import NARROW_TYPES, Packed
 from lowtide.interpreter.numbers.registers import canonical, unsigned
@@ -226,7 +226,7 @@ def _load(state: AgentState, *ops: DecodedOp) -> None:
         raise NotTogether
     access, rows = rows_together(state, ops, addresses) if len(ops) > 1 else active_rows(state, op, addresses[0])
     cells, shape = memory_of(state, op, pointer, rows), type.shape if isinstance(type, Vector) else ()
-    held = None if element.is_float else _holds_numbers(cells, rows)
+    held = None if element.is_float else _holds_numbers(cells, access, rows)
     if held is not None and ELEMENT_BYTES[held] <= element.bytes:
         each = element.bytes // ELEMENT_BYTES[held]
         payload, dtype = cells.load_any(access, rows, ELEMENT_BYTES[held], each * count)
@@ -244,9 +244,9 @@ OPS.implements(
 )(_load)
 
 
-def _holds_numbers(cells: Cells, rows: Ints) -> str | None:
+def _holds_numbers(cells: Cells, access: Access, rows: Ints) -> str | None:
     """The type of narrow floats in memory that are read as integers; registers then hold them as numbers."""
-    return next((dtype for dtype in cells.dtypes_at(rows) if dtype in NARROW_TYPES), None)
+    return next((dtype for dtype in cells.dtypes_at(access, rows) if dtype in NARROW_TYPES), None)
 
 
 def _store(state: AgentState, *ops: DecodedOp) -> None:

@@ -42,7 +42,7 @@ _SINGLE = 32  # bits of an f32
 _SIGNALS = re.compile(
     r"(atom|red|mbarrier\.arrive\w*|mbarrier\.(expect|complete)_tx)\b.*|st\.(release|relaxed|volatile).*"
 )
-_OF_SHARED = ("cp.async", "ldmatrix", "stmatrix")
+_OF_CTA = ("cp.async", "stmatrix")
 _SINK = "_"  # in place of a register: the result is dropped
 
 
@@ -129,7 +129,7 @@ def bind(instruction: Instruction, table: Table, slots: Slots) -> Op:
     if row.bulk is not None and (instruction.guard is None or row.bulk.is_masked) and row.bulk.takes(op):
         op.bulk = row.bulk if instruction.guard is None else guarded_bulk(row.bulk)
     op.is_single = op.handler is compute_one
-    op.in_cta = row.name in _OF_SHARED or (row.name in ("ld", "st") and op.data[0] not in ("global", "const"))
+    op.in_cta = row.name in _OF_CTA or (row.name in ("ld", "st") and op.data[0] not in ("global", "const", "shared"))
     op.is_free = row.is_value or op.bulk is not None
     op.operands, op.computes = tuple(read), row.is_value
     op.signals = bool(_SIGNALS.fullmatch(instruction.name))

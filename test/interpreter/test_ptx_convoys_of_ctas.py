@@ -49,9 +49,14 @@ EXCHANGE = "ld.global.u32 %r5, [%rd11]; st.shared.u32 [%r9], %r5; {} ld.shared.u
 
 def test_ctas_run_as_one_and_each_has_its_shared_memory(ctas_of):
     np.testing.assert_array_equal(result(EXCHANGE.format("bar.sync 0;")), (T ^ 32) + 1)
-    for text in ("ld.global", "add.u32 %r5", "st.global"):
+    for text in ("ld.global", "st.shared", "ld.shared", "add.u32 %r5", "st.global"):
         assert ctas_of(text) == {GRID}, text
-    assert ctas_of("st.shared") == {GRID, 1}  # then crew by crew
+
+
+def test_one_address_holds_another_word_in_each_cta(ctas_of):
+    body = "setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [s+4], %r2; bar.sync 0; ld.shared.u32 %r5, [s+4];"
+    np.testing.assert_array_equal(result(body), T // THREADS)
+    assert ctas_of("ld.shared") == {GRID}
 
 
 def test_a_race_in_the_shared_memory_of_a_cta_is_named():
