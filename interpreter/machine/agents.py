@@ -194,12 +194,11 @@ class Cta:
         self.at_end: list[Callable[[AgentState], None]] = []  # conditions that must hold when the last agent has ended
 
     def guest(self, state: AgentState) -> int:
-        """The clock number in this CTA of an agent of another CTA of the cluster that writes here by TMA."""
+        """The clock number in this CTA of an agent of another CTA of the cluster that accesses its shared memory."""
         key = state.cta.rank, state.warp
         if key not in self.guests:
             made = self.guests[key] = self.shared.clocks.add_source(f"CTA {state.cta.index} {state.seat.name}")
-            if self.cluster.passed.get(key, 0) and self.rank in self.cluster.released:  # by the cluster's barrier
-                self.shared.clocks.acquire(made, self.cluster.released[self.rank])
+            state.cta.shared.clocks.visit(state.warp, self.shared.clocks, made)
         return self.guests[key]
 
 
@@ -288,8 +287,10 @@ class AgentState:
 
     def access(self, op: Described, lanes: Ints | None = None) -> Access:
         """An access to memory by `op`: `lanes`, one for each address, or the whole agent."""
-        warp = self.warp if self.remote is None else self.remote[1]
-        return Access(self.cta.index, warp, lanes, op, self.machine.level, self.name, strong=self.strong)
+        if self.remote is None:
+            return Access(self.cta.index, self.warp, lanes, op, self.machine.level, self.name, strong=self.strong)
+        guest, own = self.remote[1], (self.cta.shared.clocks, self.warp)
+        return Access(self.cta.index, guest, lanes, op, self.machine.level, self.name, strong=self.strong, visitor=own)
 
     def access_of(self, ops: Sequence[Described], lanes: Ints | None = None) -> Access:
         """As `access`, by ops that run as one, or by a single one."""

@@ -10,6 +10,8 @@ A writer that is not an agent, such as TMA, has a clock too: `add_source`. Its e
 its writes visible (the phases of an mbarrier).
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -40,8 +42,9 @@ class Clocks:
 
     `known[r, w]`: the number of ended epochs of w when r last heard of it; on the diagonal, of its own as a whole.
     `now`: the number of all ended epochs. Sources learn nothing. `heard[r]`: what r has acquired beyond that, of other
-    CTAs and of single threads; `alone[r]`: by lane, what only that lane has. `cta` and the number of CTAs of a
-    `cluster` are those of the launch.
+    CTAs and of single threads; `alone[r]`: by lane, what only that lane has. `visits[r]`: its numbers in the clocks of
+    other CTAs of the cluster, whose shared memory it accesses. `cta` and the number of CTAs of a `cluster` are those of
+    the launch.
     """
 
     def __init__(self, warps: int, names: Sequence[str] = ()) -> None:
@@ -52,6 +55,7 @@ class Clocks:
         self.heard: list[View] = [NOTHING] * warps
         self.alone: list[dict[int, View]] = [{} for _ in range(warps)]
         self.pending: list[dict[int, Pending]] = [{} for _ in range(warps)]
+        self.visits: list[dict[Clocks, int]] = [{} for _ in range(warps)]
         self.cta = 0
         self.cluster = 1
 
@@ -62,6 +66,12 @@ class Clocks:
         self.now.append(0)
         self.names.append(name)
         return len(self.names) - 1
+
+    def visit(self, warp: int, there: Clocks, number: int) -> None:
+        """An agent begins to access the shared memory of another CTA, in whose clocks it has a number."""
+        self.visits[warp][there] = number
+        if (known := self._base(warp).ctas.get(there.cta)) is not None:
+            there.acquire(number, known)
 
     def epoch(self, warp: int) -> int:
         """The current epoch of an agent."""
@@ -78,6 +88,8 @@ class Clocks:
     def _end_epoch(self, warp: int) -> None:
         self.now[warp] += 1
         self.known[warp, warp] = self.now[warp]
+        for there, number in self.visits[warp].items() if warp < self.warps else ():
+            there._end_epoch(number)
 
     def warp_sync(self, warp: int) -> None:
         """bar.warp.sync by all lanes: orders the lanes of the warp; other agents learn nothing."""
@@ -95,11 +107,11 @@ class Clocks:
         self.known[members] = self.known[members].max(axis=0)
 
     def _has_heard(self, warp: int) -> bool:
-        return bool(self.alone[warp] or self.pending[warp]) or self.heard[warp] is not NOTHING
+        return bool(self.alone[warp] or self.pending[warp] or self.visits[warp]) or self.heard[warp] is not NOTHING
 
     def _share(self, members: Sequence[int]) -> None:
         """What a lane of the agents has heard, all lanes know; and all come after the fences of any."""
-        views = [view for member in members for view in (self.heard[member], *self.alone[member].values())]
+        views = [view for member in members for view in (self._heard_there(member), *self.alone[member].values())]
         view = reduce(View.joined, views, NOTHING)
         own = view.ctas.get(self.cta)
         threads = {
@@ -118,6 +130,7 @@ class Clocks:
                 self.acquire(member, own)
             self.heard[member] = view
             self.alone[member] = {}
+            self._tell_visits(member, view)
             if together:
                 self.waiting(member).sc = dict(together)
 
@@ -147,6 +160,8 @@ class Clocks:
 
         For the lane WHOLE_AGENT, only what an ordering event put before it, and its epoch continues.
         """
+        for there, number in self.visits[warp].items():
+            there._end_epoch(number)
         base = self._base(warp)
         self.now[warp] += 1
         result = []
@@ -159,10 +174,22 @@ class Clocks:
 
     def _base(self, warp: int) -> View:
         """What precedes the present of all threads of an agent."""
-        return View({self.cta: self.known[warp].copy()}).joined(self.heard[warp])
+        return View({self.cta: self.known[warp].copy()}).joined(self._heard_there(warp))
+
+    def _heard_there(self, warp: int) -> View:
+        """What an agent has heard, with what it did in and knows of the shared memory of other CTAs."""
+        visited = {there.cta: there.known[number].copy() for there, number in self.visits[warp].items()}
+        return View(visited).joined(self.heard[warp]) if visited else self.heard[warp]
+
+    def _tell_visits(self, warp: int, view: View) -> None:
+        """In other CTAs the agent knows what it has heard, all its lanes together."""
+        for there, number in self.visits[warp].items():
+            if (known := view.ctas.get(there.cta)) is not None:
+                there.acquire(number, known)
 
     def learn(self, warp: int, lane: int, view: View) -> None:
         """A thread acquires a view; with the lane WHOLE_AGENT, all threads of the agent."""
+        self._tell_visits(warp, view)
         if lane != WHOLE_AGENT:
             self.alone[warp][lane] = self.alone[warp].get(lane, NOTHING).joined(view)
             return

@@ -18,8 +18,8 @@ from lowtide.interpreter.machine.agents import AgentState, Cta, Steps, Wait
 from lowtide.interpreter.machine.barriers import together
 from lowtide.interpreter.machine.mbarriers import Mbarrier
 from lowtide.interpreter.machine.teams import Seat
-from lowtide.interpreter.machine.views import Knowledge, joined, nothing
-from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.machine.views import NOTHING, View
+from lowtide.interpreter.numbers.cells import WHOLE_AGENT, Described
 
 Key = tuple[int, int]  # rank of a CTA, and one of its agents
 
@@ -93,8 +93,8 @@ class Signal:
 
 @dataclass(eq=False)
 class Cluster:
-    """The CTAs of one cluster, by rank; the knowledge gathered by their barrier, by CTA; and the number of each agent's
-    arrivals and waits there."""
+    """The CTAs of one cluster, by rank; the views gathered by their barrier; and the number of each agent's arrivals
+    and waits there."""
 
     shape: tuple[int, int]
     ctas: list[Cta]
@@ -103,8 +103,8 @@ class Cluster:
     settled: int = 0  # the number of ended agents when the barrier was last checked for that
     arrived: dict[Key, int] = field(default_factory=dict)
     passed: dict[Key, int] = field(default_factory=dict)
-    gathered: dict[int, Knowledge] = field(default_factory=dict)
-    released: dict[int, Knowledge] = field(default_factory=dict)
+    gathered: View = NOTHING
+    released: View = NOTHING
     signals: dict[tuple[Key, Key, Mbarrier], Signal] = field(default_factory=dict)
 
     @classmethod
@@ -129,7 +129,7 @@ class Cluster:
         """End the barrier's round if all agents that have not ended have arrived in it."""
         if next(self._awaited(), None) is None:
             self.rounds += 1
-            self.released, self.gathered = self.gathered, {}
+            self.released, self.gathered = self.gathered, NOTHING
 
     def missing(self) -> list[str]:
         """The agents that the current round waits for."""
@@ -154,9 +154,8 @@ def arrive(state: AgentState, op: Described, is_relaxed: bool = False) -> None:
         raise state.violation(
             op, "arrives again at the cluster's barrier before it has waited for the others [cluster-arrives-twice]"
         )
-    for cta, agent in () if is_relaxed else _clocks_of(state):
-        knowledge = cta.shared.clocks.release(agent)
-        cluster.gathered[cta.rank] = joined(cluster.gathered.get(cta.rank, nothing()), knowledge)
+    if not is_relaxed:
+        cluster.gathered = cluster.gathered.joined(state.cta.shared.clocks.released(state.warp))
     cluster.arrived[_key(state)] = cluster.arrived.get(_key(state), 0) + 1
     if state.machine.order is not None:
         state.machine.order.release(state.key, (cluster, cluster.arrived[_key(state)]))
@@ -178,17 +177,10 @@ def wait(state: AgentState, op: Described) -> Steps:
         return cluster.rounds >= mine
 
     yield Wait(is_over, lambda: f"cluster barrier: not {', '.join(cluster.missing())}")
-    for cta, agent in _clocks_of(state):
-        cta.shared.clocks.acquire(agent, cluster.released.get(cta.rank, nothing()))
+    state.cta.shared.clocks.learn(state.warp, WHOLE_AGENT, cluster.released)
     cluster.passed[_key(state)] = mine
     if state.machine.order is not None:
         state.machine.order.acquire(state.key, (cluster, mine))
-
-
-def _clocks_of(state: AgentState) -> list[tuple[Cta, int]]:
-    """The CTAs in which an agent has a clock, with its number there: its own CTA, and CTAs in which it is a guest."""
-    guests = [(cta, cta.guests[_key(state)]) for cta in state.cta.cluster.ctas if _key(state) in cta.guests]
-    return [(state.cta, state.warp), *guests]
 
 
 def born(state: AgentState) -> int:

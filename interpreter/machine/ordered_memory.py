@@ -307,9 +307,10 @@ class OrderedMemory(Cells):
 
     def _refine(self, access: Access, lane: Any, racing: Values, thread: Ints, stored: Ints) -> None:
         """Clear entries of `racing` that are ordered by what single threads released or acquired."""
-        if access.warps is None and access.warp < self.clocks.warps and np.count_nonzero(racing):
+        clocks, agent = access.visitor or (self.clocks, access.warp)
+        if access.warps is None and agent < clocks.warps and np.count_nonzero(racing):
             number = self.clocks.cta * WARPS * LANES + thread.astype(np.int64)
-            self.clocks.refine(access.warp, lane, racing, number, stored)
+            clocks.refine(agent, lane, racing, number, stored)
 
     def _check_words(self, access: Access, span: Span, verb: str) -> None:
         """Raise for a race with a strong access of another thread. A write that is not strong ends the words there."""
@@ -319,11 +320,16 @@ class OrderedMemory(Cells):
             raise NotTogether
         found = self.words.race(access, span, self.clocks, verb != "reads")
         if found is not None:
-            thread, did = found.thread % (WARPS * LANES), "wrote" if found.wrote else "read"
+            (cta, thread), did = divmod(found.thread, WARPS * LANES), "wrote" if found.wrote else "read"
+            who, remedy = self._thread_name(thread), self._remedy(access, thread // LANES)
+            if cta != access.cta or access.visitor is not None:
+                who = f"CTA {cta} {thread_name(thread)}"
+                remedy = "put a barrier of the cluster between the two"
+            if found.is_narrow:
+                remedy = f"their scopes do not include each other's thread: widen them, or {remedy}"
             rule = (
-                f"race (strong access): {verb} what {self._thread_name(thread)} {did} by a strong operation, with no "
-                f"barrier between; it did so{self.by(found.site)}; {self._remedy(access, thread // LANES)}, or access "
-                "it by strong operations alone [shared-word-race]"
+                f"race (strong access): {verb} what {who} {did} by a strong operation, with no barrier between; it did "
+                f"so{self.by(found.site)}; {remedy}, or access it by strong operations alone [shared-word-race]"
             )
             self.fail(access, span.addresses, found.row, found.byte, rule)
         if access.strong is None and verb != "reads":

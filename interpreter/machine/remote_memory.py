@@ -1,4 +1,4 @@
-"""Plain accesses to the shared memory of other CTAs of the cluster (PTX ISA, "ld", "st", ".shared::cluster").
+"""Accesses to the shared memory of other CTAs of the cluster (PTX ISA, "ld", "st", "atom", ".shared::cluster").
 
 The agent is a guest of the other CTA, and has a clock there. Cluster barriers, and arrivals at mbarriers of that CTA,
 order its accesses. The other CTA must have begun before the access, and must not end before it.

@@ -31,7 +31,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Place:
-    """A word of global memory or of the CTA's shared memory."""
+    """A word of global memory, or of the shared memory of a CTA."""
 
     cells: Cells
     address: int
@@ -46,9 +46,14 @@ class Place:
     def is_global(self) -> bool:
         return isinstance(self.cells, GlobalMemory)
 
+    @staticmethod
+    def home(state: AgentState) -> int:
+        """The CTA whose shared memory the agent accesses."""
+        return (state.cta if state.remote is None else state.remote[0]).index
+
     def key(self, state: AgentState) -> Any:
         """Its key in a launch."""
-        return self.address if self.is_global else (state.cta.index, self.address)
+        return self.address if self.is_global else (self.home(state), self.address)
 
 
 def acting(state: AgentState) -> int:

@@ -95,6 +95,7 @@ class Words:
     def race(self, access: Access, span: Span, clocks: Clocks, writes: bool) -> Race | None:
         """A strong access that conflicts with this one, which is not ordered after it, nor are both morally strong."""
         lanes, strong = lane_column(access), access.strong
+        clocks, agent = access.visitor or (clocks, access.warp)
         for row, word in self._touched(span):
             lane = int(lanes) if access.lanes is None else int(access.lanes[row])
             start = int(span.addresses[row])
@@ -108,9 +109,9 @@ class Words:
                     mine, theirs = Origin(access.cta, strong.scope), Origin(cta_of(thread), entry.scope)
                     if are_mutual(mine, theirs, clocks.cluster):
                         continue
-                if clocks.knows(access.warp, lane, thread, entry.stored):
+                if clocks.knows(agent, lane, thread, entry.stored):
                     continue
-                if entry.chain is not None and clocks.observed(access.warp, lane, entry.chain, entry.number):
+                if entry.chain is not None and clocks.observed(agent, lane, entry.chain, entry.number):
                     continue
                 return Race(row, max(0, word.start - start), thread, entry.site, wrote, strong is not None)
         return None
@@ -122,9 +123,10 @@ class Words:
         if strong.is_atomic and not writes:
             return
         lanes = [int(lane_column(access))] if access.lanes is None else access.lanes.tolist()
-        stored = clocks.epoch(access.warp) + 1
+        clocks, agent = access.visitor or (clocks, access.warp)
+        stored = clocks.epoch(agent) + 1
         for start, lane in zip(span.addresses.tolist(), lanes, strict=True):
-            thread = thread_of(access.cta, access.warp, lane)
+            thread = thread_of(access.cta, agent, lane)
             for place in range(start, start + span.size, strong.size):
                 word = self.at(place, strong.size)
                 word.accesses[thread, writes] = Entry(stored, strong.scope, site)

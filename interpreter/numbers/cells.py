@@ -114,6 +114,8 @@ class Access:
     crews: Ints | None = None
     """The place of each row's CTA among `ctas`, array (n, 1), if they are several; `cta` is then one of them."""
     ctas: tuple[int, ...] = ()
+    visitor: Any = None
+    """Of an agent of another CTA of the cluster, whose clock in this one is `warp`: its own clocks and number."""
     _parts: Any = None
 
     @property

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine import maxima, patterns, register_memory, semaphores
+from lowtide.interpreter.machine import maxima, patterns, register_memory, remote_memory, semaphores
 from lowtide.interpreter.machine.agents import ASK, AgentState, Wait
 from lowtide.interpreter.machine.awaited import Asked
 from lowtide.interpreter.machine.lanes import active_lane_numbers, by_lane
@@ -35,7 +35,7 @@ from lowtide.interpreter.ptx.table import Form, Table
 TABLE = Table()
 
 _SECTION = "Parallel Synchronization and Communication Instructions"
-_SPACES = "global shared shared::cta"
+_SPACES = "global shared shared::cta shared::cluster"
 _HALVES = "f16 f16x2 bf16 bf16x2"
 _TYPES = f"b16 b32 u32 s32 b64 u64 s64 f32 f64 {_HALVES}"
 _EXTREMA = "u32 s32 u64 s64"
@@ -126,7 +126,15 @@ def _raw(value: Any, bits: int, domain: Any) -> NDArray[Any]:
 def atom(state: AgentState, op: Op, address: Any, *operands: Any) -> Any:
     """The old value of the word, for the active lanes in turn; together if their words differ."""
     atomic: _Atomic = op.data
-    cells, rows = cells_of(state, op, atomic.space, by_lane(address))
+    if (there := memory.remote_of(state, atomic.space, address)) is not None:
+        there = by_lane(there)
+        return remote_memory.by_owner(state, op, there, lambda: (_atom(state, op, "shared", there, operands),))[0]
+    return _atom(state, op, atomic.space, address, operands)
+
+
+def _atom(state: AgentState, op: Op, space: str, address: Any, operands: tuple[Any, ...]) -> Any:
+    """`atom` on words of a state space; if `state.remote` is given, of shared memory of that CTA."""
+    cells, rows = cells_of(state, op, space, by_lane(address))
     if cells.words is None:
         raise state.violation(op, "atomic operations are on global and shared memory [atomic-space]")
     outer, found = state.mask, None
@@ -271,10 +279,10 @@ def _strong(prepare: Callable[[Form], tuple[Any, ...]]) -> Callable[[Form], _Mov
     return lambda form: _Move(ordering_of(form, Scope.sys if "volatile" in form.row.name else Scope.gpu), prepare(form))
 
 
-def _places(state: AgentState, op: Op, address: Any) -> list[tuple[int, Place]]:
+def _places(state: AgentState, op: Op, space: str, address: Any) -> list[tuple[int, Place]]:
     """The words that a load or store accesses, each with its lane; if all lanes load the same ones, with that of the
     whole agent. None for the memory of one thread."""
-    space, width, count, *_ = op.data.weak
+    _, width, count, *_ = op.data.weak
     cells, place = cells_of(state, op, space, address)
     if cells.words is None:
         return []
@@ -309,10 +317,24 @@ def _strongly(state: AgentState, strong: Strong) -> Iterator[None]:
 )
 def ld_strong(state: AgentState, op: Op, address: Any) -> Any:
     """The current value, for each active lane; with .acquire, the accesses released with it are known."""
+    space, is_group = op.data.weak[0], op.data.weak[3]
+    if (there := memory.remote_of(state, space, address)) is None:
+        return _load(state, op, space, address)
+
+    def load_there() -> tuple[Any, ...]:
+        loaded = _load(state, op, "shared", there)
+        return loaded if is_group else (loaded,)
+
+    found = remote_memory.by_owner(state, op, there, load_there)
+    return found if is_group else found[0]
+
+
+def _load(state: AgentState, op: Op, space: str, address: Any) -> Any:
+    """`ld_strong` of a state space; if `state.remote` is given, of shared memory of that CTA."""
     move, clocks, order = op.data, state.cta.shared.clocks, state.machine.order
     with _strongly(state, Strong(move.ordering.scope, move.size)):
-        loaded = memory.load(state, op, move.weak, address)
-    places = _places(state, op, address)
+        loaded = memory.load(state, op, (space, *move.weak[1:]), address)
+    places = _places(state, op, space, address)
     for lane, place in places:
         state.touch(place.key(state), ASK)
         patterns.read(clocks, state.warp, lane, place.word, move.ordering)
@@ -338,10 +360,24 @@ def ld_strong(state: AgentState, op: Op, address: Any) -> Any:
 )
 def st_strong(state: AgentState, op: Op, address: Any, value: Any) -> None:
     """The store of each active lane; with .release, what precedes it is released with the value."""
+    space = op.data.weak[0]
+    if (there := memory.remote_of(state, space, address)) is None:
+        _store(state, op, space, address, value)
+        return
+
+    def store_there() -> tuple[Any, ...]:
+        _store(state, op, "shared", there, value)
+        return ()
+
+    remote_memory.by_owner(state, op, there, store_there)
+
+
+def _store(state: AgentState, op: Op, space: str, address: Any, value: Any) -> None:
+    """`st_strong` to a state space; if `state.remote` is given, to shared memory of that CTA."""
     move, clocks, order = op.data, state.cta.shared.clocks, state.machine.order
     with _strongly(state, Strong(move.ordering.scope, move.size)):
-        memory.store(state, op, move.weak, by_lane(address), value)
-    for lane, place in _places(state, op, by_lane(address)):
+        memory.store(state, op, (space, *move.weak[1:]), by_lane(address), value)
+    for lane, place in _places(state, op, space, by_lane(address)):
         patterns.write(clocks, state.warp, lane, place.word, move.ordering)
         state.touch(place.key(state), "store")
         if move.ordering.releases and order is not None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.errors import NotInterpreted
 from lowtide.interpreter.machine import register_memory, remote_memory, unwritten
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.lanes import by_lane, disjoint, rows_together
@@ -52,22 +51,15 @@ def cells_of(state: AgentState, op: Op, space: str, address: Any) -> tuple[Cells
             )
         space, start = _WINDOWS[int(spaces[0])]
         address = address - start
-        if space == "shared" and state.remote is None and remote_memory.reaches(state, address):
-            raise state.violation(
-                op,
-                "strong operations on the shared memory of another CTA of the cluster are not interpreted; signal with "
-                "an mbarrier of that CTA [remote-access]",
-                NotInterpreted,
-            )
     if space == "local":
         return local_rows(state, op, address)
     home = state.cta if state.remote is None else state.remote[0]
     return (home.shared if space in ("shared", "cluster") else state.machine.memory), address
 
 
-def _remote(state: AgentState, space: str, address: Any) -> Any:
-    """The addresses in shared memory of a plain access, if some are in another CTA of the cluster; else None."""
-    if state.strong is not None or state.remote is not None or space not in ("", "cluster"):
+def remote_of(state: AgentState, space: str, address: Any) -> Any:
+    """The addresses in shared memory of an access, if some are in another CTA of the cluster; else None."""
+    if state.remote is not None or space not in ("", "cluster"):
         return None
     if not space:
         active = by_lane(address, len(state.lanes))
@@ -176,7 +168,7 @@ def ld(state: AgentState, op: Op, address: Any) -> Any:
 def load(state: AgentState, op: Op, form: tuple[Any, ...], address: Any) -> Any:
     """The registers of a load with the data of `load_form`."""
     space, width, count, is_group, held, bits, is_signed, domain = form
-    if (remote := _remote(state, space, address)) is not None:
+    if (remote := remote_of(state, space, address)) is not None:
         own = ("shared", width, count, True, *form[4:])
         loaded = remote_memory.by_owner(state, op, remote, lambda: load(state, op, own, remote))
         return loaded if is_group else loaded[0]
@@ -242,7 +234,7 @@ def st(state: AgentState, op: Op, address: Any, value: Any) -> None:
 def store(state: AgentState, op: Op, form: tuple[Any, ...], address: Any, value: Any) -> None:
     """A store with the data of `access_form`."""
     space, width, _, is_group = form
-    if (remote := _remote(state, space, address)) is not None:
+    if (remote := remote_of(state, space, address)) is not None:
         own = ("shared", *form[1:])
 
         def store_there() -> tuple[Any, ...]:

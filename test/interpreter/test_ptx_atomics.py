@@ -116,7 +116,6 @@ st.global.u32 [%rd11], %r7;"""
         ("red.global.add.f16 [%rd1], %rs1;", r"\[atomic-noftz\]"),
         ("atom.global.b128.exch %rd2, [%rd1], %rd3;", r"\.b128 of atom is not interpreted.*\[modifier-unknown\]"),
         ("red.global.v2.f32.add [%rd1], {%r2, %r3};", r"\.v2 of red is not interpreted.*\[modifier-unknown\]"),
-        ("atom.shared::cluster.add.u32 %r2, [%r3], 1;", r"\.shared::cluster of atom is not.*\[modifier-unknown\]"),
         ("fence.acq_rel;", r"a fence has a scope: .*\[fence-scope\]"),
         ("membar;", r"a membar has a level: cta, gl, sys \[membar-level\]"),
     ],

@@ -1,4 +1,4 @@
-"""Plain loads and stores of shared memory of other CTAs of a cluster (PTX ISA, "ld", "st", ".shared::cluster")."""
+"""Accesses to shared memory of other CTAs of a cluster (PTX ISA, "ld", "st", "atom", "red", ".shared::cluster")."""
 
 import numpy as np
 import pytest
@@ -75,10 +75,74 @@ def test_words_of_another_cta_are_read_and_written(body, y):
         (MEET + "add.u32 %r6, %r6, 512;" + SEND + MEET + READ, "smem-variable"),
         (MEET + SEND + MEET.replace("arrive", "arrive.relaxed") + READ, "shared-race"),
         (INIT + MEET + SIGNAL + SEND + WAIT + READ + MEET, "shared-race|uninitialised-read|race-with-read"),
-        ("cvt.u64.u32 %rd11, %r6; cvta.shared::cluster.u64 %rd12, %rd11; mov.u32 %r8, 0;" + MEET
-         + "atom.add.u32 %r8, [%rd12], 1;" + MEET, "remote-access"),
     ],
 )  # fmt: skip
 def test_faults_of_accesses_to_another_cta_are_found(body, code):
     with pytest.raises(InterpreterError, match=rf"\[({code})\]"):
         result(body)
+
+
+# Strong operations: words[0] and words[1] of CTA 0 at %r11 and %r12, both zero at first; one lane of CTA 1 signals.
+ZERO = (
+    """mov.u32 %r8, 0; mov.u32 %r13, words; mapa.shared::cluster.u32 %r11, %r13, 0; add.u32 %r12, %r11, 4;
+setp.lt.u32 %p3, %r1, 2; @%p3 st.shared.u32 [%r5], 0; setp.eq.u32 %p1, %r3, 0; setp.eq.u32 %p2, %r1, 0;
+"""
+    + MEET
+)
+COUNT = "red.relaxed.cluster.shared::cluster.add.u32 [%r11], 1;\n"
+GENERIC = "cvt.u64.u32 %rd11, %r11; cvta.shared::cluster.u64 %rd12, %rd11; atom.add.u32 %r9, [%rd12], 1;\n"
+SUM = "ld.shared.u32 %r8, [words];\n"
+FLAG = """@!%p2 bra END; @%p1 bra READ; st.shared::cluster.u32 [%r12], 7;
+st.release.cluster.shared::cluster.u32 [%r11], 1; bra END;
+READ: ld.acquire.cluster.shared.u32 %r9, [words]; setp.eq.u32 %p4, %r9, 0; @%p4 bra READ;
+ld.shared.u32 %r8, [words+4];
+END:
+"""
+BACK = """@!%p2 bra END; @!%p1 bra READ; st.shared.u32 [words+4], 7; red.release.cluster.shared.add.u32 [words], 1;
+bra END;
+READ: ld.acquire.cluster.shared::cluster.u32 %r9, [%r11];
+setp.eq.u32 %p4, %r9, 0; @%p4 bra READ;
+ld.shared::cluster.u32 %r8, [%r12];
+END:
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "lane", "value"),
+    [(COUNT + MEET + SUM, 0, 64), (GENERIC + MEET + SUM, 0, 64), (FLAG + MEET, 0, 7), (BACK + MEET, 32, 7)],
+    ids=["red", "generic atom", "store and flag", "flag and load"],
+)
+def test_ctas_of_a_cluster_synchronize_by_atomics_on_shared_memory(body, lane, value):
+    assert result(ZERO + body)[lane] == value
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (COUNT + SUM + MEET, "shared-word-race"),
+        (COUNT.replace(".cluster.s", ".cta.s") + MEET, "shared-word-race"),
+        (FLAG.replace("st.release", "st.relaxed") + MEET, "shared-race"),
+        (FLAG.replace("ld.acquire", "ld.relaxed") + MEET, "shared-race"),
+        (BACK.replace("ld.acquire", "ld.relaxed") + MEET, "shared-race"),
+        (COUNT, "cluster-access-at-end"),
+        ("add.u32 %r11, %r11, 512;" + COUNT + MEET, "smem-variable"),
+    ],
+    ids=["no barrier", "narrow scope", "no release", "no acquire", "no acquire there", "at the end", "out of bounds"],
+)
+def test_faults_of_atomics_on_shared_memory_of_another_cta_are_found(body, code):
+    with pytest.raises(InterpreterError, match=rf"\[{code}\]"):
+        result(ZERO + body)
+
+
+# %rd10: the lane's word of y; %rd11: that of the lane with this number in the other CTA.
+SWAP = """xor.b32 %r9, %r3, 1; mul.wide.u32 %rd11, %r9, 128; add.s64 %rd11, %rd11, %rd1; add.s64 %rd11, %rd11, %rd9;
+st.global.u32 [%rd10], %r7;
+"""
+
+
+def test_a_barrier_of_the_cluster_orders_accesses_to_global_memory():
+    fetch = "ld.global.u32 %r8, [%rd11];\n"
+    np.testing.assert_array_equal(result(SWAP + MEET + fetch + MEET), OTHER)
+    for meet in ("", MEET.replace("arrive", "arrive.relaxed")):
+        with pytest.raises(InterpreterError, match=r"\[(global-race|uninitialised-read)\]"):
+            result(SWAP + meet + fetch + MEET)
