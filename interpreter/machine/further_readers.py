@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 _NOTED = 1 << 20
@@ -38,7 +39,11 @@ class FurtherReaders:
 
     def refine(self, factor: int) -> None:
         """Each unit is now `factor` units."""
-        self._enter()
+        parts = np.arange(factor)
+        for at, (units, threads, epochs, sites) in enumerate(self.noted):
+            further = (np.repeat(each, factor) for each in (threads, epochs, sites))
+            self.noted[at] = ((units[:, None] * factor + parts).reshape(-1), *further)  # type: ignore[assignment]
+        self.count *= factor
         held = self.by_unit
         self.by_unit = {unit * factor + part: dict(held[unit]) for unit in held for part in range(factor)}
 

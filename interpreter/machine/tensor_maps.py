@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
@@ -162,19 +162,26 @@ class BoxPlaces:
     size: int
 
 
+@lru_cache(maxsize=64)
+def _runs_of(box: tuple[int, ...], unit: int) -> tuple[list[Ints], Ints]:
+    """The runs of `unit` elements of a box: for each dimension the coordinate of each, and its first element."""
+    inside = [part.reshape(-1) for part in np.mgrid[tuple(slice(0, side) for side in box[:-1])]]
+    starts = np.arange(0, box[-1], unit)
+    runs = [np.repeat(part, len(starts)) for part in inside]
+    inner = np.tile(starts, len(inside[0]))
+    offset = np.zeros_like(inner)
+    for side, part in zip(box[:-1], runs, strict=True):
+        offset = offset * side + part
+    return [*runs, inner], offset * box[-1] + inner
+
+
 def places(map: TensorMap, corner: tuple[int, ...], address: int) -> BoxPlaces:
     """The box at `corner` (coordinates outermost first) and its image at a shared memory address, swizzled."""
     unit = _unit(map, corner)
     width = map.element.bytes
-    inside = [part.reshape(-1) for part in np.mgrid[tuple(slice(0, side) for side in map.box[:-1])]]
-    starts = np.arange(0, map.box[-1], unit)
-    runs = [np.repeat(part, len(starts)) for part in inside]
-    inner = np.tile(starts, len(inside[0]))
-    offset = np.zeros_like(inner)
-    for side, part in zip(map.box[:-1], runs, strict=True):
-        offset = offset * side + part
-    offset = (offset * map.box[-1] + inner) * width
-    found = [part + at for part, at in zip((*runs, inner), corner, strict=True)]
+    runs, offset = _runs_of(map.box, unit)
+    offset = offset * width
+    found = [part + at for part, at in zip(runs, corner, strict=True)]
     held = found[-1] >= 0
     for part, extent in zip(found[:-1], map.shape[:-1], strict=True):
         held &= (part >= 0) & (part < extent)
