@@ -22,9 +22,8 @@ Decoders: `Block.acts` is False if a block only computes registers and polls. A 
 this runner keeps the old values of the other lanes if the mask is partial (`Graph.kept`).
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ from numpy.typing import NDArray
 from lowtide.interpreter.machine import undefined
 from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
 from lowtide.interpreter.machine.awaited import tell_order
-from lowtide.interpreter.machine.convoys import Again, Convoy, Joinable, Start
+from lowtide.interpreter.machine.convoys import Again, Joinable, Start
 from lowtide.interpreter.machine.execution import UNSET, count_steps
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.program.graphs import EXIT, Branch, Edge, Graph, Loop
@@ -42,7 +41,7 @@ Mask = NDArray[np.bool_] | None
 
 
 @dataclass(slots=True, eq=False)
-class _Path:
+class Path:
     """Lanes on their way to block `block` by `edge`, up to block `until`."""
 
     block: int
@@ -52,7 +51,7 @@ class _Path:
 
 
 @dataclass(slots=True, eq=False)
-class _Spin:
+class Spin:
     """The last iteration of a loop with a poll: registers, and the number of blocks that had acted."""
 
     edge: Edge
@@ -60,7 +59,7 @@ class _Spin:
     acted: int
     registers: list[Any]
 
-    def is_same(self, other: "_Spin | None") -> bool:
+    def is_same(self, other: "Spin | None") -> bool:
         return (
             other is not None
             and self.edge is other.edge
@@ -77,14 +76,14 @@ def run_graph(state: AgentState, graph: Graph, start: Start | None = None) -> St
         yield from _finished(state, start)
     elif joins and start.block == start.index == 0:
         yield _joinable(0, 0)
-    paths, index = [_Path(start.block, EXIT, outer, start.edge)], start.index
-    spin: _Spin | None = None
+    paths, index = list(start.paths) or [Path(start.block, EXIT, outer, start.edge)], start.index
+    spin: Spin | None = None
     acted = 0
     while paths:
         path = paths[-1]
         if path.edge is not None and path.edge.loop is not None and state.polls:
             registers = [state.values[slot] for slot in path.edge.loop.slots]
-            now = _Spin(path.edge, path.edge.loop, acted + state.changes, registers)
+            now = Spin(path.edge, path.edge.loop, acted + state.changes, registers)
             state.op = state.polls[-1].op or state.op
             yield _until_changed(state.polls) if now.is_same(spin) else again()
             spin = now
@@ -166,94 +165,7 @@ def _run_undefined(state: AgentState, batch: Any, kept: frozenset[int]) -> Steps
         undefined.after(state, op, *known)
 
 
-def run_convoy(convoy: Convoy, graph: Graph, block: int, index: int) -> Steps:
-    """Run the blocks from a place, until the warps of a convoy separate or have returned."""
-    spin: _Spin | None = None
-    acted = 0
-    while True:
-        ops = graph.blocks[block].ops
-        count_steps(convoy, len(ops) - index + 1)
-        if (work := convoy.machine.observers.work) is not None:
-            work.instructions += graph.blocks[block].count(index) * len(convoy.states)
-        for number in range(index, len(ops)):
-            op, waiting = ops[number], {}
-            if op.signals and convoy.signals(op):
-                _part(convoy, graph, Start(block, number))
-                return
-            if op.resumable:
-                waiting = convoy.wait(op)
-            elif convoy.run(op):
-                continue
-            if waiting or any(state.undefined for state in convoy.states):
-                _part(convoy, graph, Start(block, number + 1), waiting, op.results if waiting else ())
-                return
-        acted += graph.blocks[block].acts
-        edge = _common_edge(convoy, graph.blocks[block].branch)
-        if edge is None:
-            _part(convoy, graph, Start(block, len(ops)))
-            return
-        if edge.target == EXIT:
-            convoy.end()
-            return
-        if spin is not None and edge.target not in spin.loop.blocks:
-            spin = None
-        if edge.loop is not None and any(state.polls for state in convoy.states):
-            registers = [convoy.values[slot] for slot in edge.loop.slots]
-            changes = sum(state.changes for state in convoy.states)
-            now = _Spin(edge, edge.loop, acted + changes, registers)
-            if now.is_same(spin) or not convoy.apart.isdisjoint(edge.loop.slots):
-                _part(convoy, graph, Start(edge.target, 0, edge))
-                return
-            yield again()
-            spin = now
-            for state in convoy.states:
-                state.polls = []
-        block, index = edge.target, 0
-
-
-def _common_edge(convoy: Convoy, branch: Branch) -> Edge | None:
-    """The edge that all lanes of all warps take; None if there is none, or if a warp must take it by itself."""
-    if any(state.asked is not None for state in convoy.states):
-        return None
-    if branch.op is not None:
-        convoy.op = branch.op
-    edge = branch.edges[-1]
-    if branch.condition is not None:
-        if branch.condition in convoy.apart:
-            convoy.gather([branch.condition])
-        value = convoy.values[branch.condition]
-        if branch.condition in convoy.apart or value is None:
-            return None
-        if isinstance(value, np.ndarray):
-            if np.count_nonzero(value != value[0]):
-                return None
-            value = value[0].item()
-        edge = branch.edges[branch.cases.get(value, -1)]
-        if not edge.moves and convoy.machine.observers.paths is not None:
-            convoy.machine.observers.paths.edges(branch, [edge])
-    return None if edge.moves else edge
-
-
-def _part(
-    convoy: Convoy,
-    graph: Graph,
-    at: Start,
-    waiting: Mapping[int, Start] = MappingProxyType({}),
-    known: Collection[int] = (),
-) -> None:
-    """Let each crew, or each warp, continue alone from a place; a warp of `waiting` first finishes its op. Each gets
-    the registers that may still be read; it already has those of `known`."""
-    if (work := convoy.machine.observers.work) is not None and at.edge is None:  # the warps count the rest themselves
-        work.instructions -= graph.blocks[at.block].count(at.index) * len(convoy.states)
-    if convoy.crews and not waiting:
-        convoy.divide(graph.live_at(at.block, at.index), at)
-        return
-    convoy.scatter(slot for slot in graph.live_at(at.block, at.index) if slot not in known)
-    starts = [waiting.get(number, Start()) for number in range(len(convoy.states))]
-    convoy.end([replace(at, steps=start.steps, wait=start.wait) for start in starts])
-
-
-def _count_arrivals(state: AgentState, path: _Path, graph: Graph) -> None:
+def _count_arrivals(state: AgentState, path: Path, graph: Graph) -> None:
     """If a block only polls a semaphore until there are enough arrivals, tell the checks of the order their number."""
     asked, block = state.asked, graph.blocks[path.block]
     branch, condition = block.branch, block.branch.condition
@@ -267,13 +179,13 @@ def _count_arrivals(state: AgentState, path: _Path, graph: Graph) -> None:
     def ends() -> bool:
         value = state.values[condition]
         if isinstance(value, np.ndarray):
-            return all(edge.target != path.block for edge, _ in _parted(branch, value, path.mask))
+            return all(edge.target != path.block for edge, _ in parted(branch, value, path.mask))
         return branch.edges[branch.cases.get(value, -1)].target != path.block
 
     tell_order(state, asked, block, ends)
 
 
-def _follow(state: AgentState, path: _Path, branch: Branch, graph: Graph, paths: list[_Path]) -> None:
+def _follow(state: AgentState, path: Path, branch: Branch, graph: Graph, paths: list[Path]) -> None:
     """Take the path's lanes along their edges; if they part, the path waits at the point of reconvergence."""
     if branch.op is not None:
         state.op = branch.op
@@ -283,7 +195,7 @@ def _follow(state: AgentState, path: _Path, branch: Branch, graph: Graph, paths:
             undefined.check(state, branch.op, branch.condition)
         value = state.values[branch.condition]
         if isinstance(value, np.ndarray):
-            taken = _parted(branch, value, path.mask)
+            taken = parted(branch, value, path.mask)
             if state.machine.observers.paths is not None:
                 state.machine.observers.paths.edges(branch, [edge for edge, _ in taken])
             if len(taken) > 1:
@@ -291,7 +203,7 @@ def _follow(state: AgentState, path: _Path, branch: Branch, graph: Graph, paths:
                 sources = [[state.values[move.source] for move in edge.moves] for edge, _ in taken]
                 for (edge, mask), moved in zip(taken, sources, strict=True):
                     _move(state, edge, moved, mask)
-                paths += [_Path(edge.target, path.block, mask, edge) for edge, mask in reversed(taken)]
+                paths += [Path(edge.target, path.block, mask, edge) for edge, mask in reversed(taken)]
                 for edge, mask in taken:
                     if edge.target == EXIT:
                         state.leave(mask)
@@ -310,7 +222,7 @@ def _follow(state: AgentState, path: _Path, branch: Branch, graph: Graph, paths:
         state.leave(path.mask)
 
 
-def _parted(branch: Branch, value: NDArray[Any], mask: Mask) -> list[tuple[Edge, NDArray[np.bool_]]]:
+def parted(branch: Branch, value: NDArray[Any], mask: Mask) -> list[tuple[Edge, NDArray[np.bool_]]]:
     """The edges that active lanes take, with their lanes."""
     rest = np.ones(value.shape, np.bool_) if mask is None else mask
     taken = []

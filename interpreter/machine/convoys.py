@@ -49,13 +49,14 @@ class Again(Wait):
 @dataclass(eq=False, slots=True)
 class Start:
     """Where a warp continues: at an op of a block, which it has reached by `edge`. Before that, it finishes `steps`,
-    which wait for `wait`."""
+    which wait for `wait`. `paths`: its lanes on the sides of branches (branches.py), if they are on several."""
 
     block: int = 0
     index: int = 0
     edge: Any = None
     steps: Steps | None = None
     wait: Wait | None = None
+    paths: Sequence[Any] = ()
 
 
 class _SeveralCtas:
@@ -199,6 +200,17 @@ class Convoy(AgentState):
         else:
             self.run_each(op)
         return not any(state.undefined for state in self.states)
+
+    def compute(self, op: Any) -> None:
+        """Run an op that only computes, loads or stores for all warps at once, in the lanes of the mask. Raises
+        NotTogether, or an error of the op, if that is not possible; then no memory has changed."""
+        if op.is_single:
+            self.values[op.results[0]] = op.run(*[read(self.values) for read in op.readers])
+        elif op.by_convoy is not None:
+            op.by_convoy(self, op)
+        else:
+            run = op.bulk.run if isinstance(op, Batch) else op.handler
+            run(self, op)
 
     def _run_by_crews(self, op: Any) -> None:
         """Run an op by the warps of each CTA together."""

@@ -9,8 +9,9 @@ from random import Random
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import Agent, AgentState, Cta, LaunchRequest, Machine, Steps
-from lowtide.interpreter.machine.branches import run_convoy, run_graph
+from lowtide.interpreter.machine.branches import run_graph
 from lowtide.interpreter.machine.clusters import Cluster, window
+from lowtide.interpreter.machine.convoy_branches import run_convoy
 from lowtide.interpreter.machine.convoys import Again, Convoy, Joinable, Start
 from lowtide.interpreter.machine.execution import OutOfSteps, advance, run_block
 from lowtide.interpreter.machine.variables import LocalMemory, addresses

@@ -55,7 +55,7 @@ class Batch:
 
     __slots__ = (
         *("acts", "bulk", "data", "has_places", "is_wide", "name", "operands", "ops", "regions", "results"),
-        *("by_convoy", "in_cta", "is_single", "resumable", "signals"),
+        *("by_convoy", "in_cta", "is_maskable", "is_single", "resumable", "signals"),
     )
 
     def __init__(self, ops: tuple[Any, ...], bulk: Bulk) -> None:
@@ -67,6 +67,7 @@ class Batch:
         self.acts = any(op.acts for op in ops)
         self.by_convoy = None
         self.resumable = self.has_places = self.signals = self.is_single = False
+        self.is_maskable = all(getattr(op, "is_maskable", False) for op in ops)
         self.in_cta = any(getattr(op, "in_cta", False) for op in ops)
         self.is_wide = all(getattr(op, "is_wide", False) for op in ops)
         self.regions: tuple[Any, ...] = ()

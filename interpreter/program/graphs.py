@@ -94,12 +94,13 @@ class Graph:
 
     `meets`: for each block, the reconvergence point of lanes that leave it by different edges, its immediate
     post-dominator. `kept`: slots whose values in lanes that do not run an op may still be read, so that it must keep
-    them.
+    them. `regions`: for blocks, those up to their reconvergence, if convoys can run them (machine/convoy_branches.py).
     """
 
     blocks: tuple[Block, ...]
     meets: tuple[int, ...]
     kept: frozenset[int]
+    regions: dict[int, frozenset[int] | None] = field(default_factory=dict)
     _live: dict[tuple[int, int], frozenset[int]] = field(default_factory=dict)
 
     @classmethod

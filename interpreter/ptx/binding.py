@@ -130,6 +130,7 @@ def bind(instruction: Instruction, table: Table, slots: Slots) -> Op:
         op.bulk = row.bulk if instruction.guard is None else guarded_bulk(row.bulk)
     op.is_single = op.handler is compute_one
     op.in_cta = row.name in _OF_CTA or (row.name in ("ld", "st") and op.data[0] not in ("global", "const", "shared"))
+    op.is_maskable = row.is_value or (op.bulk is not None and row.name in ("ld", "st"))
     op.is_free = row.is_value or op.bulk is not None
     op.operands, op.computes = tuple(read), row.is_value
     op.signals = bool(_SIGNALS.fullmatch(instruction.name))
@@ -310,6 +311,7 @@ def bind_special(instruction: Instruction, slots: Slots) -> Op | None:
 
     op = Op(instruction, special, instruction, results=tuple(target), computes=True)
     op.by_convoy = by_convoy if instruction.guard is None else None
+    op.is_maskable = instruction.guard is None
     if instruction.guard is not None:
         op.guard = guard = slots.of(instruction.guard.register)
         op.handler, op.operands = guarded(instruction.guard, guard, special, False), (guard, *target)

@@ -43,6 +43,7 @@ class Op:
     nothing, if some would. `signals`: it changes values that other warps poll.
     `has_places`: it reads its results, too. `is_single`: it only computes one register.
     `in_cta`: the warps of each CTA run it together, since it accesses shared memory.
+    `is_maskable`: a convoy may run it in a part of the lanes.
     """
 
     instruction: Instruction
@@ -71,6 +72,7 @@ class Op:
     has_places: bool = False
     is_single: bool = False
     in_cta: bool = False
+    is_maskable: bool = False
 
     @property
     def name(self) -> str:

@@ -35,7 +35,7 @@ class Op:
     results: tuple[int, ...] = ()
     resumable = has_places = signals = is_wide = acts = False
     by_convoy = None
-    is_single = False
+    is_single = is_maskable = False
 
     def handler(self, state, op):
         value = self.function(state, *(state.values[slot] for slot in self.operands))

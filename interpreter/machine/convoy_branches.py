@@ -1,0 +1,247 @@
+"""Runs a function of several blocks for the warps of a convoy (convoys.py), as branches.py does for one warp.
+
+Where lanes take different edges, the warps separate, unless both sides only compute, load and store up to the point of
+reconvergence. Such a *region* runs for all warps at once: one side after the other, each under its mask.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.machine.agents import Steps
+from lowtide.interpreter.machine.branches import Path, Spin, again, parted
+from lowtide.interpreter.machine.convoys import Convoy, Start
+from lowtide.interpreter.machine.execution import OF_PYTHON, count_steps
+from lowtide.interpreter.numbers.blending import blend
+from lowtide.interpreter.program.batches import NotTogether
+from lowtide.interpreter.program.graphs import EXIT, Branch, Edge, Graph
+
+_WARP = 32
+
+
+def run_convoy(convoy: Convoy, graph: Graph, block: int, index: int) -> Steps:
+    """Run the blocks from a place, until the warps of a convoy separate or have returned."""
+    spin: Spin | None = None
+    acted = 0
+    while True:
+        ops = graph.blocks[block].ops
+        count_steps(convoy, len(ops) - index + 1)
+        if (work := convoy.machine.observers.work) is not None:
+            work.instructions += graph.blocks[block].count(index) * len(convoy.states)
+        for number in range(index, len(ops)):
+            op, waiting = ops[number], {}
+            if op.signals and convoy.signals(op):
+                _part(convoy, graph, Start(block, number))
+                return
+            if op.resumable:
+                waiting = convoy.wait(op)
+            elif convoy.run(op):
+                continue
+            if waiting or any(state.undefined for state in convoy.states):
+                _part(convoy, graph, Start(block, number + 1), waiting, op.results if waiting else ())
+                return
+        acted += graph.blocks[block].acts
+        edge = _common_edge(convoy, graph.blocks[block].branch)
+        if edge is None and (region := _region(convoy, graph, block)) is not None:
+            if not _run_region(convoy, graph, block, region):
+                return
+            block, index = graph.meets[block], 0
+            acted += any(graph.blocks[number].acts for number in region)
+            spin = None if spin is None or block not in spin.loop.blocks else spin
+            continue
+        if edge is None:
+            _part(convoy, graph, Start(block, len(ops)))
+            return
+        if edge.target == EXIT:
+            convoy.end()
+            return
+        if spin is not None and edge.target not in spin.loop.blocks:
+            spin = None
+        if edge.loop is not None and any(state.polls for state in convoy.states):
+            registers = [convoy.values[slot] for slot in edge.loop.slots]
+            changes = sum(state.changes for state in convoy.states)
+            now = Spin(edge, edge.loop, acted + changes, registers)
+            if now.is_same(spin) or not convoy.apart.isdisjoint(edge.loop.slots):
+                _part(convoy, graph, Start(edge.target, 0, edge))
+                return
+            yield again()
+            spin = now
+            for state in convoy.states:
+                state.polls = []
+        block, index = edge.target, 0
+
+
+def _common_edge(convoy: Convoy, branch: Branch) -> Edge | None:
+    """The edge that all lanes of all warps take; None if there is none, or if a warp must take it by itself."""
+    if any(state.asked is not None for state in convoy.states):
+        return None
+    if branch.op is not None:
+        convoy.op = branch.op
+    edge = branch.edges[-1]
+    if branch.condition is not None:
+        if branch.condition in convoy.apart:
+            convoy.gather([branch.condition])
+        value = convoy.values[branch.condition]
+        if branch.condition in convoy.apart or value is None:
+            return None
+        if isinstance(value, np.ndarray):
+            if np.count_nonzero(value != value[0]):
+                return None
+            value = value[0].item()
+        edge = branch.edges[branch.cases.get(value, -1)]
+        if not edge.moves and convoy.machine.observers.paths is not None:
+            convoy.machine.observers.paths.edges(branch, [edge])
+    return None if edge.moves else edge
+
+
+def _part(
+    convoy: Convoy,
+    graph: Graph,
+    at: Start,
+    waiting: Mapping[int, Start] = MappingProxyType({}),
+    known: Collection[int] = (),
+) -> None:
+    """Let each crew, or each warp, continue alone from a place; a warp of `waiting` first finishes its op. Each gets
+    the registers that may still be read; it already has those of `known`."""
+    if (work := convoy.machine.observers.work) is not None and at.edge is None:  # the warps count the rest themselves
+        work.instructions -= graph.blocks[at.block].count(at.index) * len(convoy.states)
+    if convoy.crews and not waiting:
+        convoy.divide(graph.live_at(at.block, at.index), at)
+        return
+    convoy.scatter(slot for slot in graph.live_at(at.block, at.index) if slot not in known)
+    starts = [waiting.get(number, Start()) for number in range(len(convoy.states))]
+    convoy.end([replace(at, steps=start.steps, wait=start.wait) for start in starts])
+
+
+# Regions --------------------------------------------------------------------------------------------------------------
+
+
+def _region(convoy: Convoy, graph: Graph, block: int) -> frozenset[int] | None:
+    """The blocks between a branch and its point of reconvergence, if they only compute, load and store. None if a warp
+    has polled: then it must take the branch by itself."""
+    if any(state.polls or state.asked is not None for state in convoy.states):
+        return None
+    if block not in graph.regions:
+        graph.regions[block] = _found_region(graph, block)
+    found = graph.regions[block]
+    is_for_crews = bool(convoy.crews) and any(op.in_cta for number in found or () for op in graph.blocks[number].ops)
+    return None if is_for_crews else found
+
+
+def _found_region(graph: Graph, block: int) -> frozenset[int] | None:
+    found: set[int] = set()
+    waiting = [block]
+    while waiting:
+        number = waiting.pop()
+        for edge in graph.blocks[number].branch.edges:
+            if edge.target == EXIT or edge.moves:
+                return None
+            if edge.target != graph.meets[block] and edge.target not in found:
+                found.add(edge.target)
+                waiting.append(edge.target)
+    is_plain = block not in found and all(op.is_maskable for number in found for op in graph.blocks[number].ops)
+    return frozenset(found) if is_plain else None
+
+
+def _run_region(convoy: Convoy, graph: Graph, block: int, region: Collection[int]) -> bool:
+    """Run the sides of a branch up to their reconvergence. If an op cannot run for all warps at once, each warp
+    continues alone before it, and the result is false."""
+    paths = [Path(block, EXIT, None)]
+    work, number = convoy.machine.observers.work, 0
+    while True:
+        path = paths[-1]
+        if path.block == path.until:
+            paths.pop()
+            continue
+        if path.mask is None and path.block not in region and path.block != block:
+            convoy.mask = None
+            return True
+        here, active = graph.blocks[path.block], len(convoy.states)
+        if path.mask is not None:
+            active = int(np.count_nonzero(path.mask.reshape(-1, _WARP).any(axis=1)))
+            count_steps(convoy, len(here.ops) + 1)
+            if work is not None:
+                work.instructions += here.count(0) * active
+            convoy.mask = path.mask
+            for number, op in enumerate(here.ops):
+                if not _run_masked(convoy, op, graph.kept):
+                    if work is not None:
+                        work.instructions -= here.count(number) * active
+                    _leave(convoy, graph, paths, number)
+                    return False
+        if not _follow(convoy, path, here.branch, graph, paths):
+            if work is not None:
+                work.instructions -= here.count(len(here.ops)) * active
+            _leave(convoy, graph, paths, len(here.ops))
+            return False
+
+
+def _run_masked(convoy: Convoy, op: Any, kept: frozenset[int]) -> bool:
+    """Run an op in the lanes of the convoy's mask. If it cannot run for all warps at once, nothing changes, and the
+    result is false."""
+    slots = (*op.operands, *op.results)
+    if not convoy.apart.isdisjoint(slots):
+        convoy.gather([slot for slot in slots if slot in convoy.apart])
+        if not convoy.apart.isdisjoint(slots):
+            return False
+    values, mask, convoy.op = convoy.values, convoy.mask, op
+    before = [values[slot] for slot in op.results]
+    try:
+        convoy.compute(op)
+        for slot, old in zip(op.results, before, strict=True):
+            if slot in kept:
+                values[slot] = blend(mask, values[slot], old)
+    except (NotTogether, InterpreterError, *OF_PYTHON):
+        for slot, old in zip(op.results, before, strict=True):
+            values[slot] = old
+        convoy.mask = mask
+        return False
+    return convoy.apart.isdisjoint(op.results)
+
+
+def _follow(convoy: Convoy, path: Path, branch: Branch, graph: Graph, paths: list[Path]) -> bool:
+    """Take the path's lanes along their edges. The result is false if the condition is not one value of the convoy."""
+    edge = branch.edges[-1]
+    if branch.op is not None:
+        convoy.op = branch.op
+    if branch.condition is not None:
+        if branch.condition in convoy.apart:
+            convoy.gather([branch.condition])
+        value = convoy.values[branch.condition]
+        if branch.condition in convoy.apart or value is None:
+            return False
+        if isinstance(value, np.ndarray):
+            taken = parted(branch, value, path.mask)
+            edges = [edge for edge, _ in taken]
+        else:
+            taken, edges = [], [branch.edges[branch.cases.get(value, -1)]]
+        if convoy.machine.observers.paths is not None:
+            convoy.machine.observers.paths.edges(branch, edges)
+        if len(taken) > 1:
+            path.block = graph.meets[path.block]
+            paths += [Path(edge.target, path.block, mask) for edge, mask in reversed(taken)]
+            return True
+        edge = edges[0]
+    path.block = edge.target
+    return True
+
+
+def _leave(convoy: Convoy, graph: Graph, paths: list[Path], number: int) -> None:
+    """Let each warp continue alone, with its lanes on their paths; those on the last path before an op of its block."""
+    convoy.mask = None
+    live = graph.live_at(paths[-1].block, number).union(*(graph.live_at(path.block, 0) for path in paths[:-1]))
+    convoy.scatter(live)
+    starts = []
+    for at in range(len(convoy.states)):
+        own: list[Path] = []
+        for path in paths:
+            mask = None if path.mask is None else path.mask[at * _WARP : (at + 1) * _WARP]
+            if mask is None or mask.any():
+                own.append(replace(path, mask=None if mask is None or mask.all() else mask))
+        is_last = paths[-1].mask is None or paths[-1].mask[at * _WARP : (at + 1) * _WARP].any()
+        starts.append(Start(own[-1].block, number if is_last else 0, paths=tuple(own)))
+    convoy.end(starts)
