@@ -9,6 +9,7 @@ from lowtide.errors import InterpreterError, without_codes
 from lowtide.interpreter.launching import Parsed
 from lowtide.interpreter.numbers.domains import domain
 from lowtide.interpreter.ptx.coverage import uninterpreted
+from lowtide.interpreter.ptx.operand_types import check_operands
 from lowtide.interpreter.ptx.syntax import Entry, Instruction, Variable
 from lowtide.interpreter.ptx.targets import check_targets
 from lowtide.ptx.judging import DOMAIN
@@ -94,6 +95,7 @@ def _of_decoding(source: Parsed, entry: Entry) -> list[str]:
     """What else keeps a kernel from running, such as its variables, or a target that lacks an instruction."""
     try:
         check_targets(entry, source.module.target)
+        check_operands(source.module, entry, domain(DOMAIN))
         source.program(entry.name, domain(DOMAIN))
     except InterpreterError as error:
         return [without_codes(str(error))]

@@ -17,6 +17,7 @@ from lowtide.interpreter.machine.interleavings import Report as Orders
 from lowtide.interpreter.machine.options import Observers, Progress, Work
 from lowtide.interpreter.machine.reliances import Relied
 from lowtide.interpreter.numbers.domains import domain
+from lowtide.interpreter.ptx.operand_types import check_operands
 from lowtide.interpreter.ptx.syntax import Instruction
 from lowtide.interpreter.ptx.targets import check_targets
 from lowtide.launches import Array, LaunchRecord
@@ -101,6 +102,7 @@ def prepare(source: Parsed, record: LaunchRecord) -> None:
     for launch in record.launches:
         if launch.kernel in source.module.entries:
             check_targets(source.module.entries[launch.kernel], source.module.target)
+            check_operands(source.module, source.module.entries[launch.kernel], domain(DOMAIN))
         source.program(launch.kernel, domain(DOMAIN))
 
 

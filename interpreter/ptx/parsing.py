@@ -355,6 +355,8 @@ class _Parser(Operands):
             )
         while True:
             name = self.name("a register")
+            if any(name in each for each in (self.scope.registers, self.scope.ranges, self.scope.vectors)):
+                self.reject(f"{name} is declared twice between these braces [ptx-register-twice]")
             if count > 1:
                 self._define_vector(name, type, count)
             elif self.take("<"):

@@ -27,6 +27,10 @@ _TARGET = re.compile(r"sm_(\d+)([af]?)")
 
 def check_targets(entry: Entry, target: str) -> None:
     """Raises InterpreterError for the first instruction that a module's target lacks, as ptxas does."""
+    if not target:
+        raise InterpreterError(
+            "the text has no .target; PTX begins with .version and .target: is its beginning cut off? [ptx-no-target]"
+        )
     found = _TARGET.fullmatch(target)
     if found is None:
         return

@@ -19,7 +19,7 @@ from lowtide.ptx.settings import Settings
 
 KERNELS = Path(__file__).parent / "kernels"
 HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
-REGISTERS = ".reg .b32 %r<9>; .reg .b64 %rd<9>;"
+REGISTERS = ".reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .f32 %f<9>; .reg .s32 %s<9>; .reg .pred %p<9>;"
 
 
 def kernel(body: str) -> str:
@@ -41,6 +41,7 @@ BAD = [
     (f"{HEAD}.entry k(.param .b8 x[40000]) {{ ret; }}", 4, "ptx-parameter-bytes"),
     (f"{HEAD}.entry k() .maxnreg {{ ret; }}", 4, "ptx-directive"),
     (f"{HEAD}.entry k() .reqntid 0 {{ ret; }}", 4, "ptx-directive"),
+    (kernel(".reg .b32 %r<4>;"), 7, "ptx-register-twice"),
 ]
 
 
@@ -48,6 +49,15 @@ BAD = [
 def test_text_that_is_no_ptx_is_refused_with_its_line(text: str, line: int, code: str) -> None:
     with pytest.raises(lt.InterpreterError, match=rf"^bad\.ptx:{line}: .*\[{code}\]$"):
         lt.ptx.load(text, "bad.ptx")
+
+
+def test_operands_that_fit_are_accepted() -> None:
+    body = """mov.u32 %r1, %tid.x; mov.b32 %f1, %r1; add.s32 %s1, %r1, 1; shl.b64 %rd1, %rd2, %r1;
+    add.f32 %f2, %f1, %f1; .shared .align 8 .b8 x[64]; setp.lt.u32 %p1, %r1, 8; st.shared.b32 [x], 0;
+    ld.shared.u8 %rd3, [x]; st.shared.v2.b32 [x], {%r1, 5}; @%p1 bra END;
+    END:"""
+    assert "operand-register-type" not in str(checked(kernel(body)).code)
+    assert "vector-elements" not in str(checked(kernel(body)).code)
 
 
 def checked(text: str) -> Report:
@@ -61,6 +71,21 @@ def checked(text: str) -> Report:
         (kernel("setmaxnreg.dec.sync.aligned.u32 24;").replace("sm_90a", "sm_90"), "instruction-target"),
         (kernel("cp.async.bulk.commit_group;").replace("sm_90a", "sm_80"), "instruction-target"),
         (kernel("cp.async.wait_all;").replace("sm_90a", "sm_75"), "instruction-target"),
+        (kernel("").replace(".target sm_90a\n", ""), "ptx-no-target"),
+        (kernel("@%r1 bra END; END:"), "guard-type"),
+        (kernel("add.f32 %rd1, %rd2, %rd3;"), "operand-register-type"),
+        (kernel("add.s64 %r1, %r2, %r3;"), "operand-register-type"),
+        (kernel("add.f32 %s1, %s2, %s3;"), "operand-register-type"),
+        (kernel("add.s32 %f1, %f2, %f3;"), "operand-register-type"),
+        (kernel("add.u32 %r1, %p1, 1;"), "operand-register-type"),
+        (kernel("and.pred %p1, %p2, %r1;"), "operand-register-type"),
+        (kernel("shl.b64 %rd1, %r1, 2;"), "operand-register-type"),
+        (kernel("selp.b32 %r1, %rd1, %r2, %p1;"), "operand-register-type"),
+        (kernel("ld.global.u64 %r1, [%rd1];"), "operand-register-type"),
+        (kernel("ld.global.f32 %rd2, [%rd1];").replace(".b64 %rd", ".f64 %rd"), "operand-register-type"),
+        (kernel("atom.global.add.u32 %r1, [%rd1], %rd2;"), "operand-register-type"),
+        (kernel("st.global.v2.b32 [%rd1], {%r1, %r2, %r3};"), "vector-elements"),
+        (kernel("ld.global.v4.b32 %r1, [%rd1];"), "vector-elements"),
     ],
 )
 def test_a_kernel_that_ptxas_refuses_is_no_input(text: str, code: str) -> None:

@@ -21,7 +21,7 @@ PASSED_ON = {
     ("interpreter/numbers/registers.py", "ends with self.why"),
     ("interpreter/numbers/registers.py", "ends with value.why"),
     ("interpreter/ptx/table.py", "ends with what reason gives"),
-    ("interpreter/ptx/wgmma.py", "ends with value.why"),
+    ("interpreter/ptx/wgmma_places.py", "ends with value.why"),
     ("compiler/matmul/kernels.py", "ends with refused[0]"),  # why a kernel was refused may come from the disk
     ("passes/problem/verify_schedule.py", "ends with what broken_rule gives"),
     ("passes/schedules/choice/search.py", "ends with refused[0]"),
