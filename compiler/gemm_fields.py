@@ -9,6 +9,7 @@ from lowtide.compiler.epilogue.graph import EpilogueGraph
 from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.epilogue.results import Result, ResultKind
 from lowtide.compiler.spec_fields import (
+    A_ROWS,
     ENDS,
     ENDS_TYPE,
     FAST,
@@ -33,6 +34,7 @@ class GemmFields:
     k: int | None = None
     batch: int | Unbatched | None = UNBATCHED
     groups: int | Groups | Ungrouped | None = UNGROUPED
+    a_rows: bool = False
     pairs: str | None = None
     a: str
     b: str
@@ -119,7 +121,10 @@ class GemmFields:
 
     @property
     def a_shape(self) -> tuple[int | None, ...]:
-        """A's shape in memory: (M, K), or (K, M) for nn and nt, after the batch if there is one."""
+        """A's shape in memory: (M, K), or (K, M) for nn and nt, after the batch if there is one. With `a_rows`, A has
+        any number of rows."""
+        if self.a_rows:
+            return (None, self.k)
         return (*self.batch_shape, *((self.m, self.k) if self.layout in ("tn", "tt") else (self.k, self.m)))
 
     @property
@@ -171,10 +176,11 @@ class GemmFields:
     @property
     def operands(self) -> tuple[Operand, ...]:
         """The epilogue's operands in the order of its parameters, then the scales and zero points of packed weights, or
-        the block scales, or the ends of groups of rows."""
+        the block scales, or the ends of groups of rows and the rows of A that are taken."""
         scales = (Operand(SCALES, OperandKind.GROUP_SCALE, self.scales or self.a, self.group),) if self.group else ()
         zero_type = "s8" if element_type(self.b).lowest else "u8"
         zeros = (Operand(ZEROS, OperandKind.GROUP_ZERO, zero_type, self.group),) if self.zero_points else ()
         of_blocks = self.block_scales.operands if self.block_scales is not None else ()
         ends = (Operand(ENDS, OperandKind.ENDS, ENDS_TYPE, count=self.group_count),) if self.is_grouped else ()
-        return (*self.epilogue_graph.operands, *scales, *zeros, *of_blocks, *ends)
+        taken = (Operand(A_ROWS, OperandKind.A_ROWS, ENDS_TYPE),) if self.a_rows else ()
+        return (*self.epilogue_graph.operands, *scales, *zeros, *of_blocks, *ends, *taken)

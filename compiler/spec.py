@@ -9,6 +9,7 @@ from lowtide.compiler.epilogue.operands import Operand, OperandKind, OperandType
 from lowtide.compiler.epilogue.results import OneResult, gives_d_alone
 from lowtide.compiler.gemm_fields import GemmFields
 from lowtide.compiler.spec_fields import (
+    A_ROWS,
     D_ORDERS,
     ENDS,
     FAST,
@@ -21,7 +22,7 @@ from lowtide.compiler.spec_fields import (
     extent_of,
     groups_of,
 )
-from lowtide.compiler.spec_rules import check_block_scales, check_groups, check_pairs, check_weights
+from lowtide.compiler.spec_rules import check_a_rows, check_block_scales, check_groups, check_pairs, check_weights
 from lowtide.decompositions import DECOMPOSITIONS, decompositions_of
 from lowtide.elements import ELEMENTS, EPILOGUE_TYPE, element_type, output_types, types_of_d, weight_types
 from lowtide.errors import SpecError
@@ -62,6 +63,11 @@ class GemmSpec(GemmFields):
       product over the K from `ends[g − 1]` to `ends[g] − 1`, which is 0 for an empty group. `ends[g − 1]` is clamped to
       0 … K, and then `ends[g]` to the result … K. The layout must be nt, and K at most 2³⁰. Full operands have the
       shape of D, or (M, N) if all groups share one. All groups share the other operands.
+    - `a_rows`: whether the rows of A are taken at an index, as of tokens that are sent to experts; False, the default.
+      If True, the kernel also takes `a_rows`, s32 (M,): row m of the product has row `a_rows[m]` of A, which has any
+      number of rows, and zeros if A has no such row. Only the device reads `a_rows`. Rows may be grouped. The layout
+      must be tn or tt, and D by rows; a batch, groups of K, packed weights, block scales and f32 by pieces are not
+      supported.
     - `pairs`: None, the default, or how pairs of columns lie in B, as in a gated MLP. B then has 2 · N columns and D
       has N. For each element of D, the epilogue takes two accumulators: `def swiglu(gate, up)`. With "stacked", B's
       first N columns belong to `gate` and the others to `up`; with "interleaved" they alternate. The layout must be tn
@@ -119,6 +125,7 @@ class GemmSpec(GemmFields):
         self._settle_precision()
         check_weights(self)
         check_groups(self)
+        check_a_rows(self)
         sums = accumulator_types(*self.multiplied)
         if not sums:
             raise SpecError(
@@ -207,6 +214,11 @@ class GemmSpec(GemmFields):
         if self.is_grouped and ENDS in names:
             raise SpecError(
                 f"the epilogue's operand {ENDS!r} has the name of the ends of groups: rename it [ends-operand-name]"
+            )
+        if self.a_rows and A_ROWS in names:
+            raise SpecError(
+                f"the epilogue's operand {A_ROWS!r} has the name of the rows of A that are taken: rename it"
+                " [a-rows-operand-name]"
             )
         check_block_scales(self)  # first: the scales are operands
         for result in self.results:

@@ -129,6 +129,7 @@ def spec_of(module: ir.Module) -> FoundProblem:
             zero_points=OperandKind.GROUP_ZERO.value in in_the_sum,
             block_scales=scales_of(kinds),
             pairs=problem.pairs,
+            a_rows=problem.takes_rows,
             amax=ResultKind.amax in problem.results,
             result_types={name: dtype for name, dtype in full.items() if dtype != _dtype(d)},
             epilogue=_replay(found[0] if whole else None, in_epilogue, given, problem),
@@ -211,10 +212,15 @@ def shape_as_it_lies(type_: ir.MemRefType) -> list[int | None]:
     return [*shape[:-2], shape[-1], shape[-2]] if is_column_major(type_) else shape
 
 
+def words_of(problem: Problem) -> dict[str, Any]:
+    """The words of a manifest's spec for pairs of columns, and for rows of A at an index."""
+    pairs = {} if problem.pairs is None else {"pairs": problem.pairs}
+    return pairs | ({"a_rows": True} if problem.takes_rows else {})
+
+
 def _extents(types: list[ir.Type], lies: tuple[str, str], problem: Problem) -> dict[str, int | None]:
     layout, d_order = lies
-    pairs = {} if problem.pairs is None else {"pairs": problem.pairs}
-    spec = {**dict(zip("ab", problem.given_types, strict=True)), "layout": layout, **pairs}
+    spec = {**dict(zip("ab", problem.given_types, strict=True)), "layout": layout, **words_of(problem)}
     extents: dict[str, int | None] = {"m": None, "n": None, "k": None}
     for type_, letters in zip(types, (*matrix_dims(spec), OUTPUT_DIMS[d_order]), strict=True):
         for letter, extent in zip(letters, shape_as_it_lies(type_)[-2:], strict=True):

@@ -124,6 +124,30 @@ def check_groups(spec: GemmFields) -> None:
         )
 
 
+def check_a_rows(spec: GemmFields) -> None:
+    """Raises SpecError for fields that rows of A at an index do not support."""
+    if not isinstance(spec.a_rows, bool):
+        raise SpecError(
+            f"a_rows is {spec.a_rows!r} ({type(spec.a_rows).__name__}); it must be True or False [a-rows-word]"
+        )
+    if not spec.a_rows:
+        return
+    beside = {
+        "a batch": spec.is_batched,
+        "groups of K": spec.k_is_grouped,
+        "packed weights": spec.is_mixed,
+        "block scales": spec.block_scales is not None,
+        f"precision={spec.precision!r}": spec.decomposition is not None,
+        "d_order='column'": spec.d_order != "row",
+        f"layout={spec.layout!r}": spec.layout not in GROUPED_LAYOUTS,
+    }
+    for what, is_there in beside.items():
+        if is_there:
+            raise SpecError(
+                f"a_rows with {what} is not supported; take the rows of A in another kernel [a-rows-beside]"
+            )
+
+
 def check_pairs(spec: GemmFields) -> None:
     """Raises SpecError for an unknown word, and for fields that pairs of columns do not support."""
     if spec.pairs is None:

@@ -74,7 +74,10 @@ def expected(
     else:
         a, b = (multiplied(part, dtype) for part, dtype in zip(parts, types, strict=True))
     dims = problem_dims(manifest)
-    a = (a if dims[names[0]][-2:] == ("m", "k") else a.T)[rows]
+    if "a_rows" in manifest["spec"]:
+        a = _taken(manifest, operands, a, rows)
+    else:
+        a = (a if dims[names[0]][-2:] == ("m", "k") else a.T)[rows]
     b = b if dims[names[1]][-2:] == ("k", "n") else b.swapaxes(-1, -2)
     a, b = _scaled(manifest, operands, a, b, rows)
     if ROW_GROUPS in manifest["spec"]:
@@ -147,6 +150,14 @@ def _by_groups(
         product, error = exact_product(a[own], b[group], acc)
         found[:, own] = product, np.broadcast_to(error, product.shape), np.abs(a[own]) @ np.abs(b[group])
     return found[0], found[1], found[2]
+
+
+def _taken(manifest: Mapping[str, Any], operands: Mapping[str, Any], a: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The rows of A that are these rows of the product; zeros for those that A does not have."""
+    index = next(operands[x["name"]].values() for x in manifest["arguments"] if x["kind"] == "a_rows")
+    at = index[rows].astype(np.int64)
+    exists = (at >= 0) & (at < len(a))
+    return np.where(exists[:, None], a[np.where(exists, at, 0)], 0)
 
 
 def _groups_of(manifest: Mapping[str, Any], operands: Mapping[str, Any], rows: np.ndarray) -> np.ndarray:

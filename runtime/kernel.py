@@ -93,9 +93,10 @@ class Kernel:
         self._given = [name for name in self._names if name not in (*self._outputs, *self._absent)]
         self._memrefs = [i for i, x in enumerate(self._arguments) if x["kind"] != "scalar"]
         self._scalars = [i for i, x in enumerate(self._arguments) if x["kind"] == "scalar"]
-        #: the inputs that D's extents come from: A and B, and the ends of groups of K
+        #: the inputs that D's extents come from: A and B, and the ends of groups of K or the rows of A that are taken
         self._matrices = [i for i in self._memrefs if self._arguments[i]["kind"] == "matrix"]
         self._matrices += [i for i in self._memrefs if self._dims[self._names[i]] == (K_GROUPS,)]
+        self._matrices += [i for i in self._memrefs if self._arguments[i]["kind"] == "a_rows"]
         self._matrix_inputs = [self._given.index(self._names[i]) for i in self._matrices]
         #: the number of operands by position that need no sorting
         is_plain = list(self._outputs) == [D] and self._output == len(self._given)

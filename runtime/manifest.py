@@ -9,6 +9,7 @@
               "row_groups": 8|null,                       groups of rows with a B each; without: none
               "groups_of_k": 8|null,                      groups of K with a D each; without: none
               "pairs": "stacked"|"interleaved",     two columns of B for each of D; without: one
+              "a_rows": true,                                rows of A are taken at an index; without: all, in order
               "group": 128},                                  of packed weights (`weights`), "b"; default: no scales
      "schedule": text, "epilogue": text|null,                                             for the reader
      "summation": text|null,                               the order of sums; equal texts give equal bits
@@ -18,7 +19,7 @@
      "origin": text|null,                   the IR of the problem, for `lowtide check`; not read here
      "example": {"m": …, "n": …, "k": …},                                  run-time extents that `verify` uses
      "arguments": [{"name", "role": "input"|"output", "kind": "matrix"|"full"|"per_row"|"per_column"|"scalar"|
-                              "group_scale"|"group_zero"|"ends"|"target"|a scale of blocks|
+                              "group_scale"|"group_zero"|"ends"|"target"|"a_rows"|a scale of blocks|
                               "amax"|a reduction, such as "row_sum",                        results have role output
                     "dtype", "shape": [int|null, …], "base_alignment": bytes,
                     "row_stride_alignment": bytes,
@@ -44,7 +45,8 @@ rounded; it is passed by name, like an input. Reductions (`lowtide.reductions`) 
 and `all_…` (1). A `target`, s32 (M), has the column of each row whose value is a `row_value`.
 
 With groups of rows, the first dimension of B is the group, and `ends`, s32 (row_groups), gives the ends of the groups.
-With groups of K, the first dimension of `full` arguments is the group, and `ends` is s32 (groups_of_k).
+With groups of K, the first dimension of `full` arguments is the group, and `ends` is s32 (groups_of_k). With `a_rows`,
+an argument of that kind, s32 (M), says which rows of A, of which there may be any number, are the rows of the product.
 
 With a batch, all but scalars, amax and `all_…` have it as the first dimension. Inputs may lack it, or have a stride of
 0 there.
@@ -97,6 +99,7 @@ KINDS: dict[str, int] = {
     "group_scale": 2,
     "group_zero": 2,
     "ends": 1,
+    "a_rows": 1,
     "amax": 1,
 }
 BLOCK_SCALES = ("row_scale", "column_scale", "row_block_scale", "column_block_scale")
@@ -105,7 +108,7 @@ KINDS |= dict.fromkeys((*REDUCTIONS, "target"), 1)
 ABSENT = "absent"  # the kind of a D that is not stored, if all outputs are reductions: calls do not pass it
 KINDS[ABSENT] = 2
 IN_THE_SUM = ("group_scale", "group_zero", *BLOCK_SCALES)  # kinds of arguments that act in the sum
-NOT_OF_EPILOGUE = (*IN_THE_SUM, "ends", "target")  # kinds of arguments that the epilogue does not read
+NOT_OF_EPILOGUE = (*IN_THE_SUM, "ends", "target", "a_rows")  # kinds of arguments that the epilogue does not read
 STALE = 2.0**20  # the value of an amax before a check: larger than any result, like one left by a previous call
 # Kinds that all products of a batch share.
 UNBATCHED = ("scalar", "amax", *(word for word, reduction in REDUCTIONS.items() if not reduction.dims))
@@ -129,6 +132,7 @@ KIND_DIMS: dict[str, tuple[str, ...]] = {
     "ends": (ROW_GROUPS,),
     "amax": (ONE,),
     "target": ("m",),
+    "a_rows": ("m",),
     **{word: tuple(reduction.dims) or (ONE,) for word, reduction in REDUCTIONS.items()},
     "row_scale": ("k/128", "m"),
     "column_scale": ("k/128", "n"),
@@ -136,6 +140,7 @@ KIND_DIMS: dict[str, tuple[str, ...]] = {
     "column_block_scale": ("n/128", "k/128"),
 }
 PACKED_ROWS = "packed_rows"  # in place of n: rows of bytes; each holds the weights of two rows
+ROWS_OF_A = "rows_of_a"  # in place of m: of an A whose rows are taken at an index
 PAIRED_ROWS = "paired_rows"  # in place of n: rows of B; two belong to each column of D
 PAIRS = ("stacked", "interleaved")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -270,6 +275,8 @@ def _check_spec(spec: Mapping[str, Any]) -> None:
     group = spec.get("group", 1)
     if not is_integer(group) or group < 1 or ("group" in spec and not is_mixed(spec)):
         raise ValueError(f"spec.group is {shown(group)}, must be a positive integer, beside packed weights")
+    if spec.get("a_rows", True) is not True:
+        raise ValueError(f"spec.a_rows is {shown(spec['a_rows'])}, must be true, or left out")
     if "pairs" in spec and not _is_word(spec["pairs"], PAIRS):
         raise ValueError(f"spec.pairs is {shown(spec['pairs'])}, must be left out, or one of {', '.join(PAIRS)}")
     precisions = decompositions_of(spec["a"])
@@ -322,6 +329,8 @@ def _check_arguments(arguments: Sequence[Any], spec: Mapping[str, Any]) -> None:
         raise ValueError(
             "with spec.row_groups, and only then, B is per_group; with groups one argument has the kind ends"
         )
+    if sum(x["kind"] == "a_rows" for x in arguments) != int("a_rows" in spec):
+        raise ValueError("with spec.a_rows, and only then, one argument has the kind a_rows")
 
 
 def output_of(arguments: Sequence[Mapping[str, Any]]) -> int:
@@ -414,6 +423,7 @@ def extent_of(dim: str, extents: Mapping[str, Any]) -> Any:
 def matrix_dims(spec: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The problem extents of the dimensions of A and of B, without the batch, with the groups of rows."""
     a, b = OPERAND_DIMS[spec["layout"]]
+    a = (ROWS_OF_A, "k") if "a_rows" in spec else a
     groups = (ROW_GROUPS,) if ROW_GROUPS in spec else ()
     if "pairs" in spec:
         return a, (*groups, *(PAIRED_ROWS if dim == "n" else dim for dim in b))
@@ -439,7 +449,7 @@ def is_mixed(spec: Mapping[str, Any]) -> bool:
 
 def problem_dims(manifest: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """For each argument, the problem extents ("m", "n", "k", "batch", "row_groups", "groups", "packed_rows",
-    "paired_rows") of its dimensions, in memory order. Scales may count blocks: "k/128" (`extent_of`)."""
+    "paired_rows", "rows_of_a") of its dimensions, in memory order. Scales may count blocks: "k/128" (`extent_of`)."""
     a_dims, b_dims = matrix_dims(manifest["spec"])
     output_dims = OUTPUT_DIMS[manifest["spec"].get("d_order", "row")]
     matrices = iter((a_dims, b_dims))

@@ -29,6 +29,7 @@ from lowtide.runtime.manifest import (
     K_GROUPS,
     PACKED_ROWS,
     PAIRED_ROWS,
+    ROWS_OF_A,
     STALE,
     extent_of,
     is_mixed,
@@ -81,6 +82,8 @@ def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tu
             values = np.full(shape, STALE)
         elif argument["kind"] == "ends":  # all rows of D belong to a group, and so are compared
             values = np.sort(np.append(rng.integers(0, grouped + 1, shape[0] - 1), grouped))
+        elif argument["kind"] == "a_rows":  # some are outside of A
+            values = rng.integers(-1, extents[ROWS_OF_A] + 1, shape)
         elif exact and argument["kind"] == "matrix" and element_type(dtype).is_float:
             values = np.sign(rng.standard_normal(shape)) * (rng.random(shape) < share)
         else:
@@ -103,7 +106,7 @@ def example_extents(manifest: Mapping[str, Any]) -> dict[str, int]:
                 " [example-extent]"
             )
         extents[dim] = extent
-    extents["one"] = 1
+    extents["one"], extents[ROWS_OF_A] = 1, extents["m"] // 2 + 1
     spec = manifest["spec"]
     if "pairs" in spec:
         extents[PAIRED_ROWS] = 2 * extents["n"]

@@ -59,11 +59,12 @@ class OperandKind(enum.Enum):
     COLUMN_BLOCK_SCALE = "column_block_scale"
     ENDS = "ends"
     TARGET = "target"
+    A_ROWS = "a_rows"
 
     @property
     def is_of_epilogue(self) -> bool:
-        """Whether the region reads it. Other operands act in the sum, or are the ends of groups or the columns of
-        lt.gather."""
+        """Whether the region reads it. Other operands act in the sum, or are the ends of groups, the columns of
+        lt.gather or the rows of A that are taken."""
         return self in (OperandKind.FULL, OperandKind.PER_ROW, OperandKind.PER_COLUMN, OperandKind.SCALAR)
 
     @property
@@ -139,6 +140,7 @@ class Operand:
             OperandKind.FULL: (m, n),
             OperandKind.PER_ROW: (m,),
             OperandKind.TARGET: (m,),
+            OperandKind.A_ROWS: (m,),
             OperandKind.PER_COLUMN: (n,),
             OperandKind.ENDS: (self.count,),
             OperandKind.ROW_SCALE: (_blocks(k), m),

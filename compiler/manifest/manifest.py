@@ -12,7 +12,7 @@ from mlir import ir
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.manifest.epilogue import epilogue_of
 from lowtide.compiler.manifest.host_ops import HostOps
-from lowtide.compiler.spec_of_ir import argument_names, host_function, shape_as_it_lies
+from lowtide.compiler.spec_of_ir import argument_names, host_function, shape_as_it_lies, words_of
 from lowtide.dialects.levels import target_of
 from lowtide.dialects.tile import OperandKind
 from lowtide.dialects.tile.schedule import Schedule
@@ -32,6 +32,7 @@ from lowtide.runtime.manifest import (
     PACKED_ROWS,
     PAIRED_ROWS,
     ROW_GROUPS,
+    ROWS_OF_A,
     is_mixed,
     matrix_dims,
 )
@@ -115,7 +116,7 @@ def _facts(function: ir.OpView) -> dict[str, Any] | None:
         "results": [str(kind) for kind in asked.results],
         "kinds": [str(kind) for kind in asked.kinds],
         "grouped": ROW_GROUPS if asked.is_grouped else K_GROUPS if asked.k_is_grouped else None,
-        "pairs": {} if asked.pairs is None else {"pairs": asked.pairs},
+        "more": words_of(asked),
     }
 
 
@@ -123,7 +124,7 @@ def _dims(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """The extents of A, B and each result by dimension, after that of a batch. B of groups begins with the group."""
     of_kind = _dims_of_kinds(facts)
     grouped = {ROW_GROUPS: None} if facts["grouped"] == ROW_GROUPS else {}
-    a, b = matrix_dims({**facts["types"], "layout": facts["layout"], **grouped, **facts["pairs"]})
+    a, b = matrix_dims({**facts["types"], "layout": facts["layout"], **grouped, **facts["more"]})
     return [a, b, *(of_kind[kind] for kind in facts["results"])]
 
 
@@ -180,6 +181,8 @@ def _spec(arguments: list[dict[str, Any]], facts: Mapping[str, Any], dims: list[
     order = {} if facts["d_order"] == "row" else {"d_order": facts["d_order"]}
     sums = {"acc": facts["acc"]} | ({"fast": True} if facts["fast"] else {})
     sums |= {"precision": facts["precision"]} if facts["precision"] else {}
-    extents = {letter: extent for letter, extent in extents.items() if letter not in (PACKED_ROWS, PAIRED_ROWS)}
+    extents = {
+        letter: extent for letter, extent in extents.items() if letter not in (PACKED_ROWS, PAIRED_ROWS, ROWS_OF_A)
+    }
     group = {"group": facts["group"]} if facts["group"] else {}
-    return {**extents, **facts["types"], **sums, "layout": facts["layout"], **order, **group, **facts["pairs"]}
+    return {**extents, **facts["types"], **sums, "layout": facts["layout"], **order, **group, **facts["more"]}

@@ -34,7 +34,7 @@ Epilogue = Callable[..., Any]
 class Grouped(NamedTuple):
     """A grouped product with any number of rows, or any K: the types of A, B and D, the layout, N, K (if rows are
     grouped) or M (if K is), the number of groups, the rows or K per group for which the schedule is chosen (`share`),
-    the target, the epilogue, and how pairs of columns lie in B."""
+    the target, the epilogue, how pairs of columns lie in B, and whether rows of A are taken at an index."""
 
     types: tuple[str, str, str]
     layout: str
@@ -45,6 +45,7 @@ class Grouped(NamedTuple):
     target: str
     epilogue: Epilogue | None
     pairs: str | None = None
+    a_rows: bool = False
 
     @property
     def is_of_k(self) -> bool:
@@ -62,6 +63,15 @@ class Grouped(NamedTuple):
             )
         return self._replace(n=self.n // 2, pairs=pairs)
 
+    def taking(self, rows: int) -> "Grouped":
+        """The product of this number of rows that are taken from A at an index. Raises LaunchError for groups of K."""
+        if self.is_of_k:
+            raise LaunchError(
+                "a_rows takes rows of A (rows, K), but with groups of K, A is (M, K): pass b (groups, K, N), or take "
+                "the rows before the call [grouped-a-rows]"
+            )
+        return self._replace(a_rows=True, share=_share(rows, self.groups))
+
     def spec(self, grouped: int | None) -> GemmSpec:
         """The problem with this number of rows, or this K. Raises SpecError."""
         (a, b, d), of_k = self.types, self.is_of_k
@@ -76,6 +86,7 @@ class Grouped(NamedTuple):
             acc=sums_of(a, b),
             layout=self.layout,
             pairs=self.pairs,
+            a_rows=self.a_rows,
             epilogue=self.epilogue,
         )
 
@@ -153,6 +164,7 @@ class GroupedMatmul:
         *,
         epilogue: Epilogue | None = None,
         pairs: str | None = None,
+        a_rows: Any = None,
         out: Any = None,
         stream: Any = None,
         **operands: Any,
@@ -166,7 +178,8 @@ class GroupedMatmul:
         after the last end are not written. `epilogue`, its operands by name, `out` and `stream` are those of
         `lt.matmul`. A full operand is (rows, N); a per-column operand is (groups, N), or (N,) if all groups share it.
         `pairs`: how pairs of columns lie in B (groups, K, 2 · N), as in `lt.GemmSpec`; K is contiguous in B, and the
-        epilogue takes two accumulators. The launch is asynchronous.
+        epilogue takes two accumulators. `a_rows`, int32 (rows,): row i of the product has row `a_rows[i]` of A, and
+        zeros if A has no such row. A then has any number of rows. The launch is asynchronous.
 
         With A (M, K) and B (K, N), K is grouped. D is (groups, M, N): for each group, the product over its K, which is
         0 for an empty group. A has M contiguous, such as `x.mT` for x (K, M), and B has N contiguous. Elements of K
@@ -186,6 +199,8 @@ class GroupedMatmul:
         target = target_of(driver.device(device or 0)).name
         groups_of_k = math.prod(view(ends, "ends").shape) if len(right.shape) == len(left.shape) else 0
         product = product_of(left, right, d, target, epilogue, groups_of_k).of_pairs(pairs)
+        if a_rows is not None:
+            product, operands = product.taking(math.prod(view(a_rows, "a_rows").shape)), operands | {"a_rows": a_rows}
         kernel = self._kernels[product]
         if kernel is None:
             kernel = self._kernels[product] = kernel_for(product)

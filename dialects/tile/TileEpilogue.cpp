@@ -164,6 +164,7 @@ bool lowtide::tile::isBlockScale(OperandKind kind) {
   case OperandKind::group_zero:
   case OperandKind::ends:
   case OperandKind::target:
+  case OperandKind::a_rows:
     return false;
   }
   llvm_unreachable("all kinds are above");
@@ -174,7 +175,8 @@ bool lowtide::tile::actsInTheSum(OperandKind kind) {
 }
 
 bool lowtide::tile::isReadByTheRegion(OperandKind kind) {
-  return !actsInTheSum(kind) && kind != OperandKind::ends && kind != OperandKind::target;
+  return !actsInTheSum(kind) && kind != OperandKind::ends && kind != OperandKind::target &&
+         kind != OperandKind::a_rows;
 }
 
 int64_t lowtide::tile::rankOf(OperandKind kind) {

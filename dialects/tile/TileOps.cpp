@@ -176,6 +176,20 @@ LogicalResult ViewOp::verify() {
   return success();
 }
 
+//===--- tile.take_rows -----------------------------------------------------------------------------------------===//
+
+LogicalResult TakeRowsOp::verify() {
+  auto source = cast<MemRefType>(getSource().getType()), taken = cast<MemRefType>(getResult().getType());
+  auto index = cast<MemRefType>(getIndex().getType());
+  if (source.getRank() != 2 || isColumnMajor(source) || taken.getRank() != 2 ||
+      source.getElementType() != taken.getElementType() || source.getLayout() != taken.getLayout() ||
+      source.getDimSize(1) != taken.getDimSize(1) || taken.getDimSize(0) != index.getDimSize(0))
+    return emitOpError() << "takes rows of a matrix that lies by rows: the result has as many as the index has elements, "
+                         << "and is else of the same type; " << taken << " from " << source << " and " << index
+                         << " is not [taken-rows-type]";
+  return success();
+}
+
 //===--- tile.promote -------------------------------------------------------------------------------------------===//
 
 LogicalResult PromoteOp::verify() {

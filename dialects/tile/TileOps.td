@@ -70,6 +70,9 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
     first. An end is clamped to [the end before, M]. Rows after the last end are not written. The operand has no argument
     in the region. A `per_column` operand may have one more dimension, the first: a vector of length N for each group.
 
+    With an `a_rows` operand, a vector of i32 of length M on the device, row m of the product has row `a_rows[m]` of A, and
+    zeros if A has no such row. A then has any number of rows. The operand has no argument in the region.
+
     If D has three dimensions and A and B have two, K is grouped instead: matrix g of D is the product over the range of
     K from `ends[g - 1]`, or 0, up to `ends[g]`. For an empty range it is 0. The end before is clamped to
     [0, K], and an end to [the end before, K]. The layout is `nt`, so that a group consists of rows of A and B. Operands
@@ -107,6 +110,9 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
       …
     } : memref<?x?xf8E4M3FN, strided<[?, 1]>>, memref<?x?xf8E4M3FN, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>
     tile.gemm tn %a, %b into %d acc(f32) operands(ends %ends : memref<64xi32>) {
+      …
+    } : memref<?x?xbf16, strided<[?, 1]>>, memref<64x?x?xbf16, strided<[?, ?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>
+    tile.gemm tn %a, %b into %d acc(f32) operands(ends %ends : memref<64xi32>, a_rows %index : memref<?xi32>) {
       …
     } : memref<?x?xbf16, strided<[?, 1]>>, memref<64x?x?xbf16, strided<[?, ?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>
     tile.gemm nt %a, %b into %d acc(f32) operands(ends %ends : memref<64xi32>) {
@@ -312,6 +318,23 @@ def Tile_ViewOp : Tile_Op<"view", [Pure]> {
   let assemblyFormat = [{
     ($kind^)? $source `[` $offsets `]` (`halves` $halves^)? attr-dict `:` type($source) `to` qualified(type($result))
   }];
+  let hasVerifier = 1;
+}
+
+def Tile_TakeRowsOp : Tile_Op<"take_rows", [Pure]> {
+  let summary = "A matrix of rows of another one, at an index";
+  let description = [{
+    Row i of the result is row `index[i]` of the source; it has as many rows as the index has elements. Nothing is copied:
+    what reads a window of the result reads these elements of the index, and then the rows. If the source has no row
+    `index[i]`, row i is zero.
+
+    ```mlir
+    %rows = tile.take_rows %a at %index : memref<40x64xbf16, strided<[?, 1]>>, memref<?xi32> to memref<?x64xbf16, strided<[?, 1]>>
+    ```
+  }];
+  let arguments = (ins AnyMemRef:$source, MemRefRankOf<[I32], [1]>:$index);
+  let results = (outs AnyMemRef:$result);
+  let assemblyFormat = "$source `at` $index attr-dict `:` type($source) `,` type($index) `to` type($result)";
   let hasVerifier = 1;
 }
 

@@ -91,12 +91,29 @@ static LogicalResult verifyBlockScales(GemmOp op) {
   return success();
 }
 
-// The operand that says where groups of rows end; null without one.
-static Value endsOf(GemmOp op) {
+// The first operand of a kind that is not for the epilogue; null without one.
+static Value operandOf(GemmOp op, OperandKind wanted) {
   for (auto [operand, kind] : llvm::zip(op.getEpilogueOperands(), op.getKinds()))
-    if (kindOf(kind) == OperandKind::ends)
+    if (kindOf(kind) == wanted)
       return operand;
   return {};
+}
+
+// The operand that says where groups of rows end; null without one.
+static Value endsOf(GemmOp op) { return operandOf(op, OperandKind::ends); }
+
+// A's rows are taken at an index: one vector says where, and M is its extent.
+static LogicalResult verifyTakenRows(GemmOp op, MemRefType a, MemRefType d) {
+  auto isTaken = [](Attribute kind) { return kindOf(kind) == OperandKind::a_rows; };
+  auto index = dyn_cast<MemRefType>(operandOf(op, OperandKind::a_rows).getType());
+  if (llvm::count_if(op.getKinds(), isTaken) != 1 || !index || index.getRank() != 1 ||
+      !index.getElementType().isSignlessInteger(32))
+    return op.emitOpError() << "has one vector of i32 that says which rows of A are taken [gemm-a-rows]";
+  bool aIsMK = op.getLayout() == GemmLayout::tn || op.getLayout() == GemmLayout::tt;
+  if (!aIsMK || a.getRank() != 2 || (d && isBatch(d)) || op.getWeights() || op.getSwapped() || op.getPrecision())
+    return op.emitOpError() << "takes rows of A at an index: A is one matrix with rows of K, and there are no batch, no "
+                            << "groups of K, no packed weights, no pieces and no swapped operands [gemm-taken-rows]";
+  return success();
 }
 
 // Groups of K: one operand says their ends, and D has a matrix for each.
@@ -183,6 +200,11 @@ LogicalResult GemmOp::verify() {
   bool aIsMK = getLayout() == GemmLayout::tn || getLayout() == GemmLayout::tt;
   bool bIsNK = getLayout() == GemmLayout::tn || getLayout() == GemmLayout::nn;
   int64_t m = a.getDimSize(outer + (aIsMK ? 0 : 1)), ka = a.getDimSize(outer + (aIsMK ? 1 : 0));
+  if (Value taken = operandOf(*this, OperandKind::a_rows)) {
+    if (failed(verifyTakenRows(*this, a, d)))
+      return failure();
+    m = cast<MemRefType>(taken.getType()).getDimSize(0);
+  }
   int64_t n = b.getDimSize(outerOfB + (bIsNK ? 0 : 1)), kb = b.getDimSize(outerOfB + (bIsNK ? 1 : 0));
   if (failed(verifyWeights(*this, a, b, ka)))
     return failure();

@@ -30,6 +30,7 @@ _KIND_DIMS: Mapping[str, Sequence[str]] = MappingProxyType(
         "scalar": "",
         "ends": (GROUP,),
         "target": "m",
+        "a_rows": "m",
         "group_scale": "gn",
         "group_zero": "gn",
         "row_scale": ("k/128", "m"),
@@ -38,6 +39,7 @@ _KIND_DIMS: Mapping[str, Sequence[str]] = MappingProxyType(
         "column_block_scale": ("n/128", "k/128"),
     }
 )
+A_ROWS = "rows of a"  # if rows of A are taken at an index
 PACKED_ROWS = "w"  # rows of weights, whose bytes hold the weights of two rows
 PAIRED_ROWS = "n*2"  # rows of B; two belong to each column of D
 
@@ -120,7 +122,7 @@ def _dims_of(
     of_result: dict[ResultKind, Sequence[str]] = {ResultKind.full: output, ResultKind.amax: ("one",)}
     of_result |= {ResultKind.absent: output}
     of_result |= {ResultKind[word]: tuple(each.dims) or ("one",) for word, each in REDUCTIONS.items()}
-    a, b = _A_DIMS[layout[0]], _B_DIMS[layout[1]]
+    a, b = (A_ROWS, "k") if "a_rows" in kinds else _A_DIMS[layout[0]], _B_DIMS[layout[1]]
     factors: list[Sequence[str]] = [a, (GROUP, *b) if "ends" in kinds and not of_k else b]
     return [*factors, *(of_result[kind] for kind in results), *(of_kind[kind] for kind in kinds)]
 

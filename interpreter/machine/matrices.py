@@ -27,6 +27,9 @@ class Matrix:
     strides: tuple[int, ...]
     element: Scalar
     is_column_major: bool = False
+    index: "Matrix | None" = None
+    source_rows: int = 0
+    """With an `index`, a vector: row i is row index[i] of a matrix of `source_rows` rows, or zeros if it has none."""
 
     @property
     def shape_as_it_lies(self) -> tuple[int, ...]:
@@ -45,8 +48,14 @@ class Matrix:
 
     def rows(self, first: int, end: int) -> "Matrix":
         """Some rows of a matrix that lies by rows, or some elements of a vector."""
+        if self.index is not None:
+            return replace(self, index=self.index.rows(first, end), shape=(end - first, *self.shape[1:]))
         address = self.address + first * (self.row_stride or 1) * self.element.bytes
         return replace(self, address=address, shape=(end - first, *self.shape[1:]))
+
+    def taken_at(self, index: "Matrix") -> "Matrix":
+        """The rows of a matrix at an index."""
+        return replace(self, index=index, source_rows=self.shape[0], shape=(*index.shape, *self.shape[1:]))
 
     def addresses(self, rows: Any, columns: Any) -> Ints:
         """Byte addresses of elements; for a vector, of its columns."""
@@ -61,7 +70,8 @@ class Window:
 
     `kind` is the dimension of a one-dimensional matrix: "per_row" or "per_column"; otherwise it is "full". If `block`
     rows, or columns, share one element, elements are `step` apart. In a window of halves, the second half of the rows
-    is from the matrix `second`, and begins at the same row.
+    is from the matrix `second`, and begins at the same row. `taken`: with rows at an index, the row of the matrix in
+    memory that each row of the window is, or -1 (`resolved`).
     """
 
     matrix: Matrix
@@ -72,6 +82,7 @@ class Window:
     block: int = 1
     step: int = 1
     second: Matrix | None = None
+    taken: Ints | None = None
 
     @property
     def halves(self) -> tuple["Window", ...]:
@@ -85,6 +96,8 @@ class Window:
         """For rows of the window: whether each is in its matrix; and the number of columns inside."""
         first, *_ = self.halves
         inside_rows, inside_columns = first.inside
+        if self.taken is not None:
+            return self.taken[rows] >= 0, inside_columns
         return rows % first.shape[0] < inside_rows, inside_columns
 
     @property
@@ -108,6 +121,8 @@ class Window:
             half = self.shape[0] // 2
             places = (x.element_addresses(rows % half, columns) for x in self.halves)
             return np.where(rows < half, *places)
+        if self.taken is not None:
+            return self.matrix.addresses(np.maximum(self.taken[rows], 0), self.column + columns)
         return self.matrix.addresses(self.row + rows, self.column + columns)
 
     def _vector_addresses(self, places: Ints) -> Ints:
@@ -116,6 +131,20 @@ class Window:
 
 def _clip(size: int, limit: int) -> int:
     return max(0, min(size, limit))
+
+
+def resolved(state: AgentState, op: Described, window: Window) -> Window:
+    """The window with the rows that it takes, which the agent reads from the index; another window as it is."""
+    index = window.matrix.index
+    if index is None or window.taken is not None:
+        return window
+    taken, (rows, _) = np.full(window.shape[0], -1, np.int64), window.inside
+    if rows:
+        places = index.addresses(0, window.row + np.arange(rows))
+        loaded = state.machine.memory.load(state.access(op), places, index.element.name).reshape(-1)
+        found = np.array([int(row) for row in loaded.tolist()], np.int64)
+        taken[:rows] = np.where((found >= 0) & (found < window.matrix.source_rows), found, -1)
+    return replace(window, taken=taken)
 
 
 def load_inside(state: AgentState, op: Described, window: Window) -> NDArray[Any]:
@@ -147,9 +176,24 @@ def load_inside(state: AgentState, op: Described, window: Window) -> NDArray[Any
 def load_window(state: AgentState, op: Described, window: Window) -> NDArray[Any]:
     """A window read by the whole agent: payload of its shape, zero outside the matrix."""
     result = np.zeros(window.shape, state.machine.domain.payload)
+    if window.matrix.index is not None:
+        return _load_taken(state, op, resolved(state, op, window), result)
     for number, part in enumerate(window.halves):
         (rows, columns), first = part.inside, number * part.shape[0]
         result[first : first + rows, :columns] = load_inside(state, op, part)
+    return result
+
+
+def _load_taken(state: AgentState, op: Described, window: Window, result: NDArray[Any]) -> NDArray[Any]:
+    """`result` with the rows of a window that are taken at an index."""
+    assert window.taken is not None
+    exist, (_, columns) = np.flatnonzero(window.taken >= 0), window.inside
+    if exist.size and columns:
+        addresses, element = window.matrix.addresses(window.taken[exist], window.column), window.matrix.element
+        align = _alignment(addresses, element.bytes)
+        result[exist, :columns] = state.machine.memory.load(
+            state.access(op), addresses, element.name, columns, align=align
+        )
     return result
 
 

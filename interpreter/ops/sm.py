@@ -8,7 +8,7 @@ from mlir import ir
 from lowtide.interpreter.machine import rings
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.barriers import together
-from lowtide.interpreter.machine.matrices import is_inside, load_window
+from lowtide.interpreter.machine.matrices import is_inside, load_window, resolved
 from lowtide.interpreter.machine.memory import start_copy
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer, alignment_of, name_of, reserve, store_buffer
 from lowtide.interpreter.program.decoded import DecodedOp
@@ -147,7 +147,7 @@ def copy_async(state: AgentState, op: DecodedOp, window: Any, buffer: Any) -> No
         )
     buffer.check(state, op, "write")
     rows, columns = (part.reshape(-1)[state.share] for part in np.indices(window.shape))
-    width = buffer.type.element.bytes
+    width, window = buffer.type.element.bytes, resolved(state, op, window)
     used = np.where(is_inside(window, rows, columns), width, 0)
     flight = start_copy(
         state.machine.memory,

@@ -6,6 +6,7 @@ import numpy as np
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.matrices import resolved
 from lowtide.interpreter.machine.memory import start_copy
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.program.decoded import DecodedOp
@@ -54,7 +55,7 @@ def cp_async(state: AgentState, op: DecodedOp, window: Any, buffer: Any) -> None
         threads = threads[state.mask[threads % len(state.lanes)]]
     rows, columns, offsets = (part[threads].reshape(-1) for part in (all_rows, all_columns, all_offsets))
     lanes = np.repeat(threads % len(state.lanes), all_rows.shape[1])
-    width = buffer.type.element.bytes
+    width, window = buffer.type.element.bytes, resolved(state, op, window)
     inside_rows, inside_columns = window.inside_of(rows)
     used = np.where(inside_rows, np.clip((inside_columns - columns) * width, 0, size), 0)
     access, memory, cta = state.access(op, lanes), state.machine.memory, state.cta

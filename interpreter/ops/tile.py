@@ -275,6 +275,11 @@ def view(state: AgentState, op: DecodedOp, matrix: Any, *offsets: Any) -> Any:
     return window_at(matrix, kind, offsets, type.shape)
 
 
+@OPS.effects("tile.take_rows")
+def take_rows(state: AgentState, op: DecodedOp, matrix: Any, index: Any) -> Any:
+    return matrix.taken_at(index)
+
+
 @OPS.effects("tile.mma")
 def mma(state: AgentState, op: DecodedOp, a: Any, b: Any, acc: Any, *zeros: Any) -> Any:
     layout, type = GemmLayout(op.attributes["layout"]).name, op.result_types[0]

@@ -189,6 +189,10 @@ def _settled(
         raise SpecError(
             "packed weights cannot be tuned yet: give a schedule, or leave it to the cost model [weights-tuned]"
         )
+    if spec.a_rows:
+        raise SpecError(
+            "rows of A at an index cannot be tuned yet: give a schedule, or leave it to the cost model [a-rows-tuned]"
+        )
     if spec.pairs is not None:
         raise SpecError(
             "pairs of columns cannot be tuned yet: give a schedule, or leave it to the cost model [pairs-tuned]"

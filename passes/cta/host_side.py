@@ -138,6 +138,8 @@ def _assert_shapes(gemm: tile.GemmOp, full: list[ir.Value], extents: tuple[ir.Va
         else (gemm.b, b_n, Builder.index().mul(n, 2), "B must have two rows for each of the N columns of D"),
         (gemm.b, b_k, k, "A and B must have the same K"),
     ]
+    if Problem.of(gemm).takes_rows:
+        del checks[0]
     checks += _checks_of_results(gemm, full, (m, n), (rows, columns))
     if is_batch(d) and not Problem.of(gemm).k_is_grouped:
         batch = extent(d, 0)
@@ -161,6 +163,8 @@ def _assert_shapes(gemm: tile.GemmOp, full: list[ir.Value], extents: tuple[ir.Va
             letter, matrices = ("D", d) if is_batch(d) else ("B", gemm.b)
             message = f"{letter} must have a matrix for each of the ends of groups"
             checks.append((operand, 0, extent(matrices, 0), message))
+        if kind is OperandKind.a_rows:
+            checks.append((operand, 0, m, f"a_rows must have {rows}"))
         if kind in SCALES:
             checks += _checks_of_scales(operand, kind, (m, n, k), (rows, columns))
         if operand_is_batched(operand, kind):

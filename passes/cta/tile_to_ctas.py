@@ -32,6 +32,8 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
              tile.store %acc into %rows[%m, %n] … }
          An operand with a vector for each group is the vector of the item's group:
            %own = memref.subview %bias[%group, 0] [1, %N] [1, 1] : memref<?x?xf32, …> to memref<?xf32, …>
+         If rows of A are taken at an index, windows of A are those of the rows that are taken:
+           %taken = tile.take_rows %a at %index : … ; … tile.view %taken[%m, %k] …
          If K is grouped, D is a batch with a matrix for each group. The K loop covers the range of the group and has at
          least one step. Windows of A and B end with the group:
            tile.work_tiles (%m, %n) of (%M, %N) by … batch(%group of %groups) … {
@@ -169,10 +171,11 @@ def _emit_kernel(
     a, b, *given = list(entry.arguments)[: len(operands)]
     results = dict(zip(given, kinds_in_kernel(gemm), strict=False))
     d = next(result for result, kind in results.items() if is_whole(kind))
-    of_store, in_the_sum, ends = _operands(gemm, given[len(results) :])
+    of_store, in_the_sum, ends, index = _operands(gemm, given[len(results) :])
     with ir.InsertionPoint(entry):
         batch = extent(d, 0) if is_batch(d) else None
         rows, columns, k = extent(d, -2), extent(d, -1), extent(a, dims_of_a(layout)[1])
+        a = a if index is None else _taken(a, index)
         _take_constants_along(gemm.epilogue.blocks[0])
         for shape, part in work_loops(schedule.grid):
             grids = batch, ends if batch is None else None
@@ -200,14 +203,23 @@ def _emit_kernel(
 
 def _operands(
     gemm: tile.GemmOp, given: list[ir.Value]
-) -> tuple[dict[ir.Value, OperandKind], dict[OperandKind, ir.Value], ir.Value | None]:
-    """The kernel's arguments for the operands: those of the epilogue with their kinds; those of the sum, by kind; and
-    the ends of groups of rows."""
+) -> tuple[dict[ir.Value, OperandKind], dict[OperandKind, ir.Value], ir.Value | None, ir.Value | None]:
+    """The kernel's arguments for the operands: those of the epilogue with their kinds; those of the sum, by kind; the
+    ends of groups of rows; and the index of the rows of A that are taken."""
     kinds = dict(zip(given, operand_kinds(gemm), strict=True))
     in_the_sum = {kind: value for value, kind in kinds.items() if acts_in_the_sum(kind)}
-    ends = next((value for value, kind in kinds.items() if kind is OperandKind.ends), None)
+    ends, index = (
+        next((value for value, kind in kinds.items() if kind is wanted), None)
+        for wanted in (OperandKind.ends, OperandKind.a_rows)
+    )
     of_store = {x: kind for x, kind in kinds.items() if is_of_epilogue(kind) or kind is OperandKind.target}
-    return of_store, in_the_sum, ends
+    return of_store, in_the_sum, ends, index
+
+
+def _taken(a: ir.Value, index: ir.Value) -> ir.Value:
+    """The rows of A at an index."""
+    type_, rows = ir.MemRefType(a.type), ir.MemRefType(index.type).shape[0]
+    return tile.TakeRowsOp(ir.MemRefType.get([rows, type_.shape[1]], type_.element_type, type_.layout), a, index).result
 
 
 def _of_group(operand: ir.Value, kind: OperandKind, place: Place) -> ir.Value:

@@ -70,6 +70,7 @@ _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     tile.GridDependencyWaitOp: barriers.lower_grid_dependency_wait,
     tile.LaunchDependentsOp: barriers.lower_launch_dependents,
     memref.SubViewOp: control.lower_subview,
+    tile.TakeRowsOp: control.lower_take_rows,
     memref.LoadOp: control.lower_load,
     tile.NextWorkTileOp: work_tiles.lower_next_work_tile,
     tile.ViewOp: control.lower_view,

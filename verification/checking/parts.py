@@ -8,7 +8,7 @@ import numpy as np
 
 from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.spec import GemmSpec
-from lowtide.compiler.spec_fields import ENDS, UNBATCHED, UNGROUPED
+from lowtide.compiler.spec_fields import A_ROWS, ENDS, UNBATCHED, UNGROUPED
 from lowtide.errors import SpecError
 
 _BLOCK = 1 << 16  # elements of D for which the epilogue is evaluated at once: the arrays stay in cache
@@ -47,6 +47,18 @@ def ends_of_groups(ends: Any, rows: int) -> np.ndarray:
     """The ends of groups as a kernel uses them: each is clamped to the range from the end before it to `rows`."""
     found: np.ndarray = np.minimum(np.maximum.accumulate(np.maximum(np.asarray(ends, np.int64), 0)), rows)
     return found
+
+
+def in_order(spec: GemmSpec, inputs: Mapping[str, Any]) -> tuple[GemmSpec, dict[str, Any]]:
+    """The problem whose A has the rows of the product in order, and its inputs; the same without rows at an index."""
+    if not spec.a_rows:
+        return spec, dict(inputs)
+    arrays = {name: np.asarray(value) for name, value in inputs.items()}
+    a, at = arrays["a"], arrays.pop(A_ROWS).astype(np.int64)
+    exists = (at >= 0) & (at < len(a))
+    taken = np.zeros((len(at), a.shape[1]), a.dtype)
+    taken[exists] = a[at[exists]]
+    return replace(spec, a_rows=False), {name: inputs[name] for name in arrays} | {"a": taken}
 
 
 def grouped_products(spec: GemmSpec, inputs: Mapping[str, Any]) -> Iterator[tuple[slice, GemmSpec, dict[str, Any]]]:

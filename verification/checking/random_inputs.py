@@ -56,6 +56,7 @@ def random_inputs(
     rows_of_d, columns_of_d = _settle(spec, "m", m), _settle(spec, "n", n)
     terms = _settle(spec, "k", k)
     of_a = (rows_of_d, terms) if spec.layout[0] == "t" else (terms, rows_of_d)
+    of_a = (rows_of_d // 2 + 1, terms) if spec.a_rows else of_a
     columns_of_b = columns_of_d * (1 if spec.pairs is None else 2)
     of_b = (columns_of_b // spec.rows_per_byte, terms) if spec.layout[1] == "n" else (terms, columns_of_b)
     outer = (_settle(spec, "batch", batch),) if spec.is_batched else ()
@@ -80,6 +81,9 @@ def random_inputs(
         if operand.kind is OperandKind.ENDS:
             extent = terms if spec.k_is_grouped else rows_of_d
             inputs[operand.name] = np.sort(rng.integers(0, extent + 1, of_groups)).astype(np.int32)
+            continue
+        if operand.kind is OperandKind.A_ROWS:  # some are outside of A
+            inputs[operand.name] = rng.integers(-1, of_a[0] + 1, rows_of_d).astype(np.int32)
             continue
         if operand.kind is OperandKind.TARGET:  # some are outside of the row
             targets = rng.integers(-1, columns_of_d + 2, (*count(operand.name), rows_of_d))

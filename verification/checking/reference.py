@@ -30,6 +30,7 @@ from lowtide.verification.checking.operand_values import magnitudes, matrices_of
 from lowtide.verification.checking.parts import (
     columns_of_pairs,
     grouped_products,
+    in_order,
     products_of_groups_of_k,
     products_or_zeros,
     row_blocks,
@@ -92,6 +93,9 @@ def _computed(
     spec: GemmSpec, a: np.ndarray, b: np.ndarray, operands: Mapping[str, Any], *, with_bound: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """The reference, and the bound if it is wanted; otherwise the bound is undefined."""
+    if spec.a_rows:
+        one, own = in_order(spec, {"a": a, "b": b, **operands})
+        return _computed(one, own.pop("a"), own.pop("b"), own, with_bound=with_bound)
     if spec.is_batched or spec.k_is_grouped:
         inputs = {"a": a, "b": b, **operands}
         of_groups = products_of_groups_of_k(spec, inputs) if spec.k_is_grouped else []

@@ -15,7 +15,7 @@ from lowtide.errors import SpecError
 from lowtide.interpreter.machine.allocations import physical_memory
 from lowtide.runtime.verify import amax_difference
 from lowtide.verification.checking.comparison import compare
-from lowtide.verification.checking.parts import ends_of_groups, products, products_of_groups_of_k
+from lowtide.verification.checking.parts import ends_of_groups, in_order, products, products_of_groups_of_k
 from lowtide.verification.checking.reference import reference_with_bound, result_with_bound
 
 # Multiply-adds in float64 that a check may cost; for a larger product only some rows are compared.
@@ -136,6 +136,7 @@ def _of_reduction(spec: GemmSpec, result: Result, inputs: Mapping[str, Any], fou
 
 def _of_d(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, seed: int) -> Verdict:
     k = inputs["a"].shape[-1 if spec.layout[0] == "t" else -2]
+    spec, inputs = in_order(spec, inputs)
     if spec.is_batched or spec.k_is_grouped:
         whole = d.size * k <= _MOST_PRODUCTS
         return _of_whole(spec, inputs, d) if whole else _of_some_matrices(spec, inputs, d, k, seed)

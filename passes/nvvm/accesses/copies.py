@@ -14,14 +14,23 @@ from lowtide.passes.nvvm.accesses.runs import (
     in_runs_of,
     loaded_values,
     run_of,
+    thread_origin,
 )
+from lowtide.passes.nvvm.accesses.taken_rows import taken_rows
 from lowtide.passes.nvvm.thread.context import Context, atom_of
-from lowtide.passes.nvvm.thread.memory import both, global_pointer, is_before_edge, pointer_beyond, shared_access
+from lowtide.passes.nvvm.thread.memory import (
+    SharedAccess,
+    both,
+    global_pointer,
+    is_before_edge,
+    pointer_beyond,
+    shared_access,
+)
 from lowtide.passes.nvvm.thread.values import Window, gathered, in_value_order, vector_type
 from lowtide.passes.support.ir.builder import Scalar
 from lowtide.passes.support.problem.element_types import element_bits
 from lowtide.passes.support.streams.buffers import is_transposed_buffer
-from lowtide.targets import family_of, split_coordinates
+from lowtide.targets import SplitCoordinates, family_of, split_coordinates
 
 
 def lower_cp_async(context: Context, op: sm.CpAsyncOp) -> None:
@@ -37,6 +46,9 @@ def lower_cp_async(context: Context, op: sm.CpAsyncOp) -> None:
             op, f"moves {run} elements at once, but its buffer is contiguous along the other dimension [cp-async-run]"
         )
     access = shared_access(context, buffer, split.row_thread, split.col_thread)
+    if window.matrix.index is not None:
+        _copy_taken_rows(context, window, split, access, (size, run))
+        return
     windows, places, (row0, column0) = in_halves(context, op, window, split)
     moves = _moves_here(window)
     starts = {each: global_pointer(context, each, row0, column0) for each in dict.fromkeys(windows)} if moves else {}
@@ -50,8 +62,23 @@ def lower_cp_async(context: Context, op: sm.CpAsyncOp) -> None:
             else global_pointer(context, own, row, column)
         )
         target = access.pointer(context, split.row_values[value], split.col_values[value])
-        length = _source_bytes(context, own, row, column, run, element_bytes)
+        row_exists = is_before_edge(context, own, 0, row)
+        length = _source_bytes(context, own, row_exists, column, run)
         _cp_async(target, source, size, length)
+
+
+def _copy_taken_rows(
+    context: Context, window: Window, split: SplitCoordinates, access: SharedAccess, each: tuple[int, int]
+) -> None:
+    """As `lower_cp_async`, of rows at an index. `each`: the bytes and the elements of a run."""
+    (size, run), rows = each, taken_rows(context, window, split)
+    _, column0 = thread_origin(context, window, split)
+    for value in range(0, len(split.row_values), run):
+        row, exists = rows[split.row_values[value]]
+        column = context.build.add(column0, split.col_values[value])
+        target = access.pointer(context, split.row_values[value], split.col_values[value])
+        length = _source_bytes(context, window, exists, column, run)
+        _cp_async(target, global_pointer(context, window, row, column), size, length)
 
 
 def _moves_here(window: Window) -> bool:
@@ -64,11 +91,11 @@ def _moves_here(window: Window) -> bool:
 
 
 def _source_bytes(
-    context: Context, window: Window, row: ir.Value, column: ir.Value, run: int, element_bytes: int
+    context: Context, window: Window, row_exists: ir.Value | None, column: ir.Value, run: int
 ) -> ir.Value | None:
-    """Bytes of a run of columns inside the matrix; None if the run is always whole."""
-    build = context.build
-    row_exists = is_before_edge(context, window, 0, row)
+    """Bytes of a run of columns inside the matrix, in a row that exists or not (None: it does); None if the run is
+    always whole."""
+    build, element_bytes = context.build, element_bits(window.matrix.element) // 8
     whole_runs = has_whole_runs(window, run)
     column_exists = is_before_edge(context, window, 1, column)
     exists = both(context, row_exists, column_exists)

@@ -225,6 +225,13 @@ def lower_subview(context: Context, op: memref.SubViewOp) -> None:
     context.values[op.result] = replace(matrix, extents=tuple(extents))
 
 
+def lower_take_rows(context: Context, op: tile.TakeRowsOp) -> None:
+    matrix, index = context.get(op.source), context.get(op.index)
+    assert isinstance(matrix, GlobalMatrix) and isinstance(index, GlobalMatrix)
+    rows, columns = matrix.extents
+    context.values[op.result] = replace(matrix, extents=(*index.extents, columns), index=index, source_rows=rows)
+
+
 def lower_load(context: Context, op: memref.LoadOp) -> None:
     """An element of a vector, such as the end of a group, which all threads load."""
     vector = context.get(op.memref)

@@ -37,6 +37,9 @@ class GlobalMatrix:
     extents: tuple[int | ir.Value, ...]
     element: ir.Type
     by_columns: bool = False
+    index: "GlobalMatrix | None" = None
+    """Of rows at an index, a vector: row i is row index[i] of a matrix of `source_rows` rows, or zeros."""
+    source_rows: int | ir.Value = 0
 
     @property
     def row_stride(self) -> ir.Value:

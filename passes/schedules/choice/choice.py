@@ -12,7 +12,7 @@ from typing import NamedTuple
 from lowtide.dialects.tile import OperandsKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, without_codes
-from lowtide.passes.schedules.choice import groups, pairs, swap
+from lowtide.passes.schedules.choice import groups, pairs, swap, taken_rows
 from lowtide.passes.schedules.choice.parts import with_swizzles
 from lowtide.passes.schedules.choice.reasons import reasons
 from lowtide.passes.schedules.choice.search import in_turn, legal
@@ -21,6 +21,7 @@ from lowtide.passes.schedules.facts.alignment import multiplied
 from lowtide.passes.schedules.rules.groups import WHY as WHY_OF_GROUPS
 from lowtide.passes.schedules.rules.pairs import WHY as WHY_OF_PAIRS
 from lowtide.passes.schedules.rules.rules import broken_field
+from lowtide.passes.schedules.rules.taken_rows import WHY as WHY_OF_TAKEN_ROWS
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import SwizzleChoice, Target
 
@@ -92,7 +93,12 @@ def ways(problem: Problem, target: Target, given: Schedule) -> tuple[Way, ...]:
     """The product as given, the swapped one, or both. Of both, the one estimated to be faster is then chosen."""
     if problem.is_grouped or problem.k_is_grouped:
         return (Way(groups.expected(problem), given),)
-    if problem.swapped or problem.pairs is not None or given.grid.operands is OperandsKind.as_given:
+    if (
+        problem.swapped
+        or problem.pairs is not None
+        or problem.takes_rows
+        or given.grid.operands is OperandsKind.as_given
+    ):
         return (Way(problem, given),)
     if given.grid.operands is OperandsKind.swapped:
         return (Way(problem.swap(), given),)
@@ -141,8 +147,9 @@ def _complete(way: Way, target: Target) -> Iterator[Choice]:
     message = broken_field(asked, problem, target)
     if message is not None:
         raise ScheduleError(message)
-    of_groups, of_pairs = groups.fields(asked, problem), pairs.fields(asked, problem)
-    given = asked.set({**of_groups, **of_pairs}) if of_groups or of_pairs else asked
+    tables = ((groups, WHY_OF_GROUPS), (pairs, WHY_OF_PAIRS), (taken_rows, WHY_OF_TAKEN_ROWS))
+    required = {path: (value, why) for part, why in tables for path, value in part.fields(asked, problem).items()}
+    given = asked.set({path: value for path, (value, _) in required.items()}) if required else asked
     for found in legal(problem, target, given):
         own = multiplied(found.schedule, problem)
         schedule, swizzles = with_swizzles(found.schedule, own)
@@ -151,7 +158,7 @@ def _complete(way: Way, target: Target) -> Iterator[Choice]:
         if found.why_no_producer:
             why_not = without_codes(found.why_no_producer)
             why["mainloop.agents.single.instances"] += f"; a producer and consumers are not legal here: {why_not}"
-        why |= dict.fromkeys(of_groups, WHY_OF_GROUPS) | dict.fromkeys(of_pairs, WHY_OF_PAIRS)
+        why |= {path: why_required for path, (_, why_required) in required.items()}
         why |= dict.fromkeys(asked.decided(), "given")
         why |= {} if why_swapped is None else {"grid.operands": why_swapped}
         yield Choice(schedule, {path: why[path] for path in schedule.decided() if path in why}, swizzles)

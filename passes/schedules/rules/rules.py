@@ -18,6 +18,7 @@ from lowtide.passes.schedules.rules import mainloop as mainloop_rules
 from lowtide.passes.schedules.rules import multiply as multiply_rules
 from lowtide.passes.schedules.rules import pairs as pair_rules
 from lowtide.passes.schedules.rules import reductions as reduction_rules
+from lowtide.passes.schedules.rules import taken_rows as taken_row_rules
 from lowtide.passes.schedules.rules import weights as weight_rules
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target, operand_types
@@ -85,7 +86,7 @@ def _elements(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
     computed = element_type(problem.acc).computes_in
     kinds = zip(problem.kinds, problem.operands, strict=True)
     stored = (("D", each) for each in problem.stored)
-    for name, element in (*stored, *(("an operand", x) for kind, x in kinds if kind is not OperandKind.ends)):
+    for name, element in (*stored, *(("an operand", x) for kind, x in kinds if kind not in _POSITIONS)):
         if element_type(element).computes_in != computed:
             taken = ", ".join(types_of_d(computed))
             yield (
@@ -100,10 +101,14 @@ def _elements(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
             )
 
 
+# The kinds of operands whose elements are numbers of rows.
+_POSITIONS = (OperandKind.ends, OperandKind.a_rows)
+
 _VALUE_RULES: tuple[Rule, ...] = (
     _elements,
     group_rules.groups,
     pair_rules.pairs,
+    taken_row_rules.taken_rows,
     grid_rules.operands,
     grid_rules.extents,
     grid_rules.order,

@@ -210,8 +210,9 @@ def uses(value: ir.Value) -> Iterator[ir.OpView]:
 
 
 def memory_of(matrix: ir.Value) -> ir.Value:
-    """The argument or workspace behind this value, which may be a cast or a view of it."""
-    while not isinstance(matrix.owner, ir.Block) and matrix.owner.name.startswith("memref."):
+    """The argument or workspace behind this value, which may be a cast, a view, or rows of it."""
+    views = ("memref.", "tile.take_rows")
+    while not isinstance(matrix.owner, ir.Block) and matrix.owner.name.startswith(views):
         matrix = matrix.owner.operands[0]
     return matrix
 

@@ -38,9 +38,9 @@ def acts_in_the_sum(kind: OperandKind) -> bool:
 
 
 def is_of_epilogue(kind: OperandKind) -> bool:
-    """Whether the region reads an operand of tile.gemm. Other operands act in the sum, or are ends of groups or
-    targets."""
-    return not acts_in_the_sum(kind) and kind not in (OperandKind.ends, OperandKind.target)
+    """Whether the region reads an operand of tile.gemm. Other operands act in the sum, or are ends of groups, targets
+    or the rows of A that are taken."""
+    return not acts_in_the_sum(kind) and kind not in (OperandKind.ends, OperandKind.target, OperandKind.a_rows)
 
 
 SCALES = {

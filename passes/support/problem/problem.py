@@ -171,13 +171,18 @@ class Problem:
     @property
     def is_plain(self) -> bool:
         """Whether sums are converted and stored as D, and nothing else is read, computed or given."""
-        is_bare = not self.kinds or self.kinds == (OperandKind.ends,)
+        is_bare = {*self.kinds} <= {OperandKind.ends, OperandKind.a_rows}
         return is_bare and not self.has_math and self.results == (ResultKind.full,) and self.pairs is None
 
     @property
     def is_grouped(self) -> bool:
         """Whether the rows of A and D are in groups, each with a matrix of B of its own."""
         return OperandKind.ends in self.kinds and not self.is_batched
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether the rows of A are taken at an index."""
+        return OperandKind.a_rows in self.kinds
 
     @property
     def k_is_grouped(self) -> bool:
@@ -289,7 +294,7 @@ class Problem:
             of_d, of_b = _times(of_d, self.sums), _times(of_b, self.sums if is_in_halves else 1)
         return replace(
             self,
-            m=_either(extent(d, -2), extent(a, m_in_a, "a")),
+            m=_either(extent(d, -2), None if self.takes_rows else extent(a, m_in_a, "a")),
             n=_either(of_d, of_b),
             k=_either(extent(a, k_in_a), extent(b, k_in_b)),
         )

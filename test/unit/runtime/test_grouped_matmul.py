@@ -144,6 +144,28 @@ def test_pairs_of_columns_have_k_contiguous() -> None:
             other.of_pairs("stacked")
 
 
+def test_the_schedule_of_rows_at_an_index_is_for_the_number_of_rows_that_are_taken() -> None:
+    found = product(a=record((7, 32), (32, 1))).taking(3 * 200)
+    assert (found.a_rows, found.share) == (True, 256)
+    assert found.spec(None).a_shape == (None, 32) and found.spec(600).d_shape == (600, 24)
+    with pytest.raises(LaunchError, match=r"\[grouped-a-rows\]"):
+        product_of_k(record((40, 100), (1, 40)), record((100, 24), (24, 1))).taking(10)
+
+
+def test_rows_at_an_index_give_the_rows_of_d(fake: FakeDriver, torch: FakeTorch) -> None:
+    spec = lt.GemmSpec(n=N, k=K, a="f16", b="f16", d="f16", a_rows=True)
+    compiled = lt.compile_gemm(spec, "sm_80", "grid.tile = [32, 32], k = 32, stages = 2")
+    kernel = Kernel(compiled.manifest, compiled.ptx)
+    a, b, index = aligned(5, K), aligned(N, K), np.zeros(ROWS, np.int32)
+    views = {name: view(InterfaceArray(x), name) for name, x in (("a", a), ("b", b), ("a_rows", index))}
+    layouts = kernel._check_layouts(views | {"d": view(InterfaceArray(aligned(ROWS, N)), "d")})
+    _, extents = kernel._settled(layouts)
+    assert (extents["m"], extents["rows_of_a"], kernel._output_shape(extents)) == (ROWS, 5, (ROWS, N))
+    none = [x for x in compiled.manifest["arguments"] if x["kind"] != "a_rows"]
+    with pytest.raises(lt.LoadError, match=r"with spec\.a_rows, and only then"):
+        validate({**compiled.manifest, "arguments": none}, "kernel")
+
+
 def product_of_k(a: Operand, b: Operand, groups: int = 3) -> Grouped:
     return product_of(a, b, None, "sm_90a", None, groups)
 

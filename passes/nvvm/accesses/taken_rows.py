@@ -1,0 +1,38 @@
+"""Rows of a matrix at an index: the rows that a thread copies, which it reads from the index once for each tile."""
+
+from collections.abc import Mapping
+
+from mlir import ir
+from mlir.dialects import llvm, scf
+
+from lowtide.passes.nvvm.thread.context import Context
+from lowtide.passes.nvvm.thread.memory import element_pointer
+from lowtide.passes.nvvm.thread.thread_offsets import layout_offset
+from lowtide.passes.nvvm.thread.values import Window
+from lowtide.targets import SplitCoordinates
+
+
+def taken_rows(context: Context, window: Window, split: SplitCoordinates) -> Mapping[int, tuple[ir.Value, ir.Value]]:
+    """For each step of rows between a thread's values: the row of the matrix in memory, and whether there is one; if
+    not, the row is 0. An index is read only where the window has a row."""
+    matrix, build, found = window.matrix, context.build, {}
+    assert matrix.index is not None
+    with _before_loop(window.offsets[0].value):
+        first = build.add(window.offsets[0].value, layout_offset(build, split.row_thread, context.tid))
+        for step in dict.fromkeys(split.row_values):
+            row = build.add(first, step)
+            exists = build.ult(row, matrix.extents[0])
+            place = build.zext(build.select(exists, row, 0), build.i64)
+            pointer = element_pointer(matrix.index.pointer, place, build.i32)
+            taken = llvm.LoadOp(build.i32, pointer, alignment=4).result
+            exists = build.and_(exists, build.ult(taken, matrix.source_rows))  # negative rows are large unsigned ones
+            found[step] = build.select(exists, taken, 0), exists
+    return found
+
+
+def _before_loop(first_row: ir.Value) -> ir.InsertionPoint:
+    """Before the loop over K that the copy is in, if the window begins at the same row in all its rounds."""
+    here = ir.InsertionPoint.current
+    defined = first_row.owner if isinstance(first_row.owner, ir.Block) else first_row.owner.operation.block
+    loop = here.block.owner
+    return ir.InsertionPoint(loop) if isinstance(loop, scf.ForOp) and defined != here.block else here

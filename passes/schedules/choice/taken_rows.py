@@ -1,0 +1,17 @@
+"""Choices for rows of A at an index: the fields that they require for any tile."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.schedules.rules.taken_rows import WITH_TAKEN_ROWS
+from lowtide.passes.support.problem.problem import Problem
+
+
+def fields(given: Schedule, problem: Problem) -> Mapping[str, Any]:
+    """The values of open fields that taken rows require, by path; none for rows in order."""
+    if not problem.takes_rows:
+        return {}
+    return {
+        path: taken[0] for path, taken in WITH_TAKEN_ROWS.items() if taken[0] is not None and given.get(path) is None
+    }

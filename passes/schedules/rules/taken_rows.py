@@ -1,0 +1,36 @@
+"""Rules of rows of A that are taken at an index: threads copy them, one row after the other, by cp.async."""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from lowtide.dialects.tile import OperandsKind, RepeatKind, TailKind
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.support.problem.problem import Problem
+from lowtide.targets import Target
+
+# The values of fields that taken rows support; the first is the default. None: the field is left out.
+WITH_TAKEN_ROWS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
+    {
+        "grid.operands": (None, OperandsKind.as_given),
+        "grid.cluster": ((1, 1), None),
+        "grid.tail": (TailKind.whole, None),
+        "grid.k_division": (None,),
+        "mainloop.prologue": (RepeatKind.per_tile, None),
+        "mainloop.a.load": (RepeatKind.per_tile, None),
+        "mainloop.a.copy": ("cp.async.16", "cp.async.8", "cp.async.4"),
+    }
+)
+WHY = "rows of A are taken at an index, by threads that read it once for each tile"
+
+
+def taken_rows(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """The rules that taken rows set for the given fields."""
+    if not problem.takes_rows:
+        return
+    for path, taken in WITH_TAKEN_ROWS.items():
+        value = schedule.get(path)
+        if value is not None and value not in taken:
+            others = " or ".join(str(each) for each in taken if each is not None)
+            way_out = f"take {others}" if others else "leave it out"
+            yield f"{path} = {value}: {WHY}; {way_out} [taken-rows-field]"
