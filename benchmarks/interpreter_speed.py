@@ -1,13 +1,14 @@
 """CPU time of the interpreter at level nvvm, on fixed cases: of a first run from text, and of one more run.
 
 With --ptx: of kernels of the corpus in PTX (test/ptx/kernels), in warp instructions per minute of CPU time, with all
-checks. Each instruction counts once for each warp that executes it.
+checks, as a table. Each instruction counts once for each warp that executes it.
 
 python benchmarks/interpreter_speed.py [--ptx] [--only NAME] [--profile] [--rounds 3]
 """
 
 import argparse
 import cProfile
+import math
 import pstats
 import time
 from collections.abc import Sequence
@@ -96,12 +97,15 @@ def ptx_rate(name: str, rounds: int) -> tuple[int, float]:
 
 
 def ptx_rates(names: Sequence[str], rounds: int) -> None:
-    """Print a line for each kernel, and one for all."""
-    found = {name: ptx_rate(name, rounds) for name in names}
-    for name, (count, seconds) in {**found, "all": tuple(map(sum, zip(*found.values(), strict=True)))}.items():
-        print(
-            f"{name:24} {count:8,} warp instructions {seconds:6.3f} s {count / seconds * 60e-6:6.2f} million a minute"
-        )
+    """Print a row of a table for each kernel, and one for the geometric mean."""
+    print("| kernel | warp instructions | CPU s | million a minute |\n| --- | --- | --- | --- |")
+    rates = []
+    for name in names:
+        count, seconds = ptx_rate(name, rounds)
+        rates.append(count / seconds * 60e-6)
+        print(f"| {name} | {count} | {seconds:.3f} | {rates[-1]:.1f} |", flush=True)
+    if len(rates) > 1:
+        print(f"| geometric mean | | | {math.exp(sum(map(math.log, rates)) / len(rates)):.1f} |")
 
 
 def main() -> None:
