@@ -154,11 +154,13 @@ class Convoy(AgentState):
 
     def scatter(self, slots: Iterable[int], chosen: slice = slice(None)) -> None:
         """For each slot, give each warp, or those `chosen`, its part of the value."""
-        states = self.states[chosen]
+        states, first = self.states[chosen], chosen.start or 0
+        lanes = slice(first * _WARP, (first + len(states)) * _WARP)
         for slot in slots:
             if slot not in self.apart:
-                parts = by_warp(self.values[slot], len(self.states), _WARP)
-                for state, value in zip(states, parts[chosen], strict=True):
+                held = self.values[slot]
+                held = held if len(states) == len(self.states) else part(held, lanes)
+                for state, value in zip(states, by_warp(held, len(states), _WARP), strict=True):
                     state.values[slot] = value
 
     def run(self, op: Any) -> bool:
@@ -262,7 +264,7 @@ class Convoy(AgentState):
         if slot in self.apart or holds is None:
             return self.states
         rows = np.broadcast_to(holds != op.instruction.guard.negated, self.lanes.shape).reshape(self.warps, _WARP)
-        return [self.states[number] for number in np.flatnonzero(rows.any(axis=1))]
+        return [self.states[number] for number in np.flatnonzero(rows.any(axis=1)).tolist()]
 
     def signals(self, op: Any) -> bool:
         """Whether several warps of a CTA execute an op."""
@@ -274,7 +276,13 @@ class Convoy(AgentState):
         executing = self.executing(op)
         if not executing:
             return
-        self.scatter(dict.fromkeys((*op.operands, *op.results)))
+        slots = dict.fromkeys((*op.operands, *op.results))
+        if op.results or len(executing) == len(self.states):
+            self.scatter(slots)
+        else:  # the others keep what they have
+            for state in executing:
+                at = self.states.index(state)
+                self.scatter(slots, slice(at, at + 1))
         for state in executing:
             self.run_alone(state, op)
         self._gather_after(op)

@@ -56,9 +56,10 @@ def sync_together(ctas: Sequence[Sequence[AgentState]], op: Described, identifie
     if not all(_end_a_round(states, identifier, threads) for states in ctas):
         raise NotTogether
     for states in ctas:
-        for state in states:
-            name, gate = _enter(state, op, identifier, threads)
-            gate.arrived[state.warp] = op
+        name, gate = _enter(states[0], op, identifier, threads)
+        for state in states[1:] if states[0].machine.order is not None else ():
+            _enter(state, op, identifier, threads)
+        gate.arrived = dict.fromkeys([state.warp for state in states], op)
         _settle(states[0], name, gate)
 
 

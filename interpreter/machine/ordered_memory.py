@@ -213,11 +213,13 @@ class OrderedMemory(Cells):
         epoch = self.clocks.epoch(warp) + 1
         reader = self._reader_of(warp)
         reads, together = self._reads_of(reader), self.clocks.together(warp)
-        again = None if lane is WHOLE_AGENT else (reads.epoch[units] > together) & (reads.lane[units] != lane)
+        again = None if lane is WHOLE_AGENT else False
+        if again is False and (reads.latest > together or self.open_reads[reader]):
+            again = (reads.epoch[units] > together) & (reads.lane[units] != lane)
         reads.note(units, epoch, lane, site, self._fences.count(warp))
         if again is not None:  # several lanes in one epoch: each differs from some other thread
             if not is_disjoint:
-                again |= reads.lane[units] != lane
+                again = again | (reads.lane[units] != lane)
             if np.count_nonzero(again):
                 reads.lane[units[again]] = WHOLE_AGENT
         for read in self.open_reads[reader]:
