@@ -13,6 +13,7 @@ from lowtide.cli.output import busy, counted, line, table
 from lowtide.errors import Error, LaunchError
 from lowtide.interpreter.launching import Parsed, parsed
 from lowtide.interpreter.machine.options import Work
+from lowtide.ptx.estimate import Estimate, estimate
 from lowtide.ptx.info import KernelInfo, kernels_of
 from lowtide.ptx.judging import Watch, check_record, run_judged
 from lowtide.ptx.kinds import UNKNOWN, kind_before_run
@@ -104,6 +105,8 @@ def check(
 def info(file: File, as_json: Json = False) -> None:
     """List the kernels of a file, their parameters and resources, and the instructions that are not interpreted.
 
+    If a launch.json is beside the file, also estimates what its run takes.
+
     Exit status: 0 if all is interpreted, 2 if not.
     """
     file = _in_folder(file)
@@ -112,16 +115,28 @@ def info(file: File, as_json: Json = False) -> None:
     except Error as error:
         _end(broken(error, kind_before_run(error), None, file.name), as_json)
         return
-    found = kernels_of(source)
+    found, expected = kernels_of(source), _expected(source, file.parent / LAUNCH)
     if as_json:
-        head = {"file": str(file), "version": source.module.version, "target": source.module.target}
+        head: dict[str, Any] = {"file": str(file), "version": source.module.version, "target": source.module.target}
+        head |= {} if expected is None else {"estimate": expected.as_dict()}
         typer.echo(json.dumps(head | {"kernels": [each.as_dict() for each in found]}, indent=2, ensure_ascii=False))
     else:
         line("version", f"{source.module.version}, target {source.module.target}")
         for each in found:
             _print_info(each)
+        if expected is not None:
+            typer.echo("")
+            line("estimate", f"{expected}, for {LAUNCH}")
     if any(each.missing for each in found):
         raise typer.Exit(UNKNOWN)
+
+
+def _expected(source: Parsed, launch: Path) -> Estimate | None:
+    """The estimate for a launch; None if there is none, or if it does not fit the kernel."""
+    try:
+        return estimate(source, read_launch(source.module, launch, None, None, None).record)
+    except LaunchError:
+        return None
 
 
 @app.command(name="import")
@@ -205,12 +220,13 @@ class _Files:
             given = read_launch(source.module, self.launch, self.arrays, self.expect, self.kernel)
         except Error as error:
             return broken(error, kind_before_run(error), None, self.file.name)
-        with busy(f"running {self.file.name}") as update:
-            report: Report = how(source, given, _watch(update))
+        expected = estimate(source, given.record)
+        with busy(f"running {self.file.name}: {expected}") as update:
+            report: Report = how(source, given, _watch(update, expected))
         return report
 
 
-def _watch(update: Callable[[str], None]) -> Watch:
+def _watch(update: Callable[[str], None], expected: Estimate) -> Watch:
     """Shows the number of completed CTAs and of instructions, and the estimated time of the other CTAs."""
     started, work, done = time.monotonic(), Work(), [0, 0]
 
@@ -218,7 +234,7 @@ def _watch(update: Callable[[str], None]) -> Watch:
         ended, ctas = done
         count = f"{work.instructions:,} warp instructions"
         if not ended:
-            update(f"running the first CTAs: {count}")
+            update(f"running the first CTAs: {count} of {expected}")
             return
         left = (time.monotonic() - started) / ended * (ctas - ended)
         update(f"running: {ended} of {ctas} CTAs, {count}, about {left:.0f} s left")
