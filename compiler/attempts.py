@@ -58,7 +58,7 @@ def compile_ir(
 
 def _good_code(lowered: Lowered) -> Assembly | None:
     """The machine code; None if there is no ptxas. Raises CompileError."""
-    if lowered.ptx is None or lowered.chosen is None or find_ptxas() is None:
+    if lowered.chosen is None or find_ptxas() is None or lowered.ptx is None:
         return None
     assembly = assemble(lowered.ptx, lowered.target)
     confirm_registers(assembly, lowered.chosen, lowered.target)

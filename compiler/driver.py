@@ -59,8 +59,6 @@ class Lowered:
 
     levels: Mapping[str, str]
     target: Target
-    ptx: str | None
-    """The PTX text, if level `ptx` was reached."""
     timings: tuple[Timing, ...]
     dump_dir: Path | None
     entered: str = ""
@@ -69,6 +67,11 @@ class Lowered:
     """The schedule, if some of its fields were chosen here."""
     assembly: Assembly | None = None
     """The machine code, if it was assembled."""
+
+    @property
+    def ptx(self) -> str | None:
+        """The PTX text, if level `ptx` was reached."""
+        return self.levels.get(str(Level.PTX))
 
 
 def lower(
@@ -145,7 +148,6 @@ class _Compilation:
     level: Level
     texts: dict[str, str] = field(default_factory=dict)
     timings: list[Timing] = field(default_factory=list)
-    ptx: str | None = None
     entered: str = ""
     chosen: Schedule | None = None
     at_start: ir.Operation | None = None
@@ -156,7 +158,7 @@ class _Compilation:
     def result(self) -> Lowered:
         folder = self.dumps.path if self.dumps is not None else None
         timings = tuple(self.timings)
-        return Lowered(self.texts, self.target, self.ptx, timings, folder, self.entered, self.chosen)
+        return Lowered(self.texts, self.target, timings, folder, self.entered, self.chosen)
 
     def start(self) -> None:
         """Run the remaining steps of the input's level."""
@@ -245,10 +247,9 @@ class _Compilation:
         self.timings.append(Timing(level, "check, print and reparse", "lowtide", time.perf_counter() - started))
 
     def _take_ptx(self) -> None:
-        self.ptx = ptx_text(self.module)
-        self.texts[str(Level.PTX)] = self.ptx
+        self.texts[str(Level.PTX)] = text = ptx_text(self.module)
         if self.dumps is not None:
-            write_whole(self.dumps.ptx(), self.ptx)
+            write_whole(self.dumps.ptx(), text)
 
     def _before(self) -> str:
         """The module before the pass that failed. The earlier passes run again, since they are pure functions."""

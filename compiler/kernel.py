@@ -60,7 +60,7 @@ class CompiledKernel:
     @cached_property
     def levels(self) -> Mapping[str, str]:
         """The text of each level by its name, in order, from the level of the input to `ptx`."""
-        return MappingProxyType(dict(self._lowered.levels))
+        return MappingProxyType(self._lowered.levels)
 
     @cached_property
     def target(self) -> Target:
@@ -70,8 +70,7 @@ class CompiledKernel:
     @cached_property
     def ptx(self) -> str:
         """The text of level `ptx`."""
-        assert self._lowered.ptx is not None
-        return self._lowered.ptx
+        return self.levels[str(Level.PTX)]
 
     @cached_property
     def timings(self) -> tuple[Timing, ...]:
@@ -303,7 +302,7 @@ def _check_alignment(inputs: Mapping[str, Any], arguments: Mapping[str, Mapping[
 
 def _schedule(lowered: Lowered) -> Schedule:
     """The schedule on the kernel, or on the problem, in the last level that is IR."""
-    text = [text for level, text in lowered.levels.items() if level != str(Level.PTX)][-1]
+    text = lowered.levels[[level for level in lowered.levels if level != str(Level.PTX)][-1]]
     with ir.Context(load_on_create_dialects=[]) as context:
         context.enable_multithreading(False)
         return Schedule.carried_by(ir.Module.parse(text)) or Schedule()

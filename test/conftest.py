@@ -1,16 +1,27 @@
 """For all tests: kernels are compiled by the compiler under test, never taken from a cache of the machine.
 
 What tests of a file, or of a kernel on which passes are tried, compile once, they compile in one process.
+LLVM's backend and ptxas take half of a compilation, and most tests read neither PTX nor machine code: tests make those
+on demand.
 """
 
 import gc
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from lowtide.compiler import attempts
+from lowtide.compiler.driver import Lowered, lower
+from lowtide.dialects.levels import Level
+
 os.environ["LOWTIDE_CACHE"] = "off"
+_GPU = Path(__file__).parent / "gpu"
 gc.set_threshold(100_000, 50, 50)  # IR is freed by counting: with the usual thresholds, 5 % of all time goes to looking
 
 
@@ -21,6 +32,47 @@ def temporary_files_below_the_session(tmp_path_factory: pytest.TempPathFactory) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", folder)
         patch.setattr(tempfile, "tempdir", folder)
+        yield
+
+
+class _WithPtx(Mapping[str, str]):
+    """The levels of a kernel. PTX is made from level llvm when it is read first."""
+
+    def __init__(self, above: Mapping[str, str]) -> None:
+        self._above = above
+
+    @cached_property
+    def _ptx(self) -> str:
+        return lower(self._above[str(Level.LLVM)]).levels[str(Level.PTX)]
+
+    def __getitem__(self, name: str) -> str:
+        return self._ptx if name == str(Level.PTX) else self._above[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*self._above, str(Level.PTX)))
+
+    def __len__(self) -> int:
+        return len(self._above) + 1
+
+
+def _lower_to_llvm(source: Any, *, dump_dir: Any = None, **options: Any) -> Lowered:
+    """`driver.lower`. Without a folder of dumps the PTX is made when it is read, for IR that has level llvm."""
+    if dump_dir is not None:
+        return lower(source, dump_dir=dump_dir, **options)
+    lowered = lower(source, until=Level.LLVM, **options)
+    return replace(lowered, levels=_WithPtx(lowered.levels))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def code_on_demand(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The first choice of a schedule is taken without assembling it, and PTX is made when a test reads it.
+
+    Not in files marked `code_at_once`, which test what a compilation does with code, and not for a GPU.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if not (request.node.get_closest_marker("code_at_once") or _GPU in request.path.parents):
+            patch.setattr(attempts, "find_ptxas", lambda: None)
+            patch.setattr(attempts, "lower", _lower_to_llvm)
         yield
 
 

@@ -12,6 +12,8 @@ import lowtide as lt
 from lowtide.compiler import attempts
 from lowtide.compiler.compile import compile_gemm
 
+pytestmark = pytest.mark.code_at_once
+
 SPEC = lt.GemmSpec(m=512, n=512, k=4096, a="bf16", b="bf16", d="bf16")
 
 

@@ -26,6 +26,8 @@ from lowtide.measurement.tuning.candidates import candidates
 from lowtide.passes.schedules.choice.asked import PassedOver, passed_over_in, set_passed_over
 from lowtide.passes.schedules.choice.choice import choose, ranked
 
+pytestmark = pytest.mark.code_at_once
+
 SMALL = lt.GemmSpec(m=72, n=136, k=64, a="f16", b="f16", d="f16")
 SPILLS = "the kernel spills 8 bytes per thread; take another"
 Spilling = Callable[[int], list[str]]

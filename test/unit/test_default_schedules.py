@@ -17,6 +17,8 @@ from lowtide.dialects.tile import GemmLayout, OperandKind
 from lowtide.passes.schedules.facts.resources import shared_memory_bytes
 from lowtide.passes.support.problem.problem import Problem
 
+pytestmark = pytest.mark.code_at_once
+
 TARGET = "sm_90a"
 
 

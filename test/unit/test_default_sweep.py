@@ -3,6 +3,8 @@
 import pytest
 from sweep_defaults import drawn, tried
 
+pytestmark = pytest.mark.code_at_once
+
 # The first choice for each of these problems spills, or once no choice had good code.
 SPILLED = (13, 34, 39, 234, 318, 414, 671, 200336)
 OTHERS = (2, 3, 15, 20, 24, 35, 200545, 300689)

@@ -13,7 +13,6 @@ from mlir import ir
 
 import lowtide as lt
 from lowtide import targets
-from lowtide.compiler import attempts
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.dialects import sm, tile
 from lowtide.dialects.sm import ClusterLine, SlotUse
@@ -44,12 +43,6 @@ from lowtide.passes.nvvm.work import work_tiles
 from lowtide.passes.support.problem.operand_kinds import SCALES
 
 TARGETS = ("sm_80", "sm_90a")
-
-
-@pytest.fixture(autouse=True)
-def no_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PTX is compared. Assembling it would take a fifth of the time."""
-    monkeypatch.setattr(attempts, "find_ptxas", lambda: None)
 
 
 @cache

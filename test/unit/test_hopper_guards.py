@@ -15,6 +15,8 @@ from lowtide.compiler import ptxas
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.errors import CompileError, IRError, PassError, ScheduleError
 
+pytestmark = pytest.mark.code_at_once
+
 SPEC = lt.GemmSpec(a="bf16", b="bf16", d="bf16")
 SCHEDULE = "grid.tile = [128, 64], k = 64, stages = 3, roles = cooperative(2), epilogue.path = direct"
 

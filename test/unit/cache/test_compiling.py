@@ -19,6 +19,8 @@ from lowtide.compiler.kernel import CachedKernel, CompiledKernel
 from lowtide.errors import CacheWarning, Error, TargetError
 from lowtide.runtime import storage
 
+pytestmark = pytest.mark.code_at_once
+
 VERSIONS = {"lowtide": "1", "mlir": "22"}
 Spec = lt.GemmSpec
 
