@@ -8,7 +8,8 @@ faster. The groups of a case have the same number of rows, or their ends are dra
 of all rows with one matrix is Lowtide's, and is timed only if groups have the same number of rows. The copy moves as
 many bytes as the product has to: A, D, and the matrices of groups with rows. In the cases of SwiGLU, Lowtide's kernel
 has the activation as its epilogue. The peers apply it to their product, and torch.compile compiles torch._grouped_mm
-with it. Every result is compared with float64 before it is timed.
+with it. In the case with tokens, Lowtide's kernel takes the rows of A at an index, and the peers take them first. Every
+result is compared with float64 before it is timed.
 
 Exit status: 0; 1 if Lowtide has no time in a case; 3 if `--seconds` of racing were up before the last case. If a race
 hangs, the process ends with 4, 15 seconds later.

@@ -14,6 +14,7 @@ from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.epilogue.gated import swiglu
@@ -45,7 +46,9 @@ class Case:
     """Each group of rows of A (rows, K) is multiplied by its matrix of B (groups, N, K). `is_even`: all groups have the
     same number of rows. Otherwise, their ends are drawn uniformly. `is_of_k`: K is grouped; then A is (rows, `k`), B is
     (rows, N), and D is (groups, `k`, N). `is_gated`: the first N / 2 rows of a matrix of B are gates, the others belong
-    to them, and D (rows, N / 2) is their SwiGLU."""
+    to them, and D (rows, N / 2) is their SwiGLU. `tokens`: if not 0, A has this many rows, and the rows of the product
+    are taken from it at an index: each token is sent to rows / tokens different groups, which are drawn. The peers take
+    the rows first."""
 
     groups: int
     rows: int
@@ -55,11 +58,13 @@ class Case:
     dtype: str = "bf16"
     is_of_k: bool = False
     is_gated: bool = False
+    tokens: int = 0
 
     def __str__(self) -> str:
         rows = f"{self.rows // self.groups} rows each" if self.is_even else f"{self.rows} rows in all"
         gated = ", SwiGLU" * self.is_gated
-        return f"{self.groups} × ({rows}{' of K' * self.is_of_k}) × {self.n} × {self.k}{gated}"
+        taken = f", rows of {self.tokens} tokens" * bool(self.tokens)
+        return f"{self.groups} × ({rows}{' of K' * self.is_of_k}) × {self.n} × {self.k}{gated}{taken}"
 
     @property
     def columns(self) -> int:
@@ -70,8 +75,21 @@ class Case:
         """The row after each group; the last group ends with the rows."""
         if self.is_even:
             return [self.rows // self.groups * (group + 1) for group in range(self.groups)]
+        if self.tokens:
+            counts = np.bincount(self._experts(seed).ravel(), minlength=self.groups)
+            return [int(end) for end in counts.cumsum()]
         drawn = np.random.default_rng(seed).integers(0, self.rows + 1, self.groups - 1)
         return [*sorted(drawn.tolist()), self.rows]
+
+    def _experts(self, seed: int) -> NDArray[np.int64]:
+        """The groups that each token is sent to."""
+        drawn = np.random.default_rng(seed).random((self.tokens, self.groups))
+        return drawn.argsort(axis=1)[:, : self.rows // self.tokens]
+
+    def index(self, seed: int) -> NDArray[np.int32]:
+        """The token that each row of the product is; the rows of a group are in the order of tokens."""
+        chosen = self._experts(seed)
+        return (chosen.ravel().argsort(kind="stable") // chosen.shape[1]).astype(np.int32)
 
     @property
     def flops(self) -> float:
@@ -81,7 +99,7 @@ class Case:
     def bytes(self, ends: Sequence[int]) -> int:
         """The bytes of A, D, and the matrices of groups that have rows; with groups of K, the bytes of A, B and D."""
         used = self.groups if self.is_of_k else sum(end > first for first, end in zip([0, *ends], ends, strict=False))
-        elements = self.rows * (self.k + self.columns) + used * self.n * self.k
+        elements = (self.tokens or self.rows) * self.k + self.rows * self.columns + used * self.n * self.k
         return elements * element_type(self.dtype).bytes
 
     @property
@@ -95,10 +113,11 @@ class Case:
             a = Operand(0, (self.k, self.rows), (1, self.k), self.dtype, None)
             b = Operand(0, (self.rows, self.n), (self.n, 1), self.dtype, None)
             return product_of(a, b, None, target, None, self.groups)
-        a = Operand(0, (self.rows, self.k), (self.k, 1), self.dtype, None)
+        a = Operand(0, (self.tokens or self.rows, self.k), (self.k, 1), self.dtype, None)
         b = Operand(0, (self.groups, self.k, self.n), (self.n * self.k, 1, self.k), self.dtype, None)
         found = product_of(a, b, None, target, swiglu if self.is_gated else None)
-        return found.of_pairs("stacked") if self.is_gated else found
+        found = found.of_pairs("stacked") if self.is_gated else found
+        return found.taking(self.rows) if self.tokens else found
 
     @property
     def plain(self) -> GemmSpec:
@@ -117,6 +136,7 @@ CASES = (
     Case(8, 8 * 4096, 2048, 7168, False, is_of_k=True),
     Case(8, 8 * 1024, 28672, 4096, True, is_gated=True),
     Case(8, 8 * 1024, 28672, 4096, False, is_gated=True),
+    Case(64, 8 * 8192, 2816, 2048, False, tokens=8192),
 )
 
 
@@ -169,21 +189,29 @@ def race_case(case: Case, rounds: int, seed: int, choose_pace: ChoosePace = sett
 @dataclass(frozen=True)
 class _Set:
     """Operands: A (rows, K), B (groups, N, K), ends (groups,), and D (rows, N), or (rows, N / 2) if it is gated; with
-    groups of K A (rows, M), B (rows, N), D (groups, M, N)."""
+    groups of K A (rows, M), B (rows, N), D (groups, M, N). `index`: the rows of A (tokens, K) that are taken, or
+    None."""
 
     a: Any
     b: Any
     d: Any
     ends: Any
+    index: Any = None
+
+    @property
+    def rows(self) -> Any:
+        """The rows of the product (rows, K), which are taken here."""
+        return self.a if self.index is None else self.a[self.index]
 
 
 def _sets(torch: Any, case: Case, ends: Sequence[int], seed: int) -> list[_Set]:
     """Sets of random operands, together larger than L2. One is enough if it is larger alone."""
     generator = torch.Generator(device="cuda").manual_seed(seed)
     given = torch.tensor(ends, dtype=torch.int32, device="cuda")
+    index = torch.from_numpy(case.index(seed)).to("cuda") if case.tokens else None
     found = []
     for _ in range(max(1, -(-L2_MULTIPLE_BYTES // case.set_bytes))):
-        a = random_matrix(torch, (case.rows, case.k), case.dtype, generator)
+        a = random_matrix(torch, (case.tokens or case.rows, case.k), case.dtype, generator)
         shape: tuple[int, ...] = (case.rows, case.columns)
         if case.is_of_k:
             b, shape = random_matrix(torch, shape, case.dtype, generator), (case.groups, case.k, case.n)
@@ -193,7 +221,7 @@ def _sets(torch: Any, case: Case, ends: Sequence[int], seed: int) -> list[_Set]:
             for matrix in b:
                 matrix.copy_(random_matrix(torch, (case.n, case.k), case.dtype, generator))
         d = torch.full(shape, float("nan"), dtype=a.dtype, device="cuda")
-        found.append(_Set(a, b, d, given))
+        found.append(_Set(a, b, d, given, index))
     torch.cuda.synchronize()
     return found
 
@@ -210,15 +238,16 @@ def _launches(
             for own, (first, end) in zip(one.d, groups, strict=True):
                 torch.mm(one.a[first:end].mT, one.b[first:end], out=own)
             return one.d
+        rows = one.rows
         for matrix, (first, end) in zip(one.b, groups, strict=True):
             if first < end and case.is_gated:
-                one.d[first:end] = _gated(torch, one.a[first:end] @ matrix.mT)
+                one.d[first:end] = _gated(torch, rows[first:end] @ matrix.mT)
             elif first < end:
-                torch.mm(one.a[first:end], matrix.mT, out=one.d[first:end])
+                torch.mm(rows[first:end], matrix.mT, out=one.d[first:end])
         return one.d
 
-    def by_torch(a: Any, b: Any, ends: Any) -> Any:
-        product = torch._grouped_mm(a, b, offs=ends)
+    def by_torch(a: Any, b: Any, ends: Any, index: Any = None) -> Any:
+        product = torch._grouped_mm(a if index is None else a[index], b, offs=ends)
         return _gated(torch, product) if case.is_gated else product
 
     half = case.bytes(ends) // 2
@@ -226,8 +255,8 @@ def _launches(
     factors = [(one.a.mT, one.b) if case.is_of_k else (one.a, one.b.mT) for one in sets]
     own: dict[str, Any] = {"epilogue": swiglu, "pairs": "stacked"} if case.is_gated else {}
     found: dict[str, Callable[[int], Any]] = {
-        OWN: lambda i: grouped_matmul(*factors[i], sets[i].ends, out=sets[i].d, **own),
-        GROUPED_MM: lambda i: by_torch(*factors[i], sets[i].ends),
+        OWN: lambda i: grouped_matmul(*factors[i], sets[i].ends, a_rows=sets[i].index, out=sets[i].d, **own),
+        GROUPED_MM: lambda i: by_torch(*factors[i], sets[i].ends, sets[i].index),
         LOOP: loop,
         COPY: lambda i: to.copy_(source),
     }
@@ -266,7 +295,7 @@ def _complaint(torch: Any, case: Case, contender: Contender, given: tuple[_Set, 
             own = slice([0, *ends][group], ends[group])
             expected = one.a[own, row % d.shape[1]].double() @ one.b[own].double()
         else:
-            sums = one.b[group].double() @ one.a[row].double()
+            sums = one.b[group].double() @ one.a[row if one.index is None else int(one.index[row])].double()
             expected = _gated(torch, sums) if case.is_gated else sums
         error = ((d.flatten(0, -2)[row].double() - expected).norm() / expected.norm().clamp(min=1e-30)).item()
         if error > most:

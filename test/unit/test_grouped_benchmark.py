@@ -1,7 +1,9 @@
 """The cases of benchmarks/grouped.py and their rows, without a GPU."""
 
 from dataclasses import replace
+from itertools import pairwise
 
+import numpy as np
 import pytest
 
 import lowtide as lt
@@ -44,6 +46,16 @@ def test_a_row_has_ratios_of_speed_and_reasons_of_failures() -> None:
     assert row["failed"] == "loop: slow"
     alone = replace(found, seconds={}, failed={OWN: "refused"}).row()
     assert alone == (str(case), *[""] * 7, "lowtide: refused")
+
+
+def test_tokens_are_sent_to_different_groups_whose_rows_are_those_of_the_index() -> None:
+    case = Case(5, 3 * 20, 8, 16, False, tokens=20)
+    ends, index = [0, *case.ends(1)], case.index(1)
+    groups = [index[first:end].tolist() for first, end in pairwise(ends)]
+    assert all(group == sorted(set(group)) for group in groups) and np.bincount(index).tolist() == [3] * 20
+    product = case.product("sm_90a")
+    assert product.a_rows and product.share == 16
+    assert case.bytes(ends[1:]) == 2 * (20 * 16 + 60 * 8 + 5 * 8 * 16)
 
 
 def test_gated_cases_have_half_the_columns_in_d_and_the_kernel_of_calls_with_pairs() -> None:
