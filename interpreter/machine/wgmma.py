@@ -57,7 +57,11 @@ _KINDS = (
     _Kind(("e4m3", "e5m2"), 32, ("f16", "f32"), False),
     _Kind(("tf32",), 8, ("f32",), False),
     _Kind(("s8", "u8"), 32, ("s32",), False, negates=False),
+    _Kind(("b1",), 256, ("s32",), False, negates=False),
 )
+_BITS = "b1"
+_BYTES = "u8"  # eight bits of a row
+_WHOLE_INTEGERS = 32  # the largest number of columns of integers that need not be a multiple of 16
 OPERAND_TYPES: tuple[str, ...] = tuple(name for kind in _KINDS for name in kind.operands)
 
 
@@ -66,6 +70,11 @@ def kind_of(a: str, b: str, accumulator: str, shape: tuple[int, int, int]) -> _K
     m, _, k = shape
     for kind in _KINDS:
         if {a, b} <= set(kind.operands) and accumulator in kind.accumulators and (m, k) == (64, kind.k):
+            if accumulator == "s32" and shape[1] > _WHOLE_INTEGERS and shape[1] % 16:
+                raise InterpreterError(
+                    f"wgmma of integers with {shape[1]} columns; above {_WHOLE_INTEGERS} they are multiples of 16"
+                    " [wgmma-integer-columns]"
+                )
             return kind
     known = "; ".join(f"m64nNk{kind.k} of {' or '.join(kind.operands)}" for kind in _KINDS)
     raise InterpreterError(
@@ -94,7 +103,8 @@ class Product:
     """An m64nNkK product of operands in shared memory, of types with these MLIR names, into accumulators of another.
 
     `k_major`: whether K is contiguous in A, and in B. `sign` is that of the products: -1 if one operand is negated.
-    `saturates`: sums are clamped to 32 bits, and do not wrap.
+    `saturates`: sums are clamped to 32 bits, and do not wrap. `is_bits`: A and B have single bits, whose products are
+    counted; `k` and `dtypes` are then of the bytes that hold them.
     """
 
     n: int
@@ -104,6 +114,7 @@ class Product:
     k_major: tuple[bool, bool]
     sign: int = 1
     saturates: bool = False
+    is_bits: bool = False
 
     @classmethod
     def of(cls, shape: tuple[int, int, int], types: tuple[str, str, str], k_major: tuple[bool, bool]) -> "Product":
@@ -114,8 +125,10 @@ class Product:
             raise InterpreterError(
                 f"wgmma of {a} and {b} transposes neither; K must be contiguous in both [wgmma-transposes]"
             )
-        rows = [element_of_ptx(name) for name in (a, b, accumulator)]
-        return cls(shape[1], kind.k, (rows[0].ir, rows[1].ir), rows[2].ir, k_major)
+        is_bits = a == _BITS
+        rows = [element_of_ptx(_BYTES if name == _BITS else name) for name in (a, b, accumulator)]
+        k = kind.k // 8 if is_bits else kind.k
+        return cls(shape[1], k, (rows[0].ir, rows[1].ir), rows[2].ir, k_major, is_bits=is_bits)
 
     @property
     def packed(self) -> str:
@@ -246,6 +259,8 @@ def _summed(
     domain: Domain, product: Product, left: Sequence[Values], right: Sequence[Values], matrix: Values
 ) -> Values:
     """The matrix after a chain of products."""
+    if product.is_bits:
+        left, right = ([np.unpackbits(each.astype(np.uint8), axis=1) for each in side] for side in (left, right))
     if product.sign < 0:
         left = [domain.negate(each) for each in left]
     if product.saturates:

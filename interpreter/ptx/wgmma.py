@@ -38,7 +38,7 @@ TABLE = Table()
 Values = NDArray[Any]
 
 _SECTION = "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions"
-_SHAPES = " ".join(f"m64n{n}k{k}" for k in (8, 16, 32) for n in range(8, 257, 8))
+_SHAPES = " ".join(f"m64n{n}k{k}" for k in (8, 16, 32, 256) for n in range(8, 257, 8))
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,12 @@ def _plan_of(form: Form) -> Plan:
         k_major = (is_held or further[2] == 0, further[-1] == 0) if kind.transposes else (True, True)
         product = wgmma.Product.of(shape, (a, b, d), k_major)
         product = replace(product, sign=prod(further[:count]), saturates="satfinite" in form.words)
-        if product.saturates and d != "s32":
-            raise InterpreterError(f".satfinite with sums of {d}; only sums of s32 have it [wgmma-satfinite]")
+        if product.saturates and (d != "s32" or product.is_bits):
+            raise InterpreterError(
+                f".satfinite with products of {a} and sums of {d}; products of s8 and u8 have it [wgmma-satfinite]"
+            )
+        if ("and" in form.words, "popc" in form.words) != (product.is_bits,) * 2:
+            raise InterpreterError(f"the product of {a} and {b}; .and.popc is the one of b1 [wgmma-bits]")
         held = form.instruction.operands[1]
         if isinstance(held, Group) and len(held.elements) != wgmma.HELD_REGISTERS:
             raise InterpreterError(
@@ -82,7 +86,7 @@ def _plan_of(form: Form) -> Plan:
 @TABLE.effects(
     "wgmma.mma_async",
     types=" ".join(dict.fromkeys((*wgmma.OPERAND_TYPES, "f16", "f32", "s32"))),
-    words=f"sync aligned satfinite {_SHAPES}",
+    words=f"sync aligned satfinite and popc {_SHAPES}",
     section=f"{_SECTION}: wgmma.mma_async",
     results=1,
     prepare=_plan_of,

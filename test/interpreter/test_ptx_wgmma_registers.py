@@ -86,10 +86,47 @@ def test_sums_of_integers_wrap_or_are_clamped(before, more, expected):
     [
         ("satfinite.f32.e4m3.e4m3", "wgmma.fence.sync.aligned;", "wgmma-satfinite"),
         ("f32.e4m3.e4m3", "", "ptx-wgmma-fence|wgmma-a-fence"),
+        ("satfinite.s32.b1.b1.and.popc", "wgmma.fence.sync.aligned;", "wgmma-satfinite"),
+        ("s32.b1.b1", "wgmma.fence.sync.aligned;", "wgmma-bits"),
+        ("s32.s8.s8.and.popc", "wgmma.fence.sync.aligned;", "wgmma-bits"),
+        ("s32.b1.s8.and.popc", "wgmma.fence.sync.aligned;", "wgmma-shapes"),
     ],
 )
 def test_what_a_wgmma_with_a_in_registers_needs(types, fence, code):
-    body = BODY.format(k=32, types=types, more=", 1, 1", fence=fence)
+    k, more = 256 if ".b1." in types else 32, "" if "s32" in types else ", 1, 1"
+    body = BODY.format(k=k, types=types, more=more, fence=fence)
     buffers = {"d": ("f32", 512), "a": ("i32", np.zeros(512)), "b": ("f8E4M3FN", np.zeros(256))}
     with pytest.raises(InterpreterError, match=rf"\[({code})\]"):
         run(kernel(body, "dab"), buffers, threads=128)
+
+
+@pytest.mark.parametrize("where", ["registers", "shared memory"])
+def test_bits_are_multiplied_and_counted(where):
+    a, b = (_RNG.integers(0, 2, (rows, 256), np.uint8) for rows in (64, 8))
+    bytes_a, bytes_b = (np.packbits(each, axis=1, bitorder="little") for each in (a, b))
+    held = np.concatenate([np.stack(registers(bytes_a[16 * warp :][:16], 8, 4), 1) for warp in range(4)])
+    body = BODY.format(k=256, types="s32.b1.b1.and.popc", more="", fence="wgmma.fence.sync.aligned;")
+    if where == "shared memory":  # 8 rows of 16 bytes, then further rows, then further bytes
+        held = bytes_a.reshape(64, 2, 16).swapaxes(0, 1).copy().view(np.int32)
+        store = "ld.global.v4.b32 {%r30, %r31, %r32, %r33}, [%rd14];\n"
+        body = body.replace("tile[256]", "tile[256];\n.shared .align 1024 .b8 left[2048]")
+        body = body.replace(store, "").replace(
+            "fence.proxy",
+            f"""add.s64 %rd14, %rd2, %rd12; {store}
+            mov.u32 %r40, left; add.s32 %r41, %r40, %r6; st.shared.v4.b32 [%r41], {{%r30, %r31, %r32, %r33}};
+            shr.u32 %r42, %r40, 4; cvt.u64.u32 %rd22, %r42; or.b64 %rd23, %rd22, 0x0000000800400000;
+            fence.proxy""",
+            1,
+        )
+        body = body.replace("{%r30, %r31, %r32, %r33}, %rd21", "%rd23, %rd21")
+    core = np.concatenate([bytes_b[:, :16], bytes_b[:, 16:]]).reshape(-1)
+    buffers = {"d": ("i32", 512), "a": ("i32", held.reshape(-1)), "b": ("i8", core)}
+    found = run(kernel(body, "dab"), buffers, threads=128)["d"].reshape(4, 8, 4, 2, 2)
+    counts = a.astype(int) @ b.astype(int).T
+    np.testing.assert_array_equal(found.transpose(0, 3, 1, 2, 4).reshape(64, 8), counts)
+
+
+def test_columns_of_integers_are_multiples_of_sixteen():
+    text = kernel("wgmma.mma_async.sync.aligned.m64n40k32.s32.s8.s8 {%r1}, %rd1, %rd2, %p1;", "d")
+    with pytest.raises(InterpreterError, match=r"\[wgmma-integer-columns\]"):
+        run(text, {"d": ("i32", 512)}, threads=128)
