@@ -71,6 +71,7 @@ _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "known": ("none", "k", "n", "mnk", "k = 0", "whole tiles"),
         "batch": ("none", "run time", "3"),
         "groups": ("none", "run time", "3", "3 of K"),
+        "a_rows": ("in order", "at an index"),
         "pairs": ("none", "stacked, product", "interleaved, product", "stacked, swiglu", "interleaved, swiglu-saved"),
     }
 )
@@ -80,7 +81,7 @@ _WIDE_D: Mapping[str, str] = MappingProxyType({"target": "sm_90a", "d": "f16"})
 # The epilogue with a result `pre`
 _SAVED: Mapping[str, str] = MappingProxyType({"target": "sm_90a", "epilogue": "bias-relu-saved"})
 _BESIDE_WEIGHTS: Mapping[str, str] = MappingProxyType({"dtype": "bf16", "layout": "tn", "batch": "none"})
-# With groups of rows, A and D lie by rows.
+# With groups of rows, and with rows at an index, A and D lie by rows.
 _BESIDE_GROUPS: Mapping[str, str] = MappingProxyType(
     {"batch": "none", "weights": "none", "scales": "none", "layout": "tn", "d_order": "row"}
 )
@@ -88,7 +89,7 @@ _BESIDE_GROUPS_OF_K: Mapping[str, str] = MappingProxyType({**_BESIDE_GROUPS, "la
 # With pairs of columns, the epilogue takes pairs.
 _BESIDE_PAIRS: Mapping[str, str] = MappingProxyType(
     {
-        **dict.fromkeys(("batch", "groups", "weights", "scales", "epilogue"), "none"),
+        **dict.fromkeys(("batch", "weights", "scales", "epilogue"), "none"),
         "layout": "tn",
         "d_order": "row",
     }
@@ -139,6 +140,7 @@ COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
         **{("weights", name): _BESIDE_WEIGHTS for name in list(WEIGHTS)[1:]},
         **{("groups", name): _BESIDE_GROUPS for name in ("run time", "3")},
         ("groups", "3 of K"): _BESIDE_GROUPS_OF_K,
+        ("a_rows", "at an index"): _BESIDE_GROUPS,
         **{("pairs", word): _BESIDE_PAIRS for word in _PROBLEM["pairs"][1:]},
         **{("split", name): MappingProxyType({"groups": "3"}) for name in list(SPLITS)[1:]},
         **{("pre", name): _SAVED for name in output_types(EPILOGUE_TYPE)},
