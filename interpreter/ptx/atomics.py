@@ -36,6 +36,7 @@ TABLE = Table()
 
 _SECTION = "Parallel Synchronization and Communication Instructions"
 _SPACES = "global shared shared::cta shared::cluster"
+_FURTHER = "L2::cache_hint v2 v4 v8"
 _HALVES = "f16 f16x2 bf16 bf16x2"
 _TYPES = f"b16 b32 u32 s32 b64 u64 s64 f32 f64 {_HALVES}"
 _EXTREMA = "u32 s32 u64 s64"
@@ -56,13 +57,15 @@ _CHANGES: Mapping[str, tuple[str, Callable[..., Any]]] = MappingProxyType(
 _FLOATS = f"f32 f64 {_HALVES}"
 _MOVES: Mapping[str, str] = MappingProxyType({"exch": "b32 b64", "cas": "b16 b32 b64"})
 _NAMES = (*_CHANGES, *_MOVES)
+_VECTOR = 128  # bits
 _WORD = 4  # bytes of the largest integer that memory holds as one element
 
 
 @dataclass(frozen=True)
 class _Atomic:
     """An atomic operation on words of a state space ("" for generic addresses), and the new value of a register from
-    the old one and the operands. `in_turn` does the same for the word of one lane, if it is an integer."""
+    the old one and the operands. `in_turn` does the same for the word of one lane, if it is an integer. `count`: the
+    number of elements of a vector, 0 if it is none; `has_hint`: the last operand is a cache policy."""
 
     change: Change
     function: Callable[..., Any]
@@ -70,6 +73,8 @@ class _Atomic:
     bits: int
     type: str
     in_turn: Callable[..., int] | None
+    count: int = 0
+    has_hint: bool = False
 
     @property
     def size(self) -> int:
@@ -86,8 +91,16 @@ def _prepare(form: Form) -> _Atomic:
         raise form.instruction.error(f".{name} takes {', '.join(types)}, not {form.type} [atomic-type]")
     if ("noftz" in form.words) != (form.type in _HALVES.split()):
         raise form.instruction.error(f".add of {_HALVES.replace(' ', ', ')} has .noftz, others do not [atomic-noftz]")
+    count = next((int(word[1:]) for word in form.words if word in ("v2", "v4", "v8")), 0)
+    if count and (form.type not in ("f32", *_HALVES.split()) or count * form.bits > _VECTOR or name != "add"):
+        raise form.instruction.error(
+            f".{name} of {count} {form.type}; of vectors, .add of f32 and halves, up to {_VECTOR // 8} bytes, is "
+            "interpreted [atomic-vector]"
+        )
     change = Change(name, ordering_of(form), form.row.results > 0)
-    return _Atomic(change, _function(form, name), space_of(form), form.bits, form.type, _one_by_one(form, name))
+    functions = _function(form, name), _one_by_one(form, name)
+    has_hint = "L2::cache_hint" in form.words
+    return _Atomic(change, functions[0], space_of(form), form.bits, form.type, functions[1], count, has_hint)
 
 
 def _function(form: Form, name: str) -> Callable[..., Any]:
@@ -118,13 +131,23 @@ def _raw(value: Any, bits: int, domain: Any) -> NDArray[Any]:
 @TABLE.effects(
     "atom",
     types=_TYPES,
-    words=f"{_SPACES} relaxed release acquire acq_rel noftz {SCOPES} {' '.join(_NAMES)}",
+    words=f"{_SPACES} relaxed release acquire acq_rel noftz {_FURTHER} {SCOPES} {' '.join(_NAMES)}",
     section=f"{_SECTION}: atom",
     results=1,
     prepare=_prepare,
 )
 def atom(state: AgentState, op: Op, address: Any, *operands: Any) -> Any:
     """The old value of the word, for the active lanes in turn; together if their words differ."""
+    atomic: _Atomic = op.data
+    operands = operands[:-1] if atomic.has_hint else operands
+    if not atomic.count:
+        return _atom_at(state, op, address, operands)
+    elements = enumerate(zip(*operands, strict=True))
+    return tuple([_atom_at(state, op, address + at * atomic.size, each) for at, each in elements])
+
+
+def _atom_at(state: AgentState, op: Op, address: Any, operands: tuple[Any, ...]) -> Any:
+    """`atom` of one element for each lane."""
     atomic: _Atomic = op.data
     if (there := memory.remote_of(state, atomic.space, address)) is not None:
         there = by_lane(there)
@@ -242,11 +265,11 @@ def _apply(state: AgentState, op: Op, cells: Cells, rows: NDArray[Any], operands
 @TABLE.effects(
     "red",
     types=_TYPES,
-    words=f"{_SPACES} relaxed release noftz {SCOPES} {' '.join(_CHANGES)}",
+    words=f"{_SPACES} relaxed release noftz {_FURTHER} {SCOPES} {' '.join(_CHANGES)}",
     section=f"{_SECTION}: red",
     prepare=_prepare,
 )
-def red(state: AgentState, op: Op, address: Any, operand: Any) -> None:
+def red(state: AgentState, op: Op, address: Any, operand: Any, *hint: Any) -> None:
     """As `atom`. A non-negative f32, or NaN, may be raised as its bits."""
     atomic: _Atomic = op.data
     if isinstance(operand, Number) and atomic.type not in _FLOATS.split():
@@ -256,7 +279,7 @@ def red(state: AgentState, op: Op, address: Any, operand: Any) -> None:
         for lane in active_lane_numbers(state):
             maxima.lift(state, op, int(rows[lane]), values[lane : lane + 1], lane)
         return
-    atom(state, op, address, operand)
+    atom(state, op, address, operand, *hint)
 
 
 # Strong loads and stores ----------------------------------------------------------------------------------------------
@@ -308,6 +331,7 @@ def _strongly(state: AgentState, strong: Strong) -> Iterator[None]:
     "ld.acquire",
     "ld.relaxed",
     "ld.volatile",
+    "ld.mmio.relaxed",
     types=memory.TYPES,
     words=f"{_SPACES} {memory.HINTS} {SCOPES} v2 v4 v8",
     section="Data Movement and Conversion Instructions: ld",
@@ -315,7 +339,7 @@ def _strongly(state: AgentState, strong: Strong) -> Iterator[None]:
     acts=False,
     prepare=_strong(memory.load_form),
 )
-def ld_strong(state: AgentState, op: Op, address: Any) -> Any:
+def ld_strong(state: AgentState, op: Op, address: Any, hint: Any = None) -> Any:
     """The current value, for each active lane; with .acquire, the accesses released with it are known."""
     space, is_group = op.data.weak[0], op.data.weak[3]
     if (there := memory.remote_of(state, space, address)) is None:
@@ -353,12 +377,13 @@ def _load(state: AgentState, op: Op, space: str, address: Any) -> Any:
     "st.release",
     "st.relaxed",
     "st.volatile",
+    "st.mmio.relaxed",
     types=memory.TYPES,
     words=f"{_SPACES} {memory.HINTS} {SCOPES} v2 v4 v8",
     section="Data Movement and Conversion Instructions: st",
     prepare=_strong(memory.access_form),
 )
-def st_strong(state: AgentState, op: Op, address: Any, value: Any) -> None:
+def st_strong(state: AgentState, op: Op, address: Any, value: Any, hint: Any = None) -> None:
     """The store of each active lane; with .release, what precedes it is released with the value."""
     space = op.data.weak[0]
     if (there := memory.remote_of(state, space, address)) is None:

@@ -28,7 +28,9 @@ TABLE = Table()
 TYPES = "b8 u8 s8 b16 u16 s16 b32 u32 s32 f32 b64 u64 s64 f64"
 _SPACES = "global shared shared::cta shared::cluster local const"
 _NAMED = ("global", "shared", "local", "const")
-HINTS = "ca cg cs cv lu wb wt nc L1::evict_first L1::evict_last L1::no_allocate L2::64B L2::128B L2::256B weak"
+_EVICTIONS = "L1::evict_first L1::evict_last L1::evict_normal L1::evict_unchanged L1::no_allocate"
+_LEVEL_2 = "L2::evict_first L2::evict_last L2::evict_normal L2::cache_hint L2::64B L2::128B L2::256B"
+HINTS = f"ca cg cs cv lu wb wt nc {_EVICTIONS} {_LEVEL_2} weak"
 _SECTION = "Data Movement and Conversion Instructions"
 
 
@@ -151,6 +153,7 @@ def _start(
 
 @TABLE.effects(
     "ld",
+    "ldu",
     types=TYPES,
     words=f"{_SPACES} {HINTS} v2 v4 v8",
     section=f"{_SECTION}: ld",
@@ -160,8 +163,9 @@ def _start(
     prepare=load_form,
     bulk=Bulk(_loads, key=lambda op: (op.instruction.name, op.data[4]), is_masked=True),
 )
-def ld(state: AgentState, op: Op, address: Any) -> Any:
-    """A register wider than the loaded element is extended with zeros, or with the sign of a signed type."""
+def ld(state: AgentState, op: Op, address: Any, hint: Any = None) -> Any:
+    """A register wider than the loaded element is extended with zeros, or with the sign of a signed type. A policy of
+    caches changes no number."""
     return load(state, op, op.data, address)
 
 
@@ -227,7 +231,7 @@ _STORES = Bulk(_stores, key=lambda op: op.instruction.name, is_masked=True)
     "st", types=TYPES, words=f"{_SPACES} {HINTS} v2 v4 v8", section=f"{_SECTION}: st", prepare=access_form,
     bulk=_STORES, is_wide=True,
 )  # fmt: skip
-def st(state: AgentState, op: Op, address: Any, value: Any) -> None:
+def st(state: AgentState, op: Op, address: Any, value: Any, hint: Any = None) -> None:
     store(state, op, op.data, address, value)
 
 
@@ -265,7 +269,7 @@ def hint(state: AgentState, op: Op, *operands: Any) -> None:
 @TABLE.effects(
     "createpolicy",
     types="b64",
-    words="fractional L2::evict_first L2::evict_last L2::evict_normal L2::evict_unchanged",
+    words="fractional range cvt L2 global L2::evict_first L2::evict_last L2::evict_normal L2::evict_unchanged",
     section=f"{_SECTION}: createpolicy",
     results=1,
     acts=False,

@@ -70,7 +70,8 @@ def _row_of(instruction: Instruction, domain: Domain) -> tuple[str, str, int]:
 
 
 def _check(instruction: Instruction, name: str, type: str, count: int) -> None:
-    operands = instruction.operands[: _CHECKED[name]]
+    has_hint = "L2::cache_hint" in instruction.name
+    operands = instruction.operands[: -1 if has_hint else _CHECKED[name]]
     is_data = name.split(".")[0] in ("ld", "st")
     if is_data:
         for data in operands:

@@ -45,9 +45,16 @@ def fence_proxy(state: AgentState, op: Op) -> None:
         tma.fence_proxy(state, op)
 
 
-@TABLE.effects("fence.proxy.async.shared::cta", section=f"{_SECTION}: membar, fence")
+@TABLE.effects(
+    "fence.proxy.async.shared::cta", "fence.proxy.async.shared::cluster", section=f"{_SECTION}: membar, fence"
+)
 def fence_proxy_shared(state: AgentState, op: Op) -> None:
     tma.fence_proxy(state, op)
+
+
+@TABLE.effects("fence.proxy.alias", "membar.proxy.alias", section=f"{_SECTION}: membar, fence", acts=False)
+def fence_alias(state: AgentState, op: Op) -> None:
+    """No two virtual addresses are of one place, so there is nothing to order."""
 
 
 @TABLE.effects("fence.mbarrier_init", words="release cluster", section=f"{_SECTION}: membar, fence")

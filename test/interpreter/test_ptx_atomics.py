@@ -115,7 +115,6 @@ st.global.u32 [%rd11], %r7;"""
         ("red.global.inc.s32 [%rd1], 1;", r"\.inc takes u32, not s32 \[atomic-type\]"),
         ("red.global.add.f16 [%rd1], %rs1;", r"\[atomic-noftz\]"),
         ("atom.global.b128.exch %rd2, [%rd1], %rd3;", r"\.b128 of atom is not interpreted.*\[modifier-unknown\]"),
-        ("red.global.v2.f32.add [%rd1], {%r2, %r3};", r"\.v2 of red is not interpreted.*\[modifier-unknown\]"),
         ("fence.acq_rel;", r"a fence has a scope: .*\[fence-scope\]"),
         ("membar;", r"a membar has a level: cta, gl, sys \[membar-level\]"),
     ],
@@ -150,3 +149,28 @@ $END:"""
     broken = kernel(body.replace("atom.release", "atom.relaxed"), list(buffers))
     with pytest.raises(InterpreterError, match=r"race.*\[global-race\]"):
         run(broken, buffers, grid=4, threads=64, resident=4)
+
+
+@pytest.mark.parametrize(("dtype", "kind"), [("f32", "f32"), ("f16", "f16"), ("bf16", "bf16")])
+def test_the_elements_of_a_vector_are_added_one_by_one(dtype, kind):
+    """By each lane to the same two elements; then to elements of its own, whose old values it gets."""
+    one, two = {"f32": ("0f3F800000", "0f40000000"), "f16": ("0x3C00", "0x4000"), "bf16": ("0x3F80", "0x4000")}[dtype]
+    register, bits, size = ("%r", 32, 4) if dtype == "f32" else ("%rs", 16, 2)
+    noftz = "" if dtype == "f32" else ".noftz"
+    body = f"""mov.b{bits} {register}1, {one}; mov.b{bits} {register}2, {two}; mov.u32 %r30, %tid.x;
+    red.global.add{noftz}.v2.{dtype} [%rd1], {{{register}1, {register}2}};
+    mul.wide.u32 %rd5, %r30, {2 * size}; add.s64 %rd6, %rd2, %rd5; add.s64 %rd7, %rd3, %rd5;
+    atom.global.relaxed.gpu.add{noftz}.v2.{dtype} {{{register}3, {register}4}}, [%rd6], {{{register}1, {register}2}};
+    st.global.v2.b{bits} [%rd7], {{{register}3, {register}4}};"""
+    start = np.arange(64)
+    buffers = {"sums": (kind, np.zeros(2)), "own": (kind, start), "old": (kind, 64)}
+    found = {name: np.asarray(each, np.float64) for name, each in run(kernel(body, list(buffers)), buffers).items()}
+    np.testing.assert_array_equal(found["sums"], [32, 64])
+    np.testing.assert_array_equal(found["own"], start + np.tile([1, 2], 32))
+    np.testing.assert_array_equal(found["old"], start)
+
+
+@pytest.mark.parametrize("instruction", ["add.v2.u32", "exch.v2.f32", "add.v8.f32"])
+def test_vectors_that_no_atomic_operation_takes_are_refused(instruction):
+    with pytest.raises(InterpreterError, match=r"\[atomic-vector\]|\[atomic-type\]"):
+        run(kernel(f"atom.global.{instruction} {{%r2, %r3}}, [%rd1], {{%r2, %r3}};", "x"), {"x": ("f32", 8)})

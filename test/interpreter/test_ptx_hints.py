@@ -62,6 +62,19 @@ mul.wide.u32 %rd22, %r16, 4; add.s64 %rd23, %rd1, %rd22; st.global.u32 [%rd23], 
     np.testing.assert_array_equal(result(body, 64, grid=2, cluster=2), np.repeat([10, 1], 32))
 
 
+def test_policies_of_caches_change_no_number():
+    body = """createpolicy.fractional.L2::evict_last.b64 %rd20, 1.0;
+createpolicy.range.global.L2::evict_last.L2::evict_first.b64 %rd21, [%rd11], 4, 8;
+st.global.L1::evict_last.L2::cache_hint.b32 [%rd11], %r1, %rd20;
+ld.global.L1::evict_first.L2::cache_hint.b32 %r6, [%rd11], %rd20; ldu.global.u32 %r7, [%rd11]; add.u32 %r6, %r6, %r7;
+st.global.L1::evict_unchanged.b32 [%rd11], %r6;
+fence.proxy.alias; red.global.add.L2::cache_hint.u32 [%rd11], 3, %rd20;
+atom.global.add.L2::cache_hint.u32 %r8, [%rd11], 4, %rd21; add.u32 %r8, %r8, 4;
+st.mmio.relaxed.sys.global.u32 [%rd11], %r8;
+ld.mmio.relaxed.sys.global.u32 %r9, [%rd11]; st.global.u32 [%rd11], %r9;"""
+    np.testing.assert_array_equal(result(body), 2 * np.arange(32) + 7)
+
+
 def test_clocks_grow():
     body = """mov.u64 %rd20, %clock64; mov.u64 %rd22, %globaltimer; bar.warp.sync -1; mov.u32 %r6, %clock;
 LOOP: mov.u64 %rd21, %clock64; setp.le.u64 %p1, %rd21, %rd20; @%p1 bra LOOP;
