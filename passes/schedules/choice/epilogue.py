@@ -45,7 +45,10 @@ _FUNCTION_VALUES = 64
 _WIDEST_BITS = 128  # of a store of one thread
 _MOST_BUFFERS = 4
 _FEWEST_STAGES = 3  # with fewer, the wait for L2 is visible
-_STAGES_OF_ONE_WAVE = 4  # measured on an H200: 1.5 % at 2048³
+# A fourth stage gains 1.5 % at 2048³, in a grid of one wave. In several waves, tiles gained up to 26 % (256×112, M of
+# 200 to 1500 by N of 16,000 to 57,000), unless they have 256 columns: those lost up to 1 % (4096³). All on an H200.
+_STAGES, _FULL_COLUMNS = 4, 256
+_FEWEST_BUFFERS = 2  # with one, each part of a tile waits for the store of the part before
 _SCRATCH_BESIDE_RING = 16384  # without roles, where the ring stays filled: shared memory is for its stages
 _SCRATCH_BYTES = 32768  # of an epilogue through shared memory without TMA, beside roles or without a ring
 # Columns of a part of such an epilogue. ptxas spills wider ones beside the accumulators of the largest tiles.
@@ -251,16 +254,20 @@ def _boxes_of_columns(schedule: Schedule, problem: Problem) -> Mapping[str, Any]
 def _buffers(schedule: Schedule, problem: Problem, target: Target) -> int:
     """One buffer per part if they fit beside the stages: then no part waits for a store of the same tile.
 
-    In a grid of one wave no store overlaps the multiply of a next tile, so a deeper ring gains more.
+    In a grid of one wave no store overlaps the multiply of a next tile, so a deeper ring gains more than buffers. In
+    others, wgmmas with fewer than 256 columns read shared memory more often, and TMA's writes to a stage take longer.
     """
-    m, _, _ = schedule.tile_mnk
+    m, n, _ = schedule.tile_mnk
     assert schedule.epilogue.tile is not None
     rows, columns = schedule.epilogue.tile
     number = max(1, m // max(1, rows) * (stored_columns(schedule, problem) // max(1, columns)))
     counts = [count for count in range(_MOST_BUFFERS, 0, -1) if number % count == 0]
     stages = {count: fitting_stages(schedule.with_(buffers=count), problem, target) for count in counts}
-    enough = _STAGES_OF_ONE_WAVE if _is_one_wave(schedule, problem, target) else _FEWEST_STAGES
-    wanted = schedule.mainloop.stages or min(enough, max(_FEWEST_STAGES, stages[1]))
+    is_one_wave = _is_one_wave(schedule, problem, target)
+    fewest = 1 if is_one_wave else min(_FEWEST_BUFFERS, counts[0])
+    most = max(stages[count] for count in counts if count >= fewest)
+    enough = _STAGES if is_one_wave or n < _FULL_COLUMNS else _FEWEST_STAGES
+    wanted = schedule.mainloop.stages or max(_FEWEST_STAGES, min(enough, most))
     return next((count for count in counts if stages[count] >= wanted), counts[-1])
 
 
