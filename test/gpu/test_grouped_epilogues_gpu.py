@@ -75,8 +75,8 @@ def test_calls_without_a_spec_agree_with_a_loop_at_random_splits(pairs: str, sha
     a = torch.randint(-2, 3, (rows, k), device="cuda").bfloat16()
     w = torch.randint(-2, 3, (groups, 2 * n + 8, k + 8), device="cuda").bfloat16()[:, : 2 * n, :k]
     of_columns = (n,) if shared else (groups, n)
-    gate_bias, up_bias = (torch.randint(-3, 4, of_columns, device="cuda").bfloat16() for _ in range(2))
-    weight = torch.randint(-1, 2, (rows,), device="cuda").bfloat16()
+    gate_bias, up_bias = (torch.randint(-3, 4, of_columns, device="cuda").float() for _ in range(2))  # as D
+    weight = torch.randint(-1, 2, (rows,), device="cuda").float()
     given = {"gate_bias": gate_bias, "up_bias": up_bias, "weight": weight}
     rng = np.random.default_rng(0)
     for _ in range(20):

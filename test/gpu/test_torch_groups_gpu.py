@@ -45,7 +45,7 @@ def test_the_backend_takes_products_of_groups_forward_and_backward(split: int) -
     torch._dynamo.reset()
     ends, backend = SPLITS[split], ltt.Backend(explain=True)
     given, on_device = operands(ends)
-    own, exact = ([x.to(dtype).requires_grad_() for x in given] for dtype in (torch.bfloat16, torch.float64))
+    own, exact = ([x.detach().to(dtype).requires_grad_() for x in given] for dtype in (torch.bfloat16, torch.float64))
     found, wanted = torch.compile(experts, backend=backend)(*own, on_device), by_a_loop(*exact, ends)
     gradient = torch.randn_like(found)
     found.backward(gradient)
