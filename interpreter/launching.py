@@ -248,6 +248,10 @@ def check_shape(request: LaunchRequest, target: Target | None, op: Described) ->
         )
     _check_cluster(request, op)
     limit = target.smem_bytes_per_cta if target else None
+    if (request.shared_memory or 0) < 0:
+        raise InterpreterError(
+            f"{op.describe()}: {request.shared_memory} bytes of shared memory; it is 0 or more [smem-negative]"
+        )
     if limit is not None and (request.shared_memory or 0) > limit:
         raise InterpreterError(
             f"{op.describe()}: {request.shared_memory} bytes of shared memory; a CTA has {limit} on "

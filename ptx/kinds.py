@@ -62,7 +62,7 @@ _CODES = {
     "trap": "kernel-breakpoint kernel-trap",
     "illegal-launch": """
         cluster-declared cluster-grid cluster-portable grid-size launched-cluster-sides launched-extents
-        registers-share smem-of-launch threads-allowed threads-declared threads-per-cta warps-per-cta
+        registers-share smem-negative smem-of-launch threads-allowed threads-declared threads-per-cta warps-per-cta
         """,
     "not-interpreted": """
         address-space barrier-by-lanes domain-lacks mixed-spaces mma-shapes mma-types pair-arithmetic

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -160,10 +161,14 @@ def _tolerance(given: _Fields) -> tuple[float, float]:
     value = given.get("tolerance", "exact")
     if value == "exact":
         return 0.0, 0.0
+    if not isinstance(value, dict):
+        raise LaunchError(
+            f"{given.place}: 'tolerance' is 'exact' or an object, not {value!r:.60} [launch-file-tolerance-kind]"
+        )
     fields = given.part(value, "'tolerance'")
     found = [fields.get(name, 0.0) for name in ("rtol", "atol")]
-    if any(isinstance(each, bool) or not isinstance(each, int | float) for each in found):
-        raise LaunchError(f"{fields.place}: 'exact', or numbers rtol and atol [launch-file-tolerance]")
+    if not all(isinstance(each, int | float) and not isinstance(each, bool) and 0 <= each < math.inf for each in found):
+        raise LaunchError(f"{fields.place}: rtol and atol are finite numbers, 0 or more [launch-file-tolerance]")
     return float(found[0]), float(found[1])
 
 

@@ -167,6 +167,8 @@ def test_a_launch_that_no_gpu_takes_is_wrong(folder: Path) -> None:
     changed(folder, lambda launch: launch.update(block=[1025, 1, 1]))
     done = call("check", folder / "kernel.ptx")
     assert done.exit_code == 1 and "illegal-launch: launch 0 of block_reduce: a block of [1025, 1, 1]" in done.output
+    changed(folder, lambda launch: launch.update(block=[256, 1, 1], shared_bytes=-16))
+    assert json.loads(call("check", folder / "kernel.ptx", "--json").stdout)["code"] == "smem-negative"
 
 
 # Bad input ------------------------------------------------------------------------------------------------------------
@@ -190,6 +192,7 @@ BAD = {
     "launch-file-unknown": lambda launch: launch["arrays"].pop("in"),
     "launch-file-scalar": lambda launch: launch["params"][2].update(value="seven"),
     "launch-file-tolerance": lambda launch: launch.update(tolerance={"rtol": "small"}),
+    "launch-file-tolerance-kind": lambda launch: launch.update(tolerance="loose"),
     "launch-file-relocation": lambda launch: launch.update(relocations=[{"in": "q", "at": 0, "target": "in"}]),
     "launch-file-hex": lambda launch: launch["params"].__setitem__(2, {"kind": "bytes", "hex": "zz"}),
     "launch-file-bytes": lambda launch: launch["params"].__setitem__(2, {"kind": "bytes", "hex": "00"}),
@@ -270,6 +273,12 @@ def test_more_memory_than_there_is_is_refused_before_it_is_taken(folder: Path) -
     changed(folder, lambda launch: launch["arrays"].update(huge={"dtype": "i32", "shape": [2**44]}))
     done = call("run", folder / "kernel.ptx")
     assert done.exit_code == 2 and "take the interpreter" in done.output
+
+
+@pytest.mark.parametrize("rtol", [-1, float("nan"), float("inf")])
+def test_a_tolerance_that_accepts_all_or_nothing_is_refused(rtol: float, folder: Path) -> None:
+    changed(folder, lambda launch: launch.update(tolerance={"rtol": rtol}))
+    assert json.loads(call("check", folder / "kernel.ptx", "--json").stdout)["code"] == "launch-file-tolerance"
 
 
 def test_a_budget_that_is_none_is_refused() -> None:
