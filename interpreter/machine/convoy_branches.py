@@ -7,7 +7,7 @@ reconvergence. Such a *region* runs for all warps at once: one side after the ot
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from lowtide.interpreter.program.batches import NotTogether
 from lowtide.interpreter.program.graphs import EXIT, Branch, Edge, Graph
 
 _WARP = 32
+
+Partial: TypeAlias = dict[int, Any]
+"""Registers that were not written before a region: the warps that have written them there."""
 
 
 def run_convoy(convoy: Convoy, graph: Graph, block: int, index: int) -> Steps:
@@ -151,6 +154,7 @@ def _run_region(convoy: Convoy, graph: Graph, block: int, region: Collection[int
     """Run the sides of a branch up to their reconvergence. If an op cannot run for all warps at once, each warp
     continues alone before it, and the result is false."""
     paths = [Path(block, EXIT, None)]
+    partial: Partial = {}
     work, number = convoy.machine.observers.work, 0
     while True:
         path = paths[-1]
@@ -159,6 +163,7 @@ def _run_region(convoy: Convoy, graph: Graph, block: int, region: Collection[int
             continue
         if path.mask is None and path.block not in region and path.block != block:
             convoy.mask = None
+            _keep_unwritten(convoy, partial)
             return True
         here, active = graph.blocks[path.block], len(convoy.states)
         if path.mask is not None:
@@ -168,19 +173,19 @@ def _run_region(convoy: Convoy, graph: Graph, block: int, region: Collection[int
                 work.instructions += here.count(0) * active
             convoy.mask = path.mask
             for number, op in enumerate(here.ops):
-                if not _run_masked(convoy, op, graph.kept):
+                if not _run_masked(convoy, op, graph.kept, partial):
                     if work is not None:
                         work.instructions -= here.count(number) * active
-                    _leave(convoy, graph, paths, number)
+                    _leave(convoy, graph, paths, number, partial)
                     return False
         if not _follow(convoy, path, here.branch, graph, paths):
             if work is not None:
                 work.instructions -= here.count(len(here.ops)) * active
-            _leave(convoy, graph, paths, len(here.ops))
+            _leave(convoy, graph, paths, len(here.ops), partial)
             return False
 
 
-def _run_masked(convoy: Convoy, op: Any, kept: frozenset[int]) -> bool:
+def _run_masked(convoy: Convoy, op: Any, kept: frozenset[int], partial: Partial) -> bool:
     """Run an op in the lanes of the convoy's mask. If it cannot run for all warps at once, nothing changes, and the
     result is false."""
     slots = (*op.operands, *op.results)
@@ -189,7 +194,12 @@ def _run_masked(convoy: Convoy, op: Any, kept: frozenset[int]) -> bool:
         if not convoy.apart.isdisjoint(slots):
             return False
     values, mask, convoy.op = convoy.values, convoy.mask, op
+    assert mask is not None
     before = [values[slot] for slot in op.results]
+    is_noted = bool(partial) or any(old is None for old in before)
+    active = mask.reshape(-1, _WARP).any(axis=1) if is_noted else None
+    if partial and any((active & ~partial[slot]).any() for slot in op.operands if slot in partial):
+        return False
     try:
         convoy.compute(op)
         for slot, old in zip(op.results, before, strict=True):
@@ -200,7 +210,21 @@ def _run_masked(convoy: Convoy, op: Any, kept: frozenset[int]) -> bool:
             values[slot] = old
         convoy.mask = mask
         return False
+    if active is not None:
+        for slot, old in zip(op.results, before, strict=True):
+            if old is None or slot in partial:
+                partial[slot] = partial.get(slot, False) | active
     return convoy.apart.isdisjoint(op.results)
+
+
+def _keep_unwritten(convoy: Convoy, partial: Partial) -> None:
+    """Take registers from the warps that have never written them."""
+    for slot, written in partial.items():
+        if not written.all():
+            convoy.scatter([slot])
+            convoy.apart.add(slot)
+            for number in np.flatnonzero(~written).tolist():
+                convoy.states[number].values[slot] = None
 
 
 def _follow(convoy: Convoy, path: Path, branch: Branch, graph: Graph, paths: list[Path]) -> bool:
@@ -230,11 +254,12 @@ def _follow(convoy: Convoy, path: Path, branch: Branch, graph: Graph, paths: lis
     return True
 
 
-def _leave(convoy: Convoy, graph: Graph, paths: list[Path], number: int) -> None:
+def _leave(convoy: Convoy, graph: Graph, paths: list[Path], number: int, partial: Partial) -> None:
     """Let each warp continue alone, with its lanes on their paths; those on the last path before an op of its block."""
     convoy.mask = None
     live = graph.live_at(paths[-1].block, number).union(*(graph.live_at(path.block, 0) for path in paths[:-1]))
     convoy.scatter(live)
+    _keep_unwritten(convoy, partial)
     starts = []
     for at in range(len(convoy.states)):
         own: list[Path] = []

@@ -111,7 +111,7 @@ class Convoy(AgentState):
 
     @property
     def acting(self) -> AgentState:
-        return self._acting
+        return self._acting.acting
 
     def access(self, op: Described, lanes: Ints | None = None) -> Access:
         """An access by threads of several warps. Raises NotTogether for an access by whole warps."""
@@ -218,7 +218,7 @@ class Convoy(AgentState):
         """Run an op by the warps of each CTA together."""
         self._give_crews(op.operands)
         for crew in self.crews:
-            self._acting = crew.states[0]
+            self._acting = crew
             crew.run(op)
         self._acting = self.states[0]
         counts = [len(crew.lanes) for crew in self.crews]

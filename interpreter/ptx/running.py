@@ -16,7 +16,7 @@ from lowtide.interpreter.machine.execution import OF_PYTHON, UNSET, reads_unset,
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.numbers.cells import Described
 from lowtide.interpreter.numbers.registers import RegisterError
-from lowtide.interpreter.program.batches import Batch, Bulk
+from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
 from lowtide.interpreter.ptx.syntax import Guard, Instruction
 
 
@@ -181,6 +181,7 @@ def guarded(guard: Guard, slot: int, inner: Callable[..., Any], resumable: bool)
             inner(state, op)
         elif mask is not False:
             outer, old = state.mask, [state.values[result] for result in op.results]
+            _check_kept(state, mask, old)
             state.mask = mask
             inner(state, op)
             state.mask = outer
@@ -197,6 +198,12 @@ def guarded(guard: Guard, slot: int, inner: Callable[..., Any], resumable: bool)
                 finish(state, op, old, mask)
 
     return run_resumable if resumable else run
+
+
+def _check_kept(state: AgentState, mask: Any, old: list[Any]) -> None:
+    """Raises NotTogether if a warp of a convoy keeps a register that was never written, where others write it."""
+    if state.warps > 1 and any(value is None for value in old) and not mask.reshape(state.warps, -1).any(axis=1).all():
+        raise NotTogether
 
 
 def _where_it_holds(state: AgentState, op: Op, slot: int, is_negated: bool) -> Any:
@@ -242,6 +249,7 @@ def _run_masked(bulk: Bulk, state: AgentState, batch: Batch, mask: Any) -> None:
         bulk.run(state, batch)
     elif mask is not False:
         outer, old = state.mask, [state.values[result] for result in batch.results]
+        _check_kept(state, mask, old)
         state.mask = mask
         try:
             bulk.run(state, batch)

@@ -83,6 +83,16 @@ def test_a_race_on_one_side_is_named():
         result(body.format("%rd2"))
 
 
+def test_a_register_that_one_side_writes_stays_unwritten_in_other_warps():
+    """Only warps with threads below 32 write it; the second warp of a CTA then stores it."""
+    body = (
+        "setp.ge.u32 %p1, %r1, {}; @%p1 bra JOIN; mov.u32 %r30, %r1; add.u32 %r30, %r30, 0;\nJOIN:\nmov.u32 %r5, %r30;"
+    )
+    np.testing.assert_array_equal(result(body.format(64)), T % THREADS)
+    with pytest.raises(InterpreterError, match=r"st\.global.* CTA \d warp 1: .*never written"):
+        result(body.format(20))
+
+
 def test_lanes_of_the_other_side_may_divide_by_zero():
     body = "setp.eq.u32 %p1, %r4, 0; @%p1 bra JOIN; mov.u32 %r6, 840; div.u32 %r5, %r6, %r4;\nJOIN:\n"
     part = T % 8
