@@ -251,6 +251,10 @@ class AgentState:
         """Its CTA, or those of a convoy."""
         return (self.cta,)
 
+    def leaves_out(self, mask: NDArray[np.bool_]) -> bool:
+        """Whether some CTA has no lane in a mask of its lanes."""
+        return not mask.any()
+
     @property
     def key(self) -> tuple[int, int]:
         """The agent's CTA, and its number there."""

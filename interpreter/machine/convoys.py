@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import undefined
@@ -108,6 +109,10 @@ class Convoy(AgentState):
     @property
     def all_ctas(self) -> tuple[Cta, ...]:
         return self._ctas
+
+    def leaves_out(self, mask: NDArray[np.bool_]) -> bool:
+        there = np.bincount(self._columns[2][mask, 0], minlength=len(self._ctas))
+        return not there.all()
 
     @property
     def acting(self) -> AgentState:

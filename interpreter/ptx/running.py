@@ -201,8 +201,8 @@ def guarded(guard: Guard, slot: int, inner: Callable[..., Any], resumable: bool)
 
 
 def _check_kept(state: AgentState, mask: Any, old: list[Any]) -> None:
-    """Raises NotTogether if a warp of a convoy keeps a register that was never written, where others write it."""
-    if state.warps > 1 and any(value is None for value in old) and not mask.reshape(state.warps, -1).any(axis=1).all():
+    """Raises NotTogether if a CTA of a convoy keeps a register that was never written, where others write it."""
+    if len(state.all_ctas) > 1 and any(value is None for value in old) and state.leaves_out(mask):
         raise NotTogether
 
 
