@@ -13,8 +13,8 @@ import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState, Cta, Steps, Wait
 from lowtide.interpreter.machine.clocks import Clocks
-from lowtide.interpreter.machine.views import Knowledge, joined, nothing
-from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.machine.views import NOTHING, Knowledge, View, joined, nothing
+from lowtide.interpreter.numbers.cells import WHOLE_AGENT, Described
 
 MAX_ARRIVALS = 2**20 - 1
 MAX_BYTES = 2**20 - 1  # of the tx-count (PTX ISA, "tx-count")
@@ -27,9 +27,10 @@ class Mbarrier:
 
     `completed` is the number of finished phases. `source` is its clock among `clocks`. `gathered` is the knowledge
     released by the arrivals of the current phase, `released` what a wait acquires; `abroad` and `learned_abroad` are
-    the same for arrivals by agents of other CTAs, by rank. `home` is its CTA, and `born` the time of its initialisation
-    (clusters.py). `load` is the last copy that signals it: its phase and its op. At level nvvm, `initialised` is the
-    initialising agent and its epoch, with whether a fence has shown it to TMA.
+    the same for arrivals by agents of other CTAs, by rank; `heard` and `told` for what agents know of other CTAs.
+    `home` is its CTA, and `born` the time of its initialisation (clusters.py). `load` is the last copy that signals it:
+    its phase and its op. At level nvvm, `initialised` is the initialising agent and its epoch, with whether a fence has
+    shown it to TMA.
     """
 
     name: str
@@ -48,6 +49,8 @@ class Mbarrier:
     born: int = 0
     abroad: dict[int, Knowledge] = field(default_factory=dict)
     learned_abroad: dict[int, Knowledge] = field(default_factory=dict)
+    heard: View = NOTHING
+    told: View = NOTHING
 
     @classmethod
     def of(cls, name: str, arrivals: int, cta: Cta, born: int) -> Mbarrier:
@@ -87,6 +90,8 @@ def learn(state: AgentState, op: Described, barrier: Mbarrier, parity: int) -> N
     if state.machine.order is not None:
         state.machine.order.learn(state.key, op, barrier, parity)
     state.cta.shared.clocks.acquire(state.warp, barrier.released)
+    if not barrier.told.is_empty:
+        state.cta.shared.clocks.learn(state.warp, WHOLE_AGENT, barrier.told)
     for rank, knowledge in barrier.learned_abroad.items():
         other = state.cta.cluster.ctas[rank]
         other.shared.clocks.acquire(other.guest(state), knowledge)
@@ -121,7 +126,11 @@ def _signal(state: AgentState, op: Described, barrier: Mbarrier) -> None:
 
 def _release(state: AgentState, barrier: Mbarrier) -> None:
     """Release the agent's accesses to waits for the current phase."""
-    cta, knowledge = state.cta, state.cta.shared.clocks.release(state.warp)
+    cta, clocks = state.cta, state.cta.shared.clocks
+    view = clocks.released(state.warp)
+    knowledge = view.ctas[clocks.cta]
+    if cta is not barrier.home or clocks.heard[state.warp] is not NOTHING:
+        barrier.heard = barrier.heard.joined(view)
     if cta is barrier.home:
         barrier.gathered = joined(barrier.gathered, knowledge)
     else:
@@ -199,3 +208,4 @@ def _complete(state: AgentState, op: Described, barrier: Mbarrier) -> None:
         for rank, knowledge in barrier.abroad.items():
             barrier.learned_abroad[rank] = joined(barrier.learned_abroad.get(rank, nothing()), knowledge)
         barrier.abroad = {}
+        barrier.told, barrier.heard = barrier.told.joined(barrier.heard), NOTHING

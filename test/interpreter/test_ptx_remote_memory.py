@@ -146,3 +146,10 @@ def test_a_barrier_of_the_cluster_orders_accesses_to_global_memory():
     for meet in ("", MEET.replace("arrive", "arrive.relaxed")):
         with pytest.raises(InterpreterError, match=r"\[(global-race|uninitialised-read)\]"):
             result(SWAP + meet + fetch + MEET)
+
+
+def test_an_mbarrier_of_another_cta_orders_accesses_to_global_memory():
+    fetch = "ld.global.u32 %r8, [%rd11];\n"
+    np.testing.assert_array_equal(result(INIT + MEET + SWAP + SIGNAL + WAIT + fetch + MEET), OTHER)
+    with pytest.raises(InterpreterError, match=r"\[(global-race|uninitialised-read)\]"):
+        result(INIT + MEET + SIGNAL + SWAP + WAIT + fetch + MEET)
