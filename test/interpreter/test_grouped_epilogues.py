@@ -13,6 +13,7 @@ from lowtide.compiler.kernel import CompiledKernel
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import interpret, run
 from lowtide.runtime import records
+from lowtide.verification.checking.trials import domains_of
 
 ROWS, COLUMNS, DEPTH, GROUPS = 90, 24, 40, 4
 ENDS = [0, 37, 37, 70]  # empty groups, ends inside of tiles, and rows of no group
@@ -153,3 +154,11 @@ def test_operands_that_do_not_fit_the_groups_are_refused() -> None:
         kernel.interpret(**(given | {"bias": given["bias"][None]}), domain="exact")
     with pytest.raises(InterpreterError, match=r"\[matrix-rank\]"):  # each group has its own B
         kernel.interpret(**(given | {"b": given["b"][0]}), domain="exact")
+
+
+def test_number_domains_are_those_of_the_epilogue_even_if_drawn_groups_have_no_rows() -> None:
+    """With one row, most drawn ends are 0 for all groups: then no comparison is made, which the field lacks."""
+    spec = lt.GemmSpec(groups=2, a="bf16", b="bf16", d="bf16", epilogue=lt.relu)
+    problem = lt.compile_gemm(spec, "sm_80", _MMA).levels["problem"]
+    assert domains_of(problem, (1, 16, 8), ends=(0, 0))[0] == "field"
+    assert domains_of(problem, (1, 16, 8), ends=(1, 1))[0] == "exact"

@@ -182,29 +182,28 @@ def _with_groups(subject: Subject, cover: Cover, seed: int) -> tuple[Cover, list
     the cheapest shape with several tiles. With groups of K, the splits are of K, with a K step in place of a tile."""
     axis, known = 2 if subject.spec.k_is_grouped else 0, subject.spec.group_count
     rows_of_tile, groups = subject.schedule.tile_mnk[axis], known or _GROUPS
-    all_rows = next(iter(SPLITS))
-    trials = [
-        Trial(at.extents, at.sms, at.padding, _domains(subject, at)[0], seed + number, subject.places[0])
-        for number, at in enumerate(cover.shapes)
-    ]
-    trials = [replace(x, ends=ends_of(all_rows, x.extents[axis], rows_of_tile, groups)) for x in trials]
+    all_rows, trials = next(iter(SPLITS)), []
+    for number, at in enumerate(cover.shapes):
+        ends = ends_of(all_rows, at.extents[axis], rows_of_tile, groups)
+        domain = _domains(subject, at, ends)[0]
+        trials.append(Trial(at.extents, at.sms, at.padding, domain, seed + number, subject.places[0], ends=ends))
     several = [shape for shape in cover.shapes if shape.extents[2] and shape.extents[axis] > rows_of_tile]
     if not several:
         return cover, trials
     cheapest = min(several, key=lambda shape: math.prod(shape.extents))
     extents, found = cheapest.extents, []
+    domain = _domains(subject, cheapest, ends_of(all_rows, extents[axis], rows_of_tile, groups))[0]
     for number, split in enumerate(SPLITS if groups > 1 else [all_rows]):
         place, sms = subject.places[:2][-1], 1 + number % 3  # as moved: copies of B take longer than all tiles
-        domain = _domains(subject, cheapest)[0]
         ends = ends_of(split, extents[axis], rows_of_tile, groups_of(split, known, groups))
         trials.append(Trial(extents, sms, cheapest.padding, domain, seed + number, place, ends=ends))
         found.append(Row("groups", split, cheapest))
     return replace(cover, rows=(*cover.rows, *found)), trials
 
 
-def _domains(subject: Subject, shape: Shape) -> tuple[str, ...]:
+def _domains(subject: Subject, shape: Shape, ends: tuple[int, ...] | None = None) -> tuple[str, ...]:
     """The number domains in which all levels have a value, the strongest check first."""
-    found = domains_of(subject.problem, shape.extents, shape.batch)
+    found = domains_of(subject.problem, shape.extents, shape.batch, ends)
     if subject.facts.decomposition is None:
         return found
     return tuple(name for name in found if name != FieldDomain.name)  # splitting compares elements to infinity

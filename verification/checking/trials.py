@@ -275,12 +275,15 @@ def first_fault(found: Iterable[Outcome]) -> Outcome | None:
     return next((outcome for outcome in found if outcome.finding.is_fault), None)
 
 
-def domains_of(problem: str, extents: Extents, batch: Batch | None = None) -> tuple[str, ...]:
-    """The number domains in which a problem has a value, the strongest check first; `float` is always among them."""
+def domains_of(
+    problem: str, extents: Extents, batch: Batch | None = None, ends: tuple[int, ...] | None = None
+) -> tuple[str, ...]:
+    """The number domains in which a problem has a value, the strongest check first; `float` is always among them.
+    `ends`: of groups; without rows in groups, no epilogue is computed, and any domain has a value."""
     found = []
     for name in (FieldDomain.name, ExactDomain.name):
         level = Source(str(Level.PROBLEM), problem)
-        (outcome,) = outcomes(problem, [level], Trial(extents, domain=name, batch=batch))
+        (outcome,) = outcomes(problem, [level], Trial(extents, domain=name, batch=batch, ends=ends))
         if outcome.finding is Finding.right:
             found.append(name)
     return (*found, FloatDomain.name)

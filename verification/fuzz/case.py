@@ -228,15 +228,15 @@ def _trial(case: Case, subject: Subject) -> Trial:
         spec.n if spec.n is not None else _extent(n, words["columns"], case.seed),
         spec.k if spec.k is not None else depth - (_missing(k, case.seed) if "ragged" in words["steps"] else 0),
     )
-    batch = _batch(case, spec)
+    batch, ends = _batch(case, spec), _ends(words, extents, schedule, spec)
     depth = extents[2] if spec.k is not None else max(extents[2], 1)
-    domain = domains_of(subject.problem, (extents[0], extents[1], depth), batch)[0]
+    domain = domains_of(subject.problem, (extents[0], extents[1], depth), batch, ends)[0]
     anywhere, *others = subject.places  # one where nothing is packed, else as moved and each matrix a little less
     place = anywhere
     if others:
         place = others[0] if words["lies"] == "as moved" else [anywhere, *others[1:]][case.seed % len(others)]
     run = int(words["sms"]), int(words["padding"]), domain, case.seed, place, batch
-    return Trial(extents, *run, ends=_ends(words, extents, schedule, spec))
+    return Trial(extents, *run, ends=ends)
 
 
 def _as_it_lies(words: Words, trial: Trial, subject: Subject) -> Words:
