@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from lowtide.torch.fx import Backend, GemmPass, Report, Rule, backend
 
 try:
+    from lowtide.torch.cross_entropy import linear_cross_entropy
     from lowtide.torch.functional import linear, matmul
+    from lowtide.torch.gated import GatedLinear, gated_mlp
     from lowtide.torch.grouped import grouped_gemm, grouped_matmul
     from lowtide.torch.modules import Linear
     from lowtide.torch.ops import gemm, gemm_out
@@ -31,17 +33,20 @@ _OF_INDUCTOR = ("Backend", "GemmPass", "Report", "Rule", "backend")
 
 __all__ = [
     "Backend",
+    "GatedLinear",
     "GemmPass",
     "Linear",
     "Report",
     "Rule",
     "backend",
     "epilogue_text",
+    "gated_mlp",
     "gemm",
     "gemm_out",
     "grouped_gemm",
     "grouped_matmul",
     "linear",
+    "linear_cross_entropy",
     "matmul",
 ]
 

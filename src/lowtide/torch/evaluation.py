@@ -44,6 +44,13 @@ _OPS: dict[str, Callable[..., torch.Tensor]] = {
     "where": torch.where,
 }
 
+_REDUCTIONS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
+    "sum": torch.sum,
+    "max": torch.amax,
+    "min": torch.amin,
+    "logsumexp": torch.logsumexp,
+}
+
 
 def product(a: torch.Tensor, b: torch.Tensor, sums: str, precision: str | None = None) -> torch.Tensor:
     """A · B in the type of the sums; integers in s32, which wraps around. Sums of products of pieces are in f32."""
@@ -75,8 +82,42 @@ def evaluate(
         return rounded(_placed(graph.operands[graph.result.attribute], given, like.device), graph.d)  # type: ignore[index]
     for node in graph.nodes:
         inputs = [values[id(other)] for other in node.inputs]
-        values[id(node)] = _evaluate(node, inputs, acc, given, graph, like.device)
+        values[id(node)] = _evaluate(node, inputs, (acc,), given, graph, like.device)
     return rounded(values[id(graph.result)], graph.d)
+
+
+def evaluate_results(
+    graph: EpilogueGraph, accs: Sequence[torch.Tensor], given: Mapping[str, Any]
+) -> dict[str, torch.Tensor]:
+    """The results by name, from the sums (M, N), two for pairs of columns, and the operands by name. Full results are
+    (M, N). Reductions have the shape and type of a kernel's."""
+    values: dict[int, torch.Tensor] = {}
+    for node in graph.nodes:
+        inputs = [values[id(other)] for other in node.inputs]
+        values[id(node)] = _evaluate(node, inputs, accs, given, graph, accs[0].device)
+    target = next((given[operand.name] for operand in graph.operands if operand.kind is OperandKind.TARGET), None)
+    found = {}
+    for result, node in graph.results:
+        if not result.is_returned:
+            continue
+        value = values[id(node)].expand(accs[0].shape)
+        reduction = result.kind.reduction
+        found[result.name] = (
+            rounded(value, result.dtype) if reduction is None else _reduced(value, result.kind.value, target)
+        )
+    return found
+
+
+def _reduced(value: torch.Tensor, kind: str, target: torch.Tensor | None) -> torch.Tensor:
+    """The reduction `kind`, an axis and an operation, of the values (M, N)."""
+    axis, operation = kind.split("_")
+    if operation == "value":
+        assert target is not None and axis == "row"
+        inside = (target >= 0) & (target < value.shape[1])
+        wanted = value.gather(1, torch.where(inside, target, 0).long()[:, None])[:, 0]
+        return torch.where(inside, wanted, 0.0)
+    value = value.reshape(1, -1) if axis == "all" else value
+    return _REDUCTIONS[operation](value, 0 if axis == "column" else 1)
 
 
 def rounded(value: torch.Tensor, d: str) -> torch.Tensor:
@@ -93,13 +134,14 @@ def rounded(value: torch.Tensor, d: str) -> torch.Tensor:
 def _evaluate(
     node: Node,
     inputs: list[torch.Tensor],
-    acc: torch.Tensor | None,
+    accs: Sequence[torch.Tensor | None],
     given: Mapping[str, Any],
     graph: EpilogueGraph,
     device: torch.device,
 ) -> torch.Tensor:
     computes_in = dtype_of("s32" if node.is_integer else graph.computes_in)
     if node.op == "acc":
+        acc = accs[int(node.attribute or 0)]  # 1: the second of a pair
         assert acc is not None
         return acc.to(computes_in)
     if node.op == "const":

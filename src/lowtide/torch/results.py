@@ -1,0 +1,151 @@
+"""Products with several results, pairs of columns or reductions, on torch tensors: one kernel per call.
+
+A kernel is compiled for the types, the layout, N, K and the epilogue. Its schedule is chosen for the number of rows,
+rounded up to a power of two, so calls of similar sizes share a kernel. On the CPU, torch computes the same results.
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+
+from lowtide.compiler.epilogue.graph import trace
+from lowtide.compiler.matmul.family import sums_of
+from lowtide.compiler.matmul.matmul import matmul
+from lowtide.compiler.native import target_of
+from lowtide.compiler.spec import GemmSpec
+from lowtide.errors import CompileError, LaunchError, ScheduleError
+from lowtide.runtime import driver
+from lowtide.runtime.call_keys import Recent
+from lowtide.torch.dtypes import name_of
+from lowtide.torch.evaluation import evaluate_results, product
+
+# These import MLIR, which takes half a second.
+_COMPILE, _CHOSEN, _TARGETS = "lowtide.compiler.compile", "lowtide.compiler.chosen", "lowtide.targets"
+_KERNELS = Recent(1024)
+PAIRED = "stacked"
+
+
+class Wanted(NamedTuple):
+    """A product of A (M, K) with any number of rows. `layout`: "tn" for B (N, K), "tt" for B (K, N). `pairs`: None or
+    "stacked". `rows`: those that the schedule is chosen for."""
+
+    dtype: str
+    layout: str
+    n: int
+    k: int
+    epilogue: Callable[..., Any]
+    pairs: str | None
+    rows: int
+    target: str
+
+    def spec(self, m: int | None) -> GemmSpec:
+        """The problem with this number of rows. Raises SpecError."""
+        pairs: dict[str, Any] = {} if self.pairs is None else {"pairs": self.pairs}
+        return GemmSpec(
+            m=m,
+            n=self.n,
+            k=self.k,
+            a=self.dtype,
+            b=self.dtype,
+            d=self.dtype,
+            layout=self.layout,
+            epilogue=self.epilogue,
+            **pairs,
+        )
+
+    def kernel(self) -> Any:
+        """The kernel, from the cache on disk or compiled. Raises the errors of `compile_gemm`."""
+        compile_gemm = partial(importlib.import_module(_COMPILE).compile_gemm, self.spec(None), self.target)
+        target = importlib.import_module(_TARGETS).get(self.target)
+        try:
+            return compile_gemm(importlib.import_module(_CHOSEN).chosen(self.spec(self.rows), target))
+        except (CompileError, ScheduleError):  # such as for spills: use the choice for an unknown number of rows
+            return compile_gemm()
+
+
+def results(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    epilogue: Callable[..., Any],
+    operands: Mapping[str, torch.Tensor],
+    *,
+    out: Mapping[str, torch.Tensor] | None = None,
+    layout: str = "tn",
+    pairs: str | None = None,
+) -> dict[str, torch.Tensor]:
+    """The results by name of A (M, K) and B (N, K), or (K, N) for "tt", or (2·N, K) for pairs. `out`: tensors for some
+    of them, which may be strided. Records no gradient. M, N and K are at least 1.
+
+    Raises LaunchError for tensors that do not fit, SpecError for types that the epilogue does not support, and the
+    errors of `compile_gemm`.
+    """
+    n = b.shape[1] if layout == "tt" else b.shape[0] // (1 if pairs is None else 2)
+    if a.device.type == "cpu":
+        return _by_torch(a, b, epilogue, operands, out or {}, layout, pairs)
+    if a.device.type != "cuda":
+        raise LaunchError(
+            f"a is on {a.device}; tensors must be on an NVIDIA GPU or on the CPU: move them [results-gpu]"
+        )
+    rows = 1 << (a.shape[0] - 1).bit_length()
+    target = target_of(driver.device(a.device.index or 0)).name
+    wanted = Wanted(name_of(a.dtype), layout, n, a.shape[1], epilogue, pairs, rows, target)
+    kernel = _KERNELS[wanted]
+    if kernel is None:
+        kernel = _KERNELS[wanted] = wanted.kernel()
+    with torch.no_grad():
+        given = {name: value.detach() for name, value in operands.items()}
+        found: dict[str, torch.Tensor] = kernel(a.detach(), b.detach(), out=dict(out) if out else None, **given)
+    return found
+
+
+def _by_torch(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    epilogue: Callable[..., Any],
+    operands: Mapping[str, torch.Tensor],
+    out: Mapping[str, torch.Tensor],
+    layout: str,
+    pairs: str | None,
+) -> dict[str, torch.Tensor]:
+    dtype = name_of(a.dtype)
+    sums = sums_of(dtype, dtype)
+    graph = trace(epilogue, sums, dtype, sums=1 if pairs is None else 2)
+    with torch.no_grad():
+        whole = product(a, b if layout == "tt" else b.mT, sums)
+        found = evaluate_results(graph, whole.chunk(graph.sums, dim=1), operands)
+        return {name: out[name].copy_(value) if name in out else value for name, value in found.items()}
+
+
+def multiplied(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    epilogue: Callable[..., Any] | None = None,
+    out: torch.Tensor | None = None,
+    **operands: torch.Tensor,
+) -> torch.Tensor:
+    """D (M, N) = epilogue(A (M, K) · B (K, N), operands…) of A's type, or that of `out`, by `lt.matmul`; by torch on
+    the CPU. Records no gradient. Raises the errors of `lt.matmul`."""
+    with torch.no_grad():
+        if a.device.type == "cuda":
+            given = {name: value.detach() for name, value in operands.items()}
+            found: torch.Tensor = matmul(
+                _readable(a.detach()), _readable(b.detach()), epilogue=epilogue, out=out, **given
+            )
+            return found
+        dtype = name_of(a.dtype)
+        sums = sums_of(dtype, dtype)
+        graph = trace(epilogue, sums, dtype if out is None else name_of(out.dtype))
+        d = evaluate_results(graph, (product(a, b, sums),), operands)["d"]
+        return d if out is None else out.copy_(d)
+
+
+def by_rows(x: torch.Tensor) -> torch.Tensor:
+    """The matrix, copied if its rows are not contiguous or overlap."""
+    return x if x.stride(-1) == 1 and x.stride(-2) >= x.shape[-1] else x.contiguous()
+
+
+def _readable(x: torch.Tensor) -> torch.Tensor:
+    return x if 1 in x.stride() and 0 not in x.stride() else x.contiguous()
