@@ -125,3 +125,16 @@ def test_what_a_gated_mlp_refuses() -> None:
     compute = importlib.import_module("lowtide.torch.results").results
     with pytest.raises(lt.LaunchError, match=r"\[results-gpu\]"):
         compute(x.to("meta"), weight.to("meta"), None, {})
+
+
+def test_models_with_them_are_compiled_in_parts() -> None:
+    layer, x, weight = ltt.GatedLinear(6, 10), torch.randn(5, 6, requires_grad=True), torch.randn(11, 6)
+    target = torch.arange(5)
+
+    def model(x: Any) -> Any:
+        return 2 * ltt.linear_cross_entropy(layer(x * 3), weight, target)
+
+    found, wanted = torch.compile(model, backend="aot_eager")(x), model(x)
+    assert torch.allclose(found, wanted)
+    of_found, of_wanted = (torch.autograd.grad(loss, x)[0] for loss in (found, wanted))
+    assert torch.allclose(of_found, of_wanted)

@@ -23,6 +23,7 @@ _ROWS_OF_TILES = 128
 _REDUCTIONS = ("mean", "sum", "none")
 
 
+@torch.compiler.disable  # specs are traced by calling Python functions, which Dynamo cannot record
 def linear_cross_entropy(
     x: torch.Tensor,
     weight: torch.Tensor,

@@ -21,6 +21,7 @@ from lowtide.torch.dispatch import records_gradient
 from lowtide.torch.results import PAIRED, by_rows, multiplied, results
 
 
+@torch.compiler.disable  # specs are traced by calling Python functions, which Dynamo cannot record
 def gated_mlp(x: torch.Tensor, weight: torch.Tensor, down: torch.Tensor, *, activation: str = "silu") -> torch.Tensor:
     """(act(x · gateᵀ) · (x · upᵀ)) · downᵀ, with gradients: x (…, K), `weight` (2·hidden, K) the rows of gate and then
     those of up, `down` (N, hidden). Returns (…, N).
