@@ -1,4 +1,4 @@
-"""Reductions and saved results in one kernel, beside Lowtide's plain product of the same A and B, and torch.compile.
+"""Reductions, saved results and gradients in one kernel, beside Lowtide's plain product of A and B, and torch.compile.
 
     python benchmarks/reductions.py [--case N …] [--rounds 5] [--seed 1] [--seconds 40]
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from lowtide.compiler.compile import compile_gemm
+from lowtide.compiler.epilogue.backward import activated_backward, gated_backward
 from lowtide.compiler.epilogue.functions import gelu
 from lowtide.compiler.epilogue.operands import Full, OperandKind, OperandType, PerColumn
 from lowtide.compiler.epilogue.reductions import gather, logsumexp, sum
@@ -53,13 +54,14 @@ def saved(acc: Any, bias: PerColumn) -> Any:
 
 @dataclass(frozen=True)
 class Case:
-    """A is (M, K), B is (N, K), in bf16."""
+    """A is (M, K), B is (N, K), or (K, N) for the layout "tt", in bf16."""
 
     name: str
     m: int
     n: int
     k: int
     epilogue: Callable[..., Any]
+    layout: str = "tn"
 
     def __str__(self) -> str:
         return f"{self.name}, {self.m}×{self.n}×{self.k}"
@@ -75,13 +77,23 @@ class Case:
 
     def spec(self, epilogue: Callable[..., Any] | None) -> GemmSpec:
         """The product with an epilogue."""
-        return GemmSpec(m=self.m, n=self.n, k=self.k, a="bf16", b="bf16", d="bf16", epilogue=epilogue)
+        sizes = {"m": self.m, "n": self.n, "k": self.k}
+        return GemmSpec(**sizes, a="bf16", b="bf16", d="bf16", layout=self.layout, epilogue=epilogue)
 
+    def product(self, a: Any, b: Any) -> Any:
+        """A · B of torch tensors."""
+        return a @ (b if self.layout == "tt" else b.mT)
+
+
+GATED_BACKWARD, GELU_BACKWARD = gated_backward("silu"), activated_backward("gelu")
+_FULL = {residual: ("x",), GATED_BACKWARD: ("gate", "up"), GELU_BACKWARD: ("pre",)}  # operands (M, N)
 
 CASES = (
     Case("residual, its row sums of squares", 8192, 8192, 8192, residual),
     Case("projection with log-sum-exp and target", 8192, 128256, 4096, loss),
     Case("bias, GELU, pre-activation saved", 8192, 8192, 8192, saved),
+    Case("dSwiGLU with the activation", 8192, 14336, 4096, GATED_BACKWARD, "tt"),
+    Case("dGELU and bias gradient", 8192, 8192, 8192, GELU_BACKWARD, "tt"),
 )
 
 
@@ -110,8 +122,8 @@ def _sets(torch: Any, case: Case, seed: int) -> list[dict[str, Any]]:
     generator = torch.Generator(device="cuda").manual_seed(seed)
 
     def made() -> dict[str, Any]:
-        shapes: dict[str, tuple[int, ...]] = {"a": (case.m, case.k), "b": (case.n, case.k)}
-        shapes |= {"x": (case.m, case.n)} if case.epilogue is residual else {}
+        shapes: dict[str, tuple[int, ...]] = {"a": (case.m, case.k), "b": case.spec(None).b_shape}
+        shapes |= dict.fromkeys(_FULL.get(case.epilogue, ()), (case.m, case.n))
         shapes |= {"bias": (case.n,)} if case.epilogue is saved else {}
         found = {name: random_matrix(torch, shape, "bf16", generator) for name, shape in shapes.items()}
         if case.epilogue is loss:
@@ -130,11 +142,17 @@ def _contenders(torch: Any, case: Case, sets: Sequence[Mapping[str, Any]]) -> di
     def own(race: Race) -> Launch:
         kernel = compile_gemm(case.spec(case.epilogue), target)
         race.schedule = " ".join(str(kernel.schedule).split())
-        outs = [kernel(**one) for one in sets]
-        for out in outs:
-            for values in out.values():
+        found = [_with_halves(torch, case, kernel(**one)) for one in sets]
+        for named in found:
+            for values in named.values():
                 values.fill_(torch.nan)
-        return lambda i: kernel(**sets[i], out=outs[i])
+        outs = [_halves(named) for named in found]
+
+        def launch(i: int) -> dict[str, Any]:
+            kernel(**sets[i], out=outs[i])
+            return found[i]
+
+        return launch
 
     def plain(race: Race) -> Launch:
         kernel = compile_gemm(case.spec(None), target)
@@ -142,10 +160,27 @@ def _contenders(torch: Any, case: Case, sets: Sequence[Mapping[str, Any]]) -> di
         return lambda i: {"d": kernel(sets[i]["a"], sets[i]["b"], out=outs[i])}
 
     def compiled(race: Race) -> Launch:
-        function = torch.compile(lambda one: results_of(torch, case, one["a"] @ one["b"].mT, one), dynamic=False)
+        function = torch.compile(
+            lambda one: results_of(torch, case, case.product(one["a"], one["b"]), one), dynamic=False
+        )
         return lambda i: function(sets[i])
 
     return {OWN: own, PLAIN: plain, COMPILED: compiled}
+
+
+def _with_halves(torch: Any, case: Case, out: dict[str, Any]) -> dict[str, Any]:
+    """The results, with `dgate` and `dup` as one matrix `both`."""
+    if case.epilogue is not GATED_BACKWARD:
+        return out
+    return {"both": torch.cat([out["dgate"], out["dup"]], dim=1), "hidden": out["hidden"]}
+
+
+def _halves(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The results by the names of the kernel: halves of `both` are views."""
+    out = dict(found)
+    if "both" in out:
+        out["dgate"], out["dup"] = out.pop("both").chunk(2, dim=1)
+    return out
 
 
 def results_of(torch: Any, case: Case, product: Any, one: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,6 +192,16 @@ def results_of(torch: Any, case: Case, product: Any, one: Mapping[str, Any]) -> 
         logits = product.to(_wide(torch, product))
         wanted = logits.gather(1, one["target"].long()[:, None])[:, 0]
         return {"lse": logits.logsumexp(dim=1), "wanted": wanted}
+    if case.epilogue is GATED_BACKWARD:
+        gate, up = (one[name].to(product.dtype) for name in ("gate", "up"))
+        value = torch.nn.functional.silu(gate)
+        dgate = torch.ops.aten.silu_backward(product * up, gate)
+        return {"both": torch.cat([dgate, product * value], dim=1), "hidden": value * up}
+    if case.epilogue is GELU_BACKWARD:
+        pre = one["pre"].to(product.dtype)
+        dpre = torch.ops.aten.gelu_backward(product, pre)
+        dbias = dpre.to(_wide(torch, product)).sum(dim=0)
+        return {"dpre": dpre, "dbias": dbias, "hidden": torch.nn.functional.gelu(pre)}
     pre = product + one["bias"]
     return {"d": torch.nn.functional.gelu(pre), "pre": pre}
 
@@ -167,11 +212,18 @@ def _wide(torch: Any, product: Any) -> Any:
 
 
 def _expected(torch: Any, case: Case, one: Mapping[str, Any]) -> tuple[list[int], dict[str, Any]]:
-    """Some rows, and by name their part of each result in float64."""
+    """Some rows, and by name their part of each result in float64; `dbias` is of all rows."""
     rows = [0, case.m - 1, *torch.randperm(case.m)[:_CHECKED_ROWS].tolist()]
-    part = {name: values[rows] if name in ("x", "target") else values for name, values in one.items()}
-    product = one["a"][rows].double() @ one["b"].double().mT
-    return rows, results_of(torch, case, product, part) | ({"product": product})
+    part = {
+        name: values[rows] if name in (*_FULL.get(case.epilogue, ()), "target") else values
+        for name, values in one.items()
+    }
+    b = one["b"].double()
+    product = case.product(one["a"][rows].double(), b)
+    found = results_of(torch, case, product, part) | ({"product": product})
+    if case.epilogue is GELU_BACKWARD:
+        found["dbias"] = results_of(torch, case, case.product(one["a"].double(), b), one)["dbias"]
+    return rows, found
 
 
 def _complaint(torch: Any, contender: Contender, expected: tuple[list[int], Mapping[str, Any]]) -> str:
@@ -183,7 +235,7 @@ def _complaint(torch: Any, contender: Contender, expected: tuple[list[int], Mapp
         right = wanted["product"] if contender.name == PLAIN or name not in wanted else wanted[name]
         if bool(values.isnan().any()):
             return f"elements of {name} were not written, or are NaN"
-        error = ((values[rows].double() - right).norm() / right.norm()).item()
+        error = (((values if name == "dbias" else values[rows]).double() - right).norm() / right.norm()).item()
         if error > _MOST_ERROR:
             return f"relative error {error:.1e} of {name}, more than {_MOST_ERROR:.1e}"
     return ""

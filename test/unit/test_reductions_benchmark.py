@@ -11,12 +11,14 @@ from lowtide.targets import get
 
 
 def test_the_kernels_of_a_case_read_the_same_matrices_and_give_the_named_results() -> None:
-    wanted = [["d", "squares"], ["lse", "wanted"], ["d", "pre"]]
+    backward = [["dgate", "dup", "hidden"], ["dpre", "dbias", "hidden"]]
+    wanted = [["d", "squares"], ["lse", "wanted"], ["d", "pre"], *backward]
     for case, names in zip(CASES, wanted, strict=True):
+        b_shape = (case.k, case.n) if case.layout == "tt" else (case.n, case.k)
         spec, plain = case.spec(case.epilogue), case.spec(None)
-        assert (spec.a_shape, spec.b_shape) == (plain.a_shape, plain.b_shape) == ((case.m, case.k), (case.n, case.k))
+        assert (spec.a_shape, spec.b_shape) == (plain.a_shape, plain.b_shape) == ((case.m, case.k), b_shape)
         assert [result.name for result in spec.returned_results] == names
-        small = Case(case.name, 8, 16, 24, case.epilogue).spec(case.epilogue)
+        small = Case(case.name, 8, 16, 24, case.epilogue, case.layout).spec(case.epilogue)
         inputs = lt.random_inputs(small, 8, 16, 24, np.random.default_rng(0))
         assert list(interpret(problem_text(small, get("sm_90a")), inputs)) == names
 
