@@ -77,8 +77,8 @@ class Case:
 
     def spec(self, epilogue: Callable[..., Any] | None) -> GemmSpec:
         """The product with an epilogue."""
-        sizes = {"m": self.m, "n": self.n, "k": self.k}
-        return GemmSpec(**sizes, a="bf16", b="bf16", d="bf16", layout=self.layout, epilogue=epilogue)
+        m, n, k = self.m, self.n, self.k
+        return GemmSpec(m=m, n=n, k=k, a="bf16", b="bf16", d="bf16", layout=self.layout, epilogue=epilogue)
 
     def product(self, a: Any, b: Any) -> Any:
         """A · B of torch tensors."""
@@ -122,7 +122,7 @@ def _sets(torch: Any, case: Case, seed: int) -> list[dict[str, Any]]:
     generator = torch.Generator(device="cuda").manual_seed(seed)
 
     def made() -> dict[str, Any]:
-        shapes: dict[str, tuple[int, ...]] = {"a": (case.m, case.k), "b": case.spec(None).b_shape}
+        shapes: dict[str, tuple[int | None, ...]] = {"a": (case.m, case.k), "b": case.spec(None).b_shape}
         shapes |= dict.fromkeys(_FULL.get(case.epilogue, ()), (case.m, case.n))
         shapes |= {"bias": (case.n,)} if case.epilogue is saved else {}
         found = {name: random_matrix(torch, shape, "bf16", generator) for name, shape in shapes.items()}

@@ -6,7 +6,6 @@ rounded up to a power of two, so calls of similar sizes share a kernel. On the C
 
 import importlib
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -22,8 +21,8 @@ from lowtide.runtime.call_keys import Recent
 from lowtide.torch.dtypes import name_of
 from lowtide.torch.evaluation import evaluate_results, product
 
-# These import MLIR, which takes half a second.
-_COMPILE, _CHOSEN, _TARGETS = "lowtide.compiler.compile", "lowtide.compiler.chosen", "lowtide.targets"
+# It imports MLIR, which takes half a second.
+_COMPILE = "lowtide.compiler.compile"
 _KERNELS = Recent(1024)
 PAIRED = "stacked"
 
@@ -58,12 +57,12 @@ class Wanted(NamedTuple):
 
     def kernel(self) -> Any:
         """The kernel, from the cache on disk or compiled. Raises the errors of `compile_gemm`."""
-        compile_gemm = partial(importlib.import_module(_COMPILE).compile_gemm, self.spec(None), self.target)
-        target = importlib.import_module(_TARGETS).get(self.target)
+        compile_gemm = importlib.import_module(_COMPILE).compile_gemm
+        schedule = compile_gemm(self.spec(self.rows), self.target).schedule  # with these rows, ptxas does not spill
         try:
-            return compile_gemm(importlib.import_module(_CHOSEN).chosen(self.spec(self.rows), target))
-        except (CompileError, ScheduleError):  # such as for spills: use the choice for an unknown number of rows
-            return compile_gemm()
+            return compile_gemm(self.spec(None), self.target, schedule)
+        except (CompileError, ScheduleError):  # use the choice for an unknown number of rows
+            return compile_gemm(self.spec(None), self.target)
 
 
 def results(
