@@ -63,9 +63,10 @@ class GemmSpec(GemmFields):
       product over the K from `ends[g − 1]` to `ends[g] − 1`, which is 0 for an empty group. `ends[g − 1]` is clamped to
       0 … K, and then `ends[g]` to the result … K. The layout must be nt, and K at most 2³⁰. Full operands have the
       shape of D, or (M, N) if all groups share one. All groups share the other operands.
-    - `a_rows`: whether the rows of A are taken at an index, as of tokens that are sent to experts; False, the default.
-      If True, the kernel also takes `a_rows`, s32 (M,): row m of the product has row `a_rows[m]` of A, which has any
-      number of rows, and zeros if A has no such row. Only the device reads `a_rows`. Rows may be grouped. The layout
+    - `a_rows`: whether the rows of A are taken at an index (a gather), as for tokens that are sent to experts; False,
+      the default. If True, the kernel also takes `a_rows`, s32 (M,): row m of the product is computed from row
+      `a_rows[m]` of A, or from zeros if A has no such row. A has any number of rows. Only the device reads `a_rows`.
+      Rows may be grouped. The layout
       must be tn or tt, and D by rows; a batch, groups of K, packed weights, block scales and f32 by pieces are not
       supported.
     - `pairs`: None, the default, or how pairs of columns lie in B, as in a gated MLP. B then has 2 · N columns and D

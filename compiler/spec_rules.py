@@ -144,7 +144,7 @@ def check_a_rows(spec: GemmFields) -> None:
     for what, is_there in beside.items():
         if is_there:
             raise SpecError(
-                f"a_rows with {what} is not supported; take the rows of A in another kernel [a-rows-beside]"
+                f"a_rows with {what} is not supported; gather the rows of A before the product [a-rows-beside]"
             )
 
 

@@ -215,7 +215,7 @@ class Launcher:
         clusters = (start_cluster(machine, program, index, request) for index in range(count))
         ended = itertools.count(1)
         resident = count if request.cooperative else clusters_at_a_time(self.options.sms, request.cluster)
-        if machine.joins:  # how many run at a time makes no difference if none waits for another
+        if machine.joins:  # no CTA waits for another, so the number of resident CTAs changes no result
             resident = max(resident, machine.ctas_together)
         explorer, on_progress = self.observers.explorer, self.observers.on_progress
         if explorer is not None:
@@ -250,7 +250,7 @@ def check_shape(request: LaunchRequest, target: Target | None, op: Described) ->
     limit = target.smem_bytes_per_cta if target else None
     if (request.shared_memory or 0) < 0:
         raise InterpreterError(
-            f"{op.describe()}: {request.shared_memory} bytes of shared memory; it is 0 or more [smem-negative]"
+            f"{op.describe()}: {request.shared_memory} bytes of shared memory; pass 0 or more [smem-negative]"
         )
     if limit is not None and (request.shared_memory or 0) > limit:
         raise InterpreterError(

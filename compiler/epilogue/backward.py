@@ -1,7 +1,7 @@
-"""Epilogues of training: of gated MLPs, of activations whose argument is saved, and of cross entropies.
+"""Epilogues for training: for gated MLPs, for activations whose argument is saved, and for cross entropies.
 
-An activation and its derivative are one function of the argument. Activations are known by name, as in
-`lowtide.torch`. The epilogues are ordinary ones: each returns its results by name, in f32 before they are rounded.
+Activations have the names that `lowtide.torch` uses. For each, one function returns the value and the derivative. An
+epilogue returns its results by name. It computes in f32; results are then rounded to the type of D.
 """
 
 import functools
@@ -40,7 +40,7 @@ def _relu(x: Any) -> tuple[Any, Any]:
     return relu(x), where(x > 0, 1.0, 0.0)
 
 
-_PAIRS: Mapping[str, Callable[[Any], tuple[Any, Any]]] = MappingProxyType(
+_BOTH: Mapping[str, Callable[[Any], tuple[Any, Any]]] = MappingProxyType(
     {"silu": _silu, "gelu": _gelu, "gelu_tanh": _gelu_tanh, "relu": _relu}
 )
 _VALUES: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
@@ -49,18 +49,19 @@ _VALUES: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
 
 
 def with_derivative(activation: str) -> Callable[[Any], tuple[Any, Any]]:
-    """The function from x to act(x) and its derivative. Raises SpecError for an unknown name."""
-    if activation not in _PAIRS:
+    """The function that returns act(x) and its derivative at x. Raises SpecError for an unknown name."""
+    if activation not in _BOTH:
         raise SpecError(
-            f"activation {activation!r} has no epilogue with its derivative; known are {', '.join(_PAIRS)}"
+            f"the derivative of activation {activation!r} is not known; take {' or '.join(_BOTH)}"
             " [activation-derivative]"
         )
-    return _PAIRS[activation]
+    return _BOTH[activation]
 
 
 @functools.cache
 def gated(activation: str, saves: bool) -> Callable[..., Any]:
-    """For pairs of columns: `hidden` = act(gate) · up; with `saves`, also `gate` and `up`."""
+    """An epilogue for pairs of columns. Its results are `hidden` = act(gate) · up, and, if `saves`, `gate` and `up`.
+    All are (M, N). Raises SpecError for an unknown activation, as do the other functions here."""
     with_derivative(activation)
     value = _VALUES[activation]
 
@@ -73,8 +74,8 @@ def gated(activation: str, saves: bool) -> Callable[..., Any]:
 
 @functools.cache
 def gated_backward(activation: str) -> Callable[..., Any]:
-    """For the gradient of `hidden` as the accumulator, with `gate` and `up` as full operands: their gradients `dgate`
-    and `dup`, and `hidden` again."""
+    """The epilogue of the product that gives the gradient of `hidden`. Its full operands are `gate` and `up`. Its
+    results are their gradients `dgate` and `dup`, and `hidden`, which is computed again. All are (M, N)."""
     both = with_derivative(activation)
 
     def epilogue(acc: Any, gate: Full, up: Full) -> Any:
@@ -86,7 +87,8 @@ def gated_backward(activation: str) -> Callable[..., Any]:
 
 @functools.cache
 def activated(activation: str, saves: bool) -> Callable[..., Any]:
-    """`hidden` = act(acc + bias); with `saves`, also its argument `pre`."""
+    """An epilogue with a per-column bias. Its results are `hidden` = act(pre) with pre = acc + bias, and, if `saves`,
+    `pre`. Both are (M, N)."""
     with_derivative(activation)
     value = _VALUES[activation]
 
@@ -100,8 +102,9 @@ def activated(activation: str, saves: bool) -> Callable[..., Any]:
 
 @functools.cache
 def activated_backward(activation: str) -> Callable[..., Any]:
-    """For the gradient of act(pre) as the accumulator, with `pre` as a full operand: the gradient `dpre`, its column
-    sums `dbias` (before it is rounded), and `hidden` = act(pre) again."""
+    """The epilogue of the product that gives the gradient of act(pre). Its full operand is `pre`. Its results are the
+    gradient `dpre` (M, N), the sums `dbias` (N,) of its columns before it is rounded, and `hidden` = act(pre) (M, N),
+    which is computed again."""
     both = with_derivative(activation)
 
     def epilogue(acc: Any, pre: Full) -> Any:
@@ -113,7 +116,8 @@ def activated_backward(activation: str) -> Callable[..., Any]:
 
 
 def row_losses(acc: Any, target: Any) -> Any:
-    """What a cross entropy needs of each row of logits, which are not stored."""
+    """An epilogue whose results are `lse` (M,), the log-sum-exp of each row of logits, and `wanted` (M,), the logit of
+    the row's target. The logits are not stored. `target`: s32 (M,)."""
     return {"lse": logsumexp(acc, dim=1), "wanted": gather(acc, target)}
 
 
@@ -121,8 +125,8 @@ row_losses.__annotations__["target"] = _TARGET
 
 
 def logits_gradient(acc: Any, lse: Any, scale: Any, target: Any, column: Any) -> Any:
-    """scale · (softmax − onehot) of a logit. `column` is the index of each column, and `target` that of each row's
-    class; `lse` and `scale` are per row."""
+    """An epilogue whose result is the gradient of the logits, scale · (softmax − onehot), (M, N). `lse` and `scale`:
+    f32 (M,). `target`: s32 (M,), the class of each row. `column`: s32 (N,), the index of each column."""
     return scale * (exp(acc - lse) - where(column == target, 1.0, 0.0))
 
 

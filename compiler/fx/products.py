@@ -59,8 +59,8 @@ class Product:
 
     @property
     def extents(self) -> tuple[Any, Any, Any, Any]:
-        """The number of matrices, M, N and K; if B is one matrix, M counts the rows of all matrices of A. In groups, M,
-        N and K of the tensors, whose M or K is divided among the groups."""
+        """The number of matrices, M, N and K. If B is one matrix, M counts the rows of all matrices of A. For a product
+        of groups, M or K is the sum over all groups."""
         *batch, m, n = self.value.shape
         if self.form.grouped:
             batch = []

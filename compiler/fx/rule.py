@@ -78,11 +78,11 @@ class Rule:
 
 
 def _of_groups(product: Product) -> str | None:
-    """Why no kernel multiplies groups as torch._grouped_mm is asked to; None if one does."""
+    """Why no kernel computes this call of torch._grouped_mm; None if one does."""
     ends, (a, b) = product.of_groups["offs"], (product.a_value, product.b_value)
     of_ends = None if ends is None else value_of(ends)
     if of_ends is None or of_ends.dtype != "s32" or len(a.shape) != 2 or len(b.shape) not in (2, 3):
-        return "groups of rows of A (M, K), or of K, with ends of s32, are taken"
+        return "only groups of rows of A (M, K), or of K, with ends of s32, are taken"
     if product.of_groups["bias"] is not None:
         return "products of groups with a bias are not taken"
     contiguous = (("A", a, "M", 0), ("B", b, "N", 1)) if len(b.shape) == 2 else (("A", a, "K", 1),)

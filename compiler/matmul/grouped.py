@@ -53,22 +53,23 @@ class Grouped(NamedTuple):
         return self.layout == K_GROUPED_LAYOUT
 
     def of_pairs(self, pairs: str | None) -> "Grouped":
-        """The product whose B has pairs of columns, if they are given. Raises LaunchError for another B."""
+        """This product with pairs of columns in B; the same product if `pairs` is None. Raises LaunchError if B has an
+        odd number of columns, or K is not contiguous in it."""
         if pairs is None:
             return self
         if self.layout != GROUPED_LAYOUTS[0] or self.n % 2:
             raise LaunchError(
-                f"pairs={pairs!r}: b is (groups, K, 2·N) with K contiguous, such as w.mT for w (groups, 2·N, K); "
-                f"this one has {self.n} columns, and its layout is {self.layout} [grouped-pairs]"
+                f"pairs={pairs!r}: b has {self.n} columns and the layout {self.layout}; it must be (groups, K, 2·N) "
+                "with K contiguous, such as w.mT for w (groups, 2·N, K) [grouped-pairs]"
             )
         return self._replace(n=self.n // 2, pairs=pairs)
 
     def taking(self, rows: int) -> "Grouped":
-        """The product of this number of rows that are taken from A at an index. Raises LaunchError for groups of K."""
+        """This product with `rows` rows, which the kernel gathers from A. Raises LaunchError for groups of K."""
         if self.is_of_k:
             raise LaunchError(
-                "a_rows takes rows of A (rows, K), but with groups of K, A is (M, K): pass b (groups, K, N), or take "
-                "the rows before the call [grouped-a-rows]"
+                "a_rows is not supported for groups of K, where A is (M, K): pass b (groups, K, N), or gather the rows "
+                "before the call [grouped-a-rows]"
             )
         return self._replace(a_rows=True, share=_share(rows, self.groups))
 
@@ -178,8 +179,8 @@ class GroupedMatmul:
         after the last end are not written. `epilogue`, its operands by name, `out` and `stream` are those of
         `lt.matmul`. A full operand is (rows, N); a per-column operand is (groups, N), or (N,) if all groups share it.
         `pairs`: how pairs of columns lie in B (groups, K, 2 · N), as in `lt.GemmSpec`; K is contiguous in B, and the
-        epilogue takes two accumulators. `a_rows`, int32 (rows,): row i of the product has row `a_rows[i]` of A, and
-        zeros if A has no such row. A then has any number of rows. The launch is asynchronous.
+        epilogue takes two accumulators. `a_rows`, int32 (rows,): row i of the product is computed from row
+        `a_rows[i]` of A, or from zeros if A has no such row. A then has any number of rows. The launch is asynchronous.
 
         With A (M, K) and B (K, N), K is grouped. D is (groups, M, N): for each group, the product over its K, which is
         0 for an empty group. A has M contiguous, such as `x.mT` for x (K, M), and B has N contiguous. Elements of K

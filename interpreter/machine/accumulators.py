@@ -14,18 +14,22 @@ _LANES = 32
 
 @dataclass(eq=False)
 class Block:
-    """What a wgmma leaves in the accumulators of some warps: `matrix` (warps, 16 · n), the rows of each. `places`
-    (32, n / 2) has the place there of each accumulator of each lane."""
+    """The accumulators of some warps of a warpgroup after a wgmma of n columns.
+
+    `matrix` (warps, 16 · n): for each warp, its 16 rows one after the other. `places` (32, n / 2): for each lane and
+    each of its accumulators, the index of the element among these 16 · n (PTX ISA, "Register Fragments and Shared
+    Memory Matrix Layouts" of wgmma.mma_async).
+    """
 
     matrix: NDArray[Any]
     places: Ints
 
     @cached_property
     def columns(self) -> NDArray[Any]:
-        """By accumulator of a lane, that of each lane of all warps: (n / 2, 32 · warps)."""
+        """Row i has accumulator i of each lane of all warps: (n / 2, 32 · warps)."""
         held = self.matrix[:, self.places].transpose(2, 0, 1)
         return np.ascontiguousarray(held).reshape(len(held), -1)
 
     def of_warp(self, number: int) -> NDArray[Any]:
-        """By accumulator of a lane, that of each lane of a warp: (n / 2, 32)."""
+        """Row i has accumulator i of each lane of a warp: (n / 2, 32)."""
         return self.columns[:, _LANES * number : _LANES * (number + 1)]

@@ -130,7 +130,7 @@ class Machine:
     dynamic_bytes: int = 0  # of shared memory, which the launch gives
     spans: dict[Any, Span] = field(default_factory=dict)  # of shared memory
     order: Order | None = None  # checks whether the run speaks for every order of agents, if asked for
-    ctas_together: int = 1  # that may form a convoy: more than one if no CTA can wait for another
+    ctas_together: int = 1  # the most CTAs of a convoy; 1 if a CTA may wait for another
 
     @cached_property
     def sides(self) -> Shape:
@@ -248,11 +248,11 @@ class AgentState:
 
     @property
     def all_ctas(self) -> tuple[Cta, ...]:
-        """Its CTA, or those of a convoy."""
+        """The agent's CTA; for a convoy, the CTAs of its warps."""
         return (self.cta,)
 
     def leaves_out(self, mask: NDArray[np.bool_]) -> bool:
-        """Whether some CTA has no lane in a mask of its lanes."""
+        """Whether one of its CTAs has no lane in this mask of the agent's lanes."""
         return not mask.any()
 
     @property

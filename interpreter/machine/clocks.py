@@ -42,9 +42,9 @@ class Clocks:
 
     `known[r, w]`: the number of ended epochs of w when r last heard of it; on the diagonal, of its own as a whole.
     `now`: the number of all ended epochs. Sources learn nothing. `heard[r]`: what r has acquired beyond that, of other
-    CTAs and of single threads; `alone[r]`: by lane, what only that lane has. `visits[r]`: its numbers in the clocks of
-    other CTAs of the cluster, whose shared memory it accesses. `cta` and the number of CTAs of a `cluster` are those of
-    the launch.
+    CTAs and of single threads; `alone[r]`: by lane, what only that lane has. `visits[r]`: if r accesses the shared
+    memory of other CTAs of the cluster, its number in the clocks of each of them. `cta` and the number of CTAs of a
+    `cluster` are those of the launch.
     """
 
     def __init__(self, warps: int, names: Sequence[str] = ()) -> None:
@@ -177,12 +177,12 @@ class Clocks:
         return View({self.cta: self.known[warp].copy()}).joined(self._heard_there(warp))
 
     def _heard_there(self, warp: int) -> View:
-        """What an agent has heard, with what it did in and knows of the shared memory of other CTAs."""
+        """What an agent has heard, with what it knows of other CTAs whose shared memory it accesses."""
         visited = {there.cta: there.known[number].copy() for there, number in self.visits[warp].items()}
         return View(visited).joined(self.heard[warp]) if visited else self.heard[warp]
 
     def _tell_visits(self, warp: int, view: View) -> None:
-        """In other CTAs the agent knows what it has heard, all its lanes together."""
+        """Add a view to what the agent knows in each CTA whose shared memory it accesses, for all its lanes."""
         for there, number in self.visits[warp].items():
             if (known := view.ctas.get(there.cta)) is not None:
                 there.acquire(number, known)

@@ -23,7 +23,7 @@ from lowtide.interpreter.program.graphs import EXIT, Branch, Edge, Graph
 _WARP = 32
 
 Partial: TypeAlias = dict[int, Any]
-"""Registers that were not written before a region: the warps that have written them there."""
+"""For each register that no warp had written before a region: a mask, (warps,) bool, of those that have now."""
 
 
 def run_convoy(convoy: Convoy, graph: Graph, block: int, index: int) -> Steps:
@@ -124,8 +124,8 @@ def _part(
 
 
 def _region(convoy: Convoy, graph: Graph, block: int) -> frozenset[int] | None:
-    """The blocks between a branch and its point of reconvergence, if they only compute, load and store. None if a warp
-    has polled: then it must take the branch by itself."""
+    """The blocks between a branch and its point of reconvergence, if they only compute, load and store; otherwise None.
+    Also None if a warp has polled, because it must then take the branch by itself."""
     if any(state.polls or state.asked is not None for state in convoy.states):
         return None
     if block not in graph.regions:
@@ -151,8 +151,8 @@ def _found_region(graph: Graph, block: int) -> frozenset[int] | None:
 
 
 def _run_region(convoy: Convoy, graph: Graph, block: int, region: Collection[int]) -> bool:
-    """Run the sides of a branch up to their reconvergence. If an op cannot run for all warps at once, each warp
-    continues alone before it, and the result is false."""
+    """Run the sides of a branch up to their point of reconvergence. If an op cannot run for all warps at once, the
+    convoy separates before it, and the result is false."""
     paths = [Path(block, EXIT, None)]
     partial: Partial = {}
     work, number = convoy.machine.observers.work, 0
@@ -218,7 +218,7 @@ def _run_masked(convoy: Convoy, op: Any, kept: frozenset[int], partial: Partial)
 
 
 def _keep_unwritten(convoy: Convoy, partial: Partial) -> None:
-    """Take registers from the warps that have never written them."""
+    """Make registers unwritten again in the warps that have not written them in the region."""
     for slot, written in partial.items():
         if not written.all():
             convoy.scatter([slot])
@@ -228,7 +228,8 @@ def _keep_unwritten(convoy: Convoy, partial: Partial) -> None:
 
 
 def _follow(convoy: Convoy, path: Path, branch: Branch, graph: Graph, paths: list[Path]) -> bool:
-    """Take the path's lanes along their edges. The result is false if the condition is not one value of the convoy."""
+    """Move the path's lanes along their edges. The result is false if the convoy has no single value of the
+    condition."""
     edge = branch.edges[-1]
     if branch.op is not None:
         convoy.op = branch.op
@@ -255,7 +256,7 @@ def _follow(convoy: Convoy, path: Path, branch: Branch, graph: Graph, paths: lis
 
 
 def _leave(convoy: Convoy, graph: Graph, paths: list[Path], number: int, partial: Partial) -> None:
-    """Let each warp continue alone, with its lanes on their paths; those on the last path before an op of its block."""
+    """Let each warp continue alone, with its lanes on their paths. On the last path, it continues at op `number`."""
     convoy.mask = None
     live = graph.live_at(paths[-1].block, number).union(*(graph.live_at(path.block, 0) for path in paths[:-1]))
     convoy.scatter(live)

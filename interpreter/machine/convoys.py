@@ -1,15 +1,16 @@
-"""Convoys: warps at the same instruction, which run it together. They are of one CTA, or of several CTAs of a kernel
-whose CTAs do not wait for each other (`Machine.ctas_together`).
+"""Convoys: warps at the same instruction, which run it together. All belong to one CTA; or to several CTAs, if no CTA
+of the kernel can wait for another (`Machine.ctas_together`).
 
 A register of a convoy is one value, with the lanes of all its warps, warp after warp. An instruction that only
 computes, and a load or a store that breaks no rule, is then one operation on arrays. Other instructions run warp by
 warp, in order, on the registers of each warp. If an instruction cannot run for all warps at once, it changes nothing,
-and then runs warp by warp, too. In a convoy of several CTAs, each has its `crew`, a convoy of its own: instructions
-that access shared memory run crew by crew.
+and then runs warp by warp, too. In a convoy of several CTAs, the warps of each CTA are a `crew`, which is a convoy,
+too. Instructions that access shared memory run crew by crew, except loads and stores (shared_of_ctas.py).
 
 A convoy forms where warps may join (`Joinable`): at the entry, and after instructions that wait. It separates into its
 warps where their branches differ, where some warps must wait, where a register is undefined, and before several warps
-signal, because a warp may poll before the others have signaled. One of several CTAs first separates into its crews.
+signal, because a warp may poll before the others have signaled. A convoy of several CTAs separates into its crews
+first.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ class Start:
 
 
 class _SeveralCtas:
-    """In place of the CTA of a convoy of several: but for loads and stores of shared memory, nothing that one CTA has
-    can be used for all."""
+    """Stands for the CTA of a convoy of several CTAs. It has their shared memories, for loads and stores. Any other
+    attribute raises NotTogether, because each CTA has its own."""
 
     def __init__(self, ctas: Sequence[Cta]) -> None:
         self.shared = SharedOfCtas([cta.shared for cta in ctas])
@@ -72,12 +73,13 @@ class _SeveralCtas:
 
 
 class Convoy(AgentState):
-    """Warps that run together, each with all its lanes. `lanes` are threads: (crew · WARPS + warp) · LANES + lane.
+    """Warps that run together, each with all its lanes. `lanes` has the number of each thread:
+    (crew · WARPS + warp) · LANES + lane.
 
-    `crews`: for each CTA a convoy of its warps, if there are several CTAs. `apart`: slots whose values are kept by each
-    warp, because they are of different kinds or may not be read now. `acting`: the warp that runs the present op alone,
-    if there is one. After the convoy has ended, `starts` are the places where its warps continue, or `divided` is the
-    place where its crews continue; both are None if the warps have ended.
+    `crews`: if there are several CTAs, a convoy of the warps of each; otherwise empty. `apart`: slots whose values are
+    kept by each warp, because they are of different kinds or may not be read now. `acting`: the warp that runs the
+    present op alone, if there is one. After the convoy has ended, `starts` are the places where its warps continue, or
+    `divided` is the place where its crews continue; both are None if the warps have ended.
     """
 
     def __init__(self, states: Sequence[AgentState], live: Collection[int], written: Iterable[int]) -> None:
@@ -136,7 +138,7 @@ class Convoy(AgentState):
         return len(self.states)
 
     def access_by_warps(self, ops: Sequence[Described], rows: int) -> Access:
-        """As `access`, by whole warps, each with `rows` addresses for each op."""
+        """As `access`, by whole warps. Each warp has `rows` addresses for each op."""
         access = self.states[0].access_of(ops)
         warps, crews = (np.repeat(column[::_WARP], rows, axis=0) for column in self._columns[1:])
         access.warps = np.tile(warps, (len(ops), 1))
@@ -293,7 +295,7 @@ class Convoy(AgentState):
         self._gather_after(op)
 
     def give(self, op: Any, result: Any) -> None:
-        """The results of an op that runs for all warps at once."""
+        """Store the results of an op that has run for all warps at once."""
         op.give(self.values, op.results, result)
         if not self.apart.isdisjoint(op.results):
             written = self.apart.intersection(op.results)
@@ -337,14 +339,14 @@ class Convoy(AgentState):
         return waiting
 
     def each(self, op: Any) -> Iterator[AgentState]:
-        """The warps, one after the other, each while it runs an op."""
+        """The warps, one after the other. Each is the acting warp while the caller runs the op for it."""
         for state in self.states:
             self._acting, state.op = state, op
             yield state
         self._acting = self.states[0]
 
     def by_cta(self, op: Any) -> list[list[AgentState]]:
-        """The warps of each CTA, which run an op together."""
+        """For each CTA, its warps, which then run an op together."""
         states = list(self.each(op))
         return [[state for state in states if state.cta is cta] for cta in self._ctas]
 
@@ -367,6 +369,6 @@ class Convoy(AgentState):
 
 
 def _columns(lanes: Ints) -> tuple[Ints, Ints, Ints]:
-    """Of threads of a convoy: their lanes (n,), and the warp and the crew of each, (n, 1)."""
+    """For n threads of a convoy: their lanes (n,), their warps (n, 1), and their crews (n, 1)."""
     warps = lanes // LANES
     return lanes % LANES, (warps % WARPS)[:, None], (warps // WARPS)[:, None]

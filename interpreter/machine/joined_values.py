@@ -1,4 +1,4 @@
-"""One value for the lanes of several agents, from the value of each, and back."""
+"""Joins the values of several agents to one value with the lanes of all, and takes it apart again."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,11 +9,12 @@ from lowtide.interpreter.numbers.packed import Mixed, Packed
 from lowtide.interpreter.numbers.registers import Half, Number, Pair, Unreadable, is_raw
 
 APART = object()
-"""Values of agents that are not one value: of different kinds, or such as may not be read now."""
+"""Returned if the values of agents cannot be joined: they are of different kinds, or must not be read now."""
 
 
 def joined(values: Sequence[Any], counts: Sequence[int]) -> Any:
-    """One value for several agents with so many lanes each, from the value of each; APART if there is none."""
+    """Join the values of several agents to one value. `counts`: the number of lanes of each. APART if they cannot be
+    joined."""
     first = values[0]
     if type(first) is Number and (found := _of_numbers(values, counts, first.dtype)) is not None:
         return found
@@ -45,7 +46,8 @@ def joined(values: Sequence[Any], counts: Sequence[int]) -> Any:
 
 
 def _of_numbers(values: Sequence[Any], counts: Sequence[int], dtype: str) -> Number | None:
-    """Numbers of a type with a number for each lane, the most frequent kind."""
+    """The fast path for the most frequent case: all values are Numbers of this type with an element for each lane.
+    Otherwise None."""
     payloads = []
     for value, count in zip(values, counts, strict=True):
         if type(value) is not Number or value.dtype != dtype or np.shape(value.payload) != (count,):
@@ -92,7 +94,7 @@ def by_warp(value: Any, count: int, lanes: int) -> Sequence[Any]:
 
 
 def part(value: Any, lanes: slice) -> Any:
-    """The value of some lanes."""
+    """The part of a value that belongs to some lanes."""
     if isinstance(value, np.ndarray):
         return value[lanes]
     if isinstance(value, Number):

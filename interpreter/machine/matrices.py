@@ -29,7 +29,8 @@ class Matrix:
     is_column_major: bool = False
     index: "Matrix | None" = None
     source_rows: int = 0
-    """With an `index`, a vector: row i is row index[i] of a matrix of `source_rows` rows, or zeros if it has none."""
+    """`index` is a vector, or None. With it, row i is row index[i] of a matrix in memory that has `source_rows` rows,
+    or zeros if there is no such row."""
 
     @property
     def shape_as_it_lies(self) -> tuple[int, ...]:
@@ -70,8 +71,8 @@ class Window:
 
     `kind` is the dimension of a one-dimensional matrix: "per_row" or "per_column"; otherwise it is "full". If `block`
     rows, or columns, share one element, elements are `step` apart. In a window of halves, the second half of the rows
-    is from the matrix `second`, and begins at the same row. `taken`: with rows at an index, the row of the matrix in
-    memory that each row of the window is, or -1 (`resolved`).
+    is from the matrix `second`, and begins at the same row. `taken`: with rows at an index, the row in memory of
+    each row of the window, or -1 if there is none; set by `resolved`.
     """
 
     matrix: Matrix
@@ -134,7 +135,7 @@ def _clip(size: int, limit: int) -> int:
 
 
 def resolved(state: AgentState, op: Described, window: Window) -> Window:
-    """The window with the rows that it takes, which the agent reads from the index; another window as it is."""
+    """The window with `taken`, for which the agent reads the index. A window without an index is returned as it is."""
     index = window.matrix.index
     if index is None or window.taken is not None:
         return window
@@ -185,7 +186,7 @@ def load_window(state: AgentState, op: Described, window: Window) -> NDArray[Any
 
 
 def _load_taken(state: AgentState, op: Described, window: Window, result: NDArray[Any]) -> NDArray[Any]:
-    """`result` with the rows of a window that are taken at an index."""
+    """Read the rows of a resolved window into `result`, and return it. Rows that do not exist stay as they are."""
     assert window.taken is not None
     exist, (_, columns) = np.flatnonzero(window.taken >= 0), window.inside
     if exist.size and columns:

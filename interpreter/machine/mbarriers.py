@@ -27,7 +27,8 @@ class Mbarrier:
 
     `completed` is the number of finished phases. `source` is its clock among `clocks`. `gathered` is the knowledge
     released by the arrivals of the current phase, `released` what a wait acquires; `abroad` and `learned_abroad` are
-    the same for arrivals by agents of other CTAs, by rank; `heard` and `told` for what agents know of other CTAs.
+    the same for arrivals by agents of other CTAs, by rank. `heard` and `told` are the same for what arriving agents
+    know of other CTAs.
     `home` is its CTA, and `born` the time of its initialisation (clusters.py). `load` is the last copy that signals it:
     its phase and its op. At level nvvm, `initialised` is the initialising agent and its epoch, with whether a fence has
     shown it to TMA.

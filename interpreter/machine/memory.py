@@ -45,7 +45,7 @@ class InFlight:
     span: Span
 
     def rows(self, chosen: Any) -> InFlight:
-        """The copies of some lanes, an index of them."""
+        """The copies of some lanes. `chosen`: an index of rows."""
         ops, access = self.access.ops, self.access.of_rows(chosen)
         access.ops = ops
         return InFlight(access, self.span.rows(chosen))
@@ -178,8 +178,8 @@ class SharedMemory(OrderedMemory):
         return span
 
     def seen_by_all(self, access: Access, agents: Sequence[int], addresses: Ints, size: int) -> Span:
-        """As `see`, if each of several agents may read all of the bytes. Raises NotTogether if that is not so, or must
-        be asked of each."""
+        """As `see`, for several agents that each read all of the bytes. Raises NotTogether if some agent may not read
+        them, or if the agents must be checked one by one."""
         span = self.span(access, addresses, size)
         known = self.clocks.known[agents].min(axis=0)[self._writer[span.units] >> LANE_BITS]
         if np.count_nonzero(self._write_epoch[span.units] > known):
@@ -191,7 +191,8 @@ class SharedMemory(OrderedMemory):
         return span
 
     def _are_forgiven(self, span: Span, hidden: Values, shown: Values) -> bool:
-        """Whether it has been told already that hardware forgives these hidden writes."""
+        """Whether these hidden writes are all in flight by cp.async, and the run already relies on reading such writes
+        (`CP_ASYNC_SEEN`)."""
         is_told = self.relied is not None and CP_ASYNC_SEEN in self.relied.places
         return is_told and bool(
             (~hidden | (shown == IN_FLIGHT) & self._by_cp_async(self._write_site[span.units])).all()

@@ -52,7 +52,8 @@ def sync(state: AgentState, op: Described, identifier: Any, threads: Any = None)
 
 
 def sync_together(ctas: Sequence[Sequence[AgentState]], op: Described, identifier: Any, threads: Any = None) -> None:
-    """As `sync`, by warps of each CTA that end a round. Raises NotTogether, and changes nothing, if they do not."""
+    """As `sync`, by warps that end a round of the barrier. `ctas`: the warps of each CTA. Raises NotTogether, and
+    changes nothing, if the warps of a CTA do not begin and end a round by themselves."""
     if not all(_end_a_round(states, identifier, threads) for states in ctas):
         raise NotTogether
     for states in ctas:
@@ -64,7 +65,7 @@ def sync_together(ctas: Sequence[Sequence[AgentState]], op: Described, identifie
 
 
 def _end_a_round(states: Sequence[AgentState], identifier: int, threads: int | None) -> bool:
-    """Whether these warps are all that a new round of a barrier is for."""
+    """Whether a round of a barrier begins and ends with the arrival of these warps of a CTA."""
     cta = states[0].cta
     gate = cta.barriers.get(str(identifier))
     is_fresh = gate is None or (isinstance(gate, Numbered) and not gate.arrived and not gate.passed)

@@ -19,7 +19,7 @@ from lowtide.interpreter.numbers.cells import ZERO, Described
 from lowtide.interpreter.program.program import Program
 
 _TOGETHER = 16
-"""CTAs of a convoy at most: more would gain little, since the time of an instruction then goes to its arrays."""
+"""The most CTAs of a convoy. With more, most of the time would be that of the arrays, which grows with the CTAs."""
 
 
 def spawn(state: AgentState, doing: str, op: Described, steps: Callable[[AgentState], Steps]) -> None:
@@ -172,7 +172,8 @@ def _chooser(seed: int) -> Callable[[list[Agent]], Agent]:
 
 
 def _together(agent: Agent, place: tuple[int, int], running: list[Agent]) -> Agent:
-    """The agent; or, if other agents are at the same place, of its CTA or of several, the convoy that replaces them."""
+    """The agent; or, if other agents are at the same place, the convoy that replaces them. These are agents of its
+    CTA, or also of others (`Machine.ctas_together`)."""
     cta = agent.state.cta
     here = [each for each in running if isinstance(each.waits, Joinable) and each.waits.place == place]
     others = dict.fromkeys(each.state.cta for each in here if each.state.cta is not cta)
@@ -207,7 +208,8 @@ def _staying(agent: Agent) -> list[Agent]:
 
 
 def _continuing(agent: Agent, crew: Convoy, at: Start) -> list[Agent]:
-    """The agents of a crew after a convoy of several CTAs has separated: one, whose members are its warps."""
+    """What continues for a crew after a convoy of several CTAs has separated: an agent for the crew, whose members are
+    its warps; or the warp, if there is only one."""
     members = tuple(each for each in agent.members if each.state in crew.states)
     for member in members:
         member.waits = None

@@ -1,7 +1,8 @@
 """The shared memories of the CTAs of a convoy, for loads and stores by the warps of all of them (convoys.py).
 
-What a load or a store computes from registers is then computed once. Each CTA checks its own accesses. If one of them
-cannot run as one, NotTogether is raised; others may have run, and may run again, which changes nothing.
+Addresses and values are then computed once for all CTAs, and the memory of each CTA checks its own accesses. If a CTA
+cannot run its accesses as one, NotTogether is raised. Other CTAs may have run theirs by then. They run them again
+later, which changes nothing.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from lowtide.interpreter.program.batches import NotTogether
 
 @dataclass(frozen=True)
 class _Spans:
-    """The bytes of an access in each memory."""
+    """The part of Span that callers use, for the bytes of an access in all memories."""
 
     is_disjoint: bool
 
 
 class SharedOfCtas:
-    """The memories of some CTAs; rows of an access are in that of their crew. Addresses are the same in each."""
+    """The shared memories of some CTAs. Each row of an access is in the memory of its crew. Addresses are the same in
+    all."""
 
     def __init__(self, memories: Sequence[SharedMemory]) -> None:
         self.memories = memories
@@ -33,7 +35,7 @@ class SharedOfCtas:
         self.buffers: Sequence[Buffer] = memories[0].buffers
 
     def _parts(self, access: Access) -> Iterator[tuple[SharedMemory, Access, Any]]:
-        """Each memory, with the access to it, and its rows."""
+        """For each memory that is accessed: the memory, the access to it, and an index of its rows."""
         assert access.crews is not None
         for crew, rows in runs(access.crews[:, 0]):
             part = access.of_rows(rows)
@@ -46,7 +48,7 @@ class SharedOfCtas:
         return found.union(*(memory.dtypes_at(part, addresses[rows]) for memory, part, rows in self._parts(access)))
 
     def span(self, access: Access, addresses: Ints, size: int, align: int | None = None) -> _Spans:
-        """As Cells.span, of which it has a part."""
+        """As Cells.span; the result has only `is_disjoint`."""
         spans = [memory.span(part, addresses[rows], size, align) for memory, part, rows in self._parts(access)]
         return _Spans(all(span.is_disjoint for span in spans))
 

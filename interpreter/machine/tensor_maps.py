@@ -71,8 +71,8 @@ class TensorMap:
         return Mixed(condition, self, other) if condition.any() else other
 
     def corner(self, *place: int) -> tuple[int, ...]:
-        """The coordinates of the box that begins at (row, column) of the matrix, or at (matrix, row, column); in two
-        batches, at the same place of both."""
+        """The coordinates of the box that begins at (row, column) of the matrix, or at (matrix, row, column) of a
+        batch. In two batches, outer coordinates that are not given are 0: the box has rows of both."""
         place = (*(0,) * (len(self.matrix.shape) - len(place)), *place)
         *matrix, row, column = place
         if self.matrix.is_column_major:
@@ -164,7 +164,8 @@ class BoxPlaces:
 
 @lru_cache(maxsize=64)
 def _runs_of(box: tuple[int, ...], unit: int) -> tuple[list[Ints], Ints]:
-    """The runs of `unit` elements of a box: for each dimension the coordinate of each, and its first element."""
+    """The runs of `unit` elements of a box: for each dimension, the coordinates of the first element of each run; and
+    the number of that element in the box."""
     inside = [part.reshape(-1) for part in np.mgrid[tuple(slice(0, side) for side in box[:-1])]]
     starts = np.arange(0, box[-1], unit)
     runs = [np.repeat(part, len(starts)) for part in inside]

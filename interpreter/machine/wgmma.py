@@ -60,8 +60,8 @@ _KINDS = (
     _Kind(("b1",), 256, ("s32",), False, negates=False),
 )
 _BITS = "b1"
-_BYTES = "u8"  # eight bits of a row
-_WHOLE_INTEGERS = 32  # the largest number of columns of integers that need not be a multiple of 16
+_BYTES = "u8"  # bits are multiplied as bytes that hold eight bits of a row
+_FREE_COLUMNS = 32  # with integers and more columns than these, N is a multiple of 16 (PTX ISA, "Matrix Shape")
 OPERAND_TYPES: tuple[str, ...] = tuple(name for kind in _KINDS for name in kind.operands)
 
 
@@ -70,10 +70,10 @@ def kind_of(a: str, b: str, accumulator: str, shape: tuple[int, int, int]) -> _K
     m, _, k = shape
     for kind in _KINDS:
         if {a, b} <= set(kind.operands) and accumulator in kind.accumulators and (m, k) == (64, kind.k):
-            if accumulator == "s32" and shape[1] > _WHOLE_INTEGERS and shape[1] % 16:
+            if accumulator == "s32" and shape[1] > _FREE_COLUMNS and shape[1] % 16:
                 raise InterpreterError(
-                    f"wgmma of integers with {shape[1]} columns; above {_WHOLE_INTEGERS} they are multiples of 16"
-                    " [wgmma-integer-columns]"
+                    f"wgmma of integers with {shape[1]} columns; take at most {_FREE_COLUMNS} columns, or a multiple "
+                    "of 16 [wgmma-integer-columns]"
                 )
             return kind
     known = "; ".join(f"m64nNk{kind.k} of {' or '.join(kind.operands)}" for kind in _KINDS)
@@ -103,8 +103,9 @@ class Product:
     """An m64nNkK product of operands in shared memory, of types with these MLIR names, into accumulators of another.
 
     `k_major`: whether K is contiguous in A, and in B. `sign` is that of the products: -1 if one operand is negated.
-    `saturates`: sums are clamped to 32 bits, and do not wrap. `is_bits`: A and B have single bits, whose products are
-    counted; `k` and `dtypes` are then of the bytes that hold them.
+    `saturates`: sums are clamped to 32 bits, and do not wrap. `is_bits`: A and B have single bits, and their
+    product is the number of positions where both are 1 (`.and.popc`); `k` and `dtypes` are then those of the bytes that
+    hold the bits.
     """
 
     n: int
@@ -245,7 +246,8 @@ def multiply_together(
 
 
 def check_whole(states: Sequence[AgentState]) -> Warpgroup:
-    """The warpgroup of four warps. Raises NotTogether if they are not those of one, or have committed differently."""
+    """The warpgroup of these warps. Raises NotTogether if they are not its four warps in order, or if they have
+    committed different numbers of groups."""
     first = states[0]
     if [state.warp - first.warp for state in states] != [*range(WARPGROUP)] or first.warp % WARPGROUP:
         raise NotTogether

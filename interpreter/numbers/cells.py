@@ -112,15 +112,16 @@ class Access:
     """The agent of each row, array (n, 1), if the agents of a convoy access memory together (machine/convoys.py).
     `warp` is then one of them, and an access that breaks a rule raises NotTogether."""
     crews: Ints | None = None
-    """The place of each row's CTA among `ctas`, array (n, 1), if they are several; `cta` is then one of them."""
+    """For a convoy of several CTAs: the index in `ctas` of each row's CTA, array (n, 1). `cta` is then one of them."""
     ctas: tuple[int, ...] = ()
     visitor: Any = None
-    """Of an agent of another CTA of the cluster, whose clock in this one is `warp`: its own clocks and number."""
+    """If the agent is of another CTA of the cluster: the clocks of its own CTA, and its number there. `warp` is then
+    its number in the clocks of the CTA that it accesses."""
     _parts: Any = None
 
     @property
     def parts(self) -> list[tuple[int, Any]]:
-        """Each agent with its rows, as an index of them."""
+        """Each agent, with an index of its rows."""
         if self.warps is None:
             return [(self.warp, slice(None))]
         if self._parts is None:
@@ -147,7 +148,7 @@ class Access:
 
 
 def runs(numbers: Ints) -> list[tuple[int, Any]]:
-    """Each number, and an index of its entries: a slice if they are all in one run."""
+    """For each number, an index of the entries that are equal to it. It is a slice if equal entries are consecutive."""
     bounds = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(numbers)]
     firsts = numbers[bounds[:-1]].tolist()
     if len({*firsts}) == len(firsts):
@@ -184,7 +185,7 @@ class Span:
         return first if self.size == width else first + np.arange(self.size // width)
 
     def rows(self, chosen: Any) -> Span:
-        """Some of its rows, an index of them."""
+        """The span of some rows. `chosen`: an index of rows."""
         part = Span.__new__(Span)
         part.size, part.chunk, part.end, part.unit, part.word = self.size, self.chunk, self.end, self.unit, self.word
         part.addresses, part.units, part.words = self.addresses[chosen], self.units[chosen], self.words[chosen]

@@ -89,8 +89,8 @@ def cast(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("memref.subview")
 def subview(state: AgentState, op: DecodedOp) -> None:
-    """The first rows and columns of a matrix, for a group of rows: the rows up to its end. Or the vector of a group: a
-    row of a matrix."""
+    """The first rows and columns of a matrix, such as the rows up to the end of a group; or the vector of a group,
+    which is a row of a matrix."""
     source, (offsets, sizes, strides) = _matrix(state, op), _taken(state, op)
     if len(op.result_types[0].shape) < len(sizes) and sizes[0] == 1:
         source, offsets, sizes, strides = matrix_at(state, op, source, offsets[0]), offsets[1:], sizes[1:], strides[1:]

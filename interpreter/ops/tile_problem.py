@@ -81,7 +81,8 @@ def gemm(state: AgentState, op: DecodedOp) -> Steps:
 def _of_group(
     state: AgentState, op: DecodedOp, operand: tuple[OperandKind, Any], rows: tuple[int, int], number: int
 ) -> Any:
-    """What a group of rows has of an operand: its rows, or, if there is one for each group, its vector."""
+    """The part of an operand that belongs to a group of rows: its rows; or its vector, if there is one for each group;
+    or the whole operand."""
     kind, given = operand
     if kind in _OF_ROWS:
         return given.rows(*rows)

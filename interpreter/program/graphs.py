@@ -94,7 +94,8 @@ class Graph:
 
     `meets`: for each block, the reconvergence point of lanes that leave it by different edges, its immediate
     post-dominator. `kept`: slots whose values in lanes that do not run an op may still be read, so that it must keep
-    them. `regions`: for blocks, those up to their reconvergence, if convoys can run them (machine/convoy_branches.py).
+    them. `regions`: for a block, the blocks up to its reconvergence point, or None if convoys cannot run them together
+    (machine/convoy_branches.py); filled as needed.
     """
 
     blocks: tuple[Block, ...]

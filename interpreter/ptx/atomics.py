@@ -65,7 +65,7 @@ _WORD = 4  # bytes of the largest integer that memory holds as one element
 class _Atomic:
     """An atomic operation on words of a state space ("" for generic addresses), and the new value of a register from
     the old one and the operands. `in_turn` does the same for the word of one lane, if it is an integer. `count`: the
-    number of elements of a vector, 0 if it is none; `has_hint`: the last operand is a cache policy."""
+    number of elements of a vector, 0 for a scalar. `has_hint`: the last operand is a cache policy."""
 
     change: Change
     function: Callable[..., Any]
@@ -94,8 +94,8 @@ def _prepare(form: Form) -> _Atomic:
     count = next((int(word[1:]) for word in form.words if word in ("v2", "v4", "v8")), 0)
     if count and (form.type not in ("f32", *_HALVES.split()) or count * form.bits > _VECTOR or name != "add"):
         raise form.instruction.error(
-            f".{name} of {count} {form.type}; of vectors, .add of f32 and halves, up to {_VECTOR // 8} bytes, is "
-            "interpreted [atomic-vector]"
+            f".{name} of a vector of {count} {form.type} does not exist; vectors have .add, elements of f32, "
+            f"{_HALVES.replace(' ', ', ')}, and at most {_VECTOR // 8} bytes: take scalars [atomic-vector]"
         )
     change = Change(name, ordering_of(form), form.row.results > 0)
     functions = _function(form, name), _one_by_one(form, name)
@@ -156,7 +156,7 @@ def _atom_at(state: AgentState, op: Op, address: Any, operands: tuple[Any, ...])
 
 
 def _atom(state: AgentState, op: Op, space: str, address: Any, operands: tuple[Any, ...]) -> Any:
-    """`atom` on words of a state space; if `state.remote` is given, of shared memory of that CTA."""
+    """`atom` on words of a state space. If `state.remote` is set, they are in the shared memory of that CTA."""
     cells, rows = cells_of(state, op, space, by_lane(address))
     if cells.words is None:
         raise state.violation(op, "atomic operations are on global and shared memory [atomic-space]")
@@ -354,7 +354,7 @@ def ld_strong(state: AgentState, op: Op, address: Any, hint: Any = None) -> Any:
 
 
 def _load(state: AgentState, op: Op, space: str, address: Any) -> Any:
-    """`ld_strong` of a state space; if `state.remote` is given, of shared memory of that CTA."""
+    """`ld_strong` from a state space. If `state.remote` is set, it is the shared memory of that CTA."""
     move, clocks, order = op.data, state.cta.shared.clocks, state.machine.order
     with _strongly(state, Strong(move.ordering.scope, move.size)):
         loaded = memory.load(state, op, (space, *move.weak[1:]), address)
@@ -398,7 +398,7 @@ def st_strong(state: AgentState, op: Op, address: Any, value: Any, hint: Any = N
 
 
 def _store(state: AgentState, op: Op, space: str, address: Any, value: Any) -> None:
-    """`st_strong` to a state space; if `state.remote` is given, to shared memory of that CTA."""
+    """`st_strong` to a state space. If `state.remote` is set, it is the shared memory of that CTA."""
     move, clocks, order = op.data, state.cta.shared.clocks, state.machine.order
     with _strongly(state, Strong(move.ordering.scope, move.size)):
         memory.store(state, op, (space, *move.weak[1:]), by_lane(address), value)

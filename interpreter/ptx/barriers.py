@@ -38,7 +38,7 @@ def _by_warp(state: AgentState, op: Op, is_aligned: bool) -> None:
 
 
 def _sync_together(convoy: Convoy, op: Op) -> None:
-    """A barrier by all the warps that it is for. Raises NotTogether for others."""
+    """bar.sync by warps of a convoy. Raises NotTogether, and changes nothing, if some of them would have to wait."""
     operands = [read(convoy.values) for read in op.readers]
     if not all(isinstance(each, int) for each in operands) or not convoy.apart.isdisjoint(op.operands):
         raise NotTogether

@@ -29,7 +29,7 @@ _BETWEEN_CTAS = re.compile(
     r"(atom|red|multimem|griddepcontrol|barrier\.cluster|mapa|cp\.reduce|st\.async)\b|(ld|st)\.(?!param)\w*.*\b"
     r"(acquire|release|relaxed|volatile|mmio)\b"
 )
-"""By which CTAs may wait for each other."""
+"""Instructions by which a CTA may wait for another, or tell it something."""
 _ENDS = ("ret", "exit", "ret.uni")
 
 

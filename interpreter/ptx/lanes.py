@@ -158,7 +158,7 @@ def activemask(state: AgentState, op: Op) -> int:
 
 
 def _elect_together(convoy: Convoy, op: Op) -> None:
-    """elect.sync by whole warps."""
+    """elect.sync by the warps of a convoy, each with all its lanes."""
     members = op.readers[0](convoy.values)
     if not isinstance(members, int) or not convoy.apart.isdisjoint(op.operands):
         convoy.run_each(op)

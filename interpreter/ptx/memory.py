@@ -60,7 +60,7 @@ def cells_of(state: AgentState, op: Op, space: str, address: Any) -> tuple[Cells
 
 
 def remote_of(state: AgentState, space: str, address: Any) -> Any:
-    """The addresses in shared memory of an access, if some are in another CTA of the cluster; else None."""
+    """The addresses of an access in the cluster's shared memory, if some are in another CTA; otherwise None."""
     if state.remote is not None or space not in ("", "cluster"):
         return None
     if not space:
@@ -164,8 +164,8 @@ def _start(
     bulk=Bulk(_loads, key=lambda op: (op.instruction.name, op.data[4]), is_masked=True),
 )
 def ld(state: AgentState, op: Op, address: Any, hint: Any = None) -> Any:
-    """A register wider than the loaded element is extended with zeros, or with the sign of a signed type. A policy of
-    caches changes no number."""
+    """A register wider than the loaded element is extended with zeros, or with the sign of a signed type. `hint`, a
+    cache policy, changes no value."""
     return load(state, op, op.data, address)
 
 

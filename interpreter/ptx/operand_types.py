@@ -1,8 +1,8 @@
 """Whether the registers of an instruction fit its type (PTX ISA, "Type Checking Rules", "Instruction Operands").
 
-A register has the size of the type that the instruction gives it, and a register of a float is no integer operand, nor
-the reverse; `.b` fits both. Registers that hold loaded or stored data may be wider ("Operand Size Exceeding
-Instruction-Type Size"). The runner itself does not need declared types: inline assembly and ops have none.
+A register must have the size of the instruction's type. A register of a float type does not fit an integer type, nor
+the reverse; a register of a `.b` type fits both. Registers that hold loaded or stored data may be wider ("Operand Size
+Exceeding Instruction-Type Size"). The interpreter itself needs no declared types: inline assembly and ops have none.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,15 +29,14 @@ _CHECKED: Mapping[str, int | None] = MappingProxyType(
         **dict.fromkeys(f"ld ld.param ld.param::entry st {_STRONG}".split()),
     }
 )
-"""By row, the number of leading operands that have the type of the instruction; None for all but addresses."""
+"""For each row of the table, the number of leading operands that have the instruction's type. None: all operands but
+addresses have it."""
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 
 
 def check_operands(module: Module, entry: Entry, domain: Domain) -> None:
-    """Raises InterpreterError for the first instruction of a kernel or of a function whose registers do not fit it, as
-    ptxas does.
-
-    Instructions that the table lacks are left out.
+    """Raises InterpreterError, as ptxas does, for the first instruction of a kernel or of a function whose registers do
+    not fit its type. Instructions that are not interpreted are not checked.
     """
     rows: dict[str, tuple[str, str, int]] = {}
     bodies = (entry.body, *(each.entry.body for each in module.functions.values()))
@@ -47,7 +46,7 @@ def check_operands(module: Module, entry: Entry, domain: Domain) -> None:
         if each.guard is not None and each.guard.register.type != "pred":
             raise InterpreterError(
                 f"{each.describe()}: the guard {each.guard.register.name} is a register of .{each.guard.register.type};"
-                " a guard is a predicate [guard-type]"
+                " a guard is a predicate: declare it as .pred [guard-type]"
             )
         if each.name not in rows:
             rows[each.name] = _row_of(each, domain)
@@ -57,8 +56,8 @@ def check_operands(module: Module, entry: Entry, domain: Domain) -> None:
 
 
 def _row_of(instruction: Instruction, domain: Domain) -> tuple[str, str, int]:
-    """The row of an instruction, its type and the number of elements of its data; without a type if it is not
-    checked."""
+    """The row of an instruction, its type, and the number of elements of its data. The type is "" if the instruction is
+    not checked."""
     try:
         form = ROWS.form(instruction, domain)
     except InterpreterError:
@@ -92,7 +91,7 @@ def _check(instruction: Instruction, name: str, type: str, count: int) -> None:
 
 
 def _registers(operands: tuple[Operand, ...]) -> Iterator[Register]:
-    """Those that hold values, not addresses."""
+    """The registers among operands, also in vectors, but not those of addresses."""
     for each in operands:
         if isinstance(each, Register):
             yield each
@@ -101,7 +100,7 @@ def _registers(operands: tuple[Operand, ...]) -> Iterator[Register]:
 
 
 def _fits(held: str, type: str, is_data: bool) -> bool:
-    """Whether a register of type `held` is an operand of a type."""
+    """Whether a register of type `held` may be an operand of `type`. `is_data`: it holds loaded or stored data."""
     if "pred" in (held, type):
         return held == type
     kinds = {_kind(held), _kind(type)}

@@ -19,8 +19,8 @@ def reason(parts: list[str]) -> str | None:
         return "copies by im2col, gather and scatter are not interpreted; take boxes (.tile) [no-im2col]"
     if name == "tensormap" or any(part.startswith("tensormap::") for part in parts):
         return (
-            "tensor maps that a kernel changes are not interpreted; let the host encode one for each tensor, and pass "
-            "them by value [no-tensormap-replace]"
+            "tensor maps that a kernel changes are not interpreted; let the host encode a map for each tensor, and "
+            "pass it by value [no-tensormap-replace]"
         )
     if name == "fns":
         return "fns, which finds the n-th set bit, is not interpreted; compute it by popc and shifts [no-fns]"

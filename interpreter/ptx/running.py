@@ -37,13 +37,12 @@ class Op:
     that decodes to it. `kept` are slots among the operands whose values pass into the results: accumulators. `before`
     reads them; without it the results are places that hold them. `is_typed`: floats are in the slots as payloads of
     their types (values of MLIR), and `readers` and `give` make registers of them. `guard` is the slot of its guard,
-    `sources` those of the registers that it reads otherwise.
-    `computes`: its only effect is that on its results. `is_wide`: the warps of a convoy may run it together
-    (machine/convoys.py); `by_convoy`, if given, runs it for them; if it may wait, it raises NotTogether, and changes
-    nothing, if some would. `signals`: it changes values that other warps poll.
-    `has_places`: it reads its results, too. `is_single`: it only computes one register.
-    `in_cta`: the warps of each CTA run it together, since it accesses shared memory.
-    `is_maskable`: a convoy may run it in a part of the lanes.
+    `sources` those of the registers that it reads otherwise. `computes`: its only effect is that on its results.
+    `is_wide`: the warps of a convoy may run it together (machine/convoys.py). `by_convoy`, if given, runs it for them.
+    If some warp would have to wait, `by_convoy` changes nothing and raises NotTogether. `signals`: it changes values
+    that other warps poll. `has_places`: it reads its results, too. `is_single`: it only computes one register.
+    `in_cta`: only warps of one CTA run it together, because it may access shared memory, and not as a load or store of
+    `.shared` (machine/shared_of_ctas.py). `is_maskable`: a convoy may run it in some of its lanes.
     """
 
     instruction: Instruction
@@ -149,7 +148,7 @@ def effect(state: AgentState, op: Op) -> None:
 
 
 def each_warp(convoy: Any, op: Op) -> None:
-    """An effect of each warp of a convoy, whose operands are constants."""
+    """Run an op for each warp of a convoy. Its operands are the same for all warps."""
     constants = [read(convoy.values) for read in op.readers]
     for state in convoy.each(op):
         op.run(state, op, *constants)
@@ -201,7 +200,7 @@ def guarded(guard: Guard, slot: int, inner: Callable[..., Any], resumable: bool)
 
 
 def _check_kept(state: AgentState, mask: Any, old: list[Any]) -> None:
-    """Raises NotTogether if a CTA of a convoy keeps a register that was never written, where others write it."""
+    """Raises NotTogether if only some CTAs of a convoy write a register, and it was never written before."""
     if len(state.all_ctas) > 1 and any(value is None for value in old) and state.leaves_out(mask):
         raise NotTogether
 

@@ -54,7 +54,7 @@ def fence_proxy_shared(state: AgentState, op: Op) -> None:
 
 @TABLE.effects("fence.proxy.alias", "membar.proxy.alias", section=f"{_SECTION}: membar, fence", acts=False)
 def fence_alias(state: AgentState, op: Op) -> None:
-    """No two virtual addresses are of one place, so there is nothing to order."""
+    """There are no virtual aliases of an address, so there is nothing to order."""
 
 
 @TABLE.effects("fence.mbarrier_init", words="release cluster", section=f"{_SECTION}: membar, fence")

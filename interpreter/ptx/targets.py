@@ -29,7 +29,7 @@ def check_targets(entry: Entry, target: str) -> None:
     """Raises InterpreterError for the first instruction that a module's target lacks, as ptxas does."""
     if not target:
         raise InterpreterError(
-            "the text has no .target; PTX begins with .version and .target: is its beginning cut off? [ptx-no-target]"
+            "the text has no .target; begin it with .version and .target, such as .target sm_90a [ptx-no-target]"
         )
     found = _TARGET.fullmatch(target)
     if found is None:

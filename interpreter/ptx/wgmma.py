@@ -69,10 +69,14 @@ def _plan_of(form: Form) -> Plan:
         product = replace(product, sign=prod(further[:count]), saturates="satfinite" in form.words)
         if product.saturates and (d != "s32" or product.is_bits):
             raise InterpreterError(
-                f".satfinite with products of {a} and sums of {d}; products of s8 and u8 have it [wgmma-satfinite]"
+                f".satfinite with products of {a} and sums of {d}; only products of s8 and u8 have it: leave it out"
+                " [wgmma-satfinite]"
             )
         if ("and" in form.words, "popc" in form.words) != (product.is_bits,) * 2:
-            raise InterpreterError(f"the product of {a} and {b}; .and.popc is the one of b1 [wgmma-bits]")
+            raise InterpreterError(
+                f"wgmma of {a} and {b}; products of b1 have .and.popc, and others do not: add it, or leave it out"
+                " [wgmma-bits]"
+            )
         held = form.instruction.operands[1]
         if isinstance(held, Group) and len(held.elements) != wgmma.HELD_REGISTERS:
             raise InterpreterError(

@@ -45,8 +45,9 @@ def multiply(convoy: Convoy, op: Op) -> None:
 
 
 def _together(convoy: Convoy, op: Op, chosen: slice, is_joined: bool) -> None:
-    """wgmma by the four warps of a warpgroup. `is_joined`: the convoy has the accumulators before, as registers that
-    may be read. Raises NotTogether, and InterpreterError for a broken rule; then nothing has changed."""
+    """wgmma by the four warps of a warpgroup, those `chosen`. `is_joined`: the accumulators before are registers of the
+    convoy, and may be read. Raises NotTogether if the warps cannot run it together, and InterpreterError for a broken
+    rule. Then nothing has changed."""
     states, product = convoy.states[chosen], op.data.product
     lanes = slice(WARP * chosen.start, WARP * chosen.stop)
     a, b, scale = _operands(convoy, op, lanes)
@@ -76,7 +77,8 @@ def _together(convoy: Convoy, op: Op, chosen: slice, is_joined: bool) -> None:
 
 
 def _operands(convoy: Convoy, op: Op, lanes: slice) -> tuple[Any, int, int]:
-    """A, B and scale-d: descriptors, and A in registers as a tuple. Raises NotTogether for what differs by lane."""
+    """A, B and scale-d. A and B are descriptors, or A is a tuple of registers. Raises NotTogether if a descriptor or
+    scale-d differs among the lanes."""
     if not convoy.apart.isdisjoint(op.operands):
         raise NotTogether
     found: list[Any] = []
@@ -116,7 +118,7 @@ def _joined_before(convoy: Convoy, op: Op, lanes: slice) -> Values:
 
 
 def _matrix_before(states: Sequence[AgentState], op: Op, before: Sequence[Accumulators | None]) -> Values:
-    """The accumulators before, from those in flight or registers of each warp: (4, 16 · n)."""
+    """The accumulators before, (4, 16 · n): of each warp, those in flight or those in its registers."""
     domain, product = states[0].machine.domain, op.data.product
     block = block_of(before)
     if block is not None and block.matrix.shape[1] == wgmma.ROWS * product.n:
@@ -131,7 +133,7 @@ def _matrix_before(states: Sequence[AgentState], op: Op, before: Sequence[Accumu
 
 
 def _matrix(domain: Any, op: Op, held: Values) -> Values:
-    """Accumulators (4, 32, n / 2) by rows: (4, 16 · n)."""
+    """Accumulators by lane, (4, 32, n / 2), as the rows of each warp, (4, 16 · n)."""
     product = op.data.product
     matrix: Values = domain.full((len(held), wgmma.ROWS * product.n), 0, product.accumulator)
     matrix[:, product.places] = held
@@ -139,7 +141,8 @@ def _matrix(domain: Any, op: Op, held: Values) -> Values:
 
 
 def wait(convoy: Convoy, op: Op) -> None:
-    """wgmma.wait_group by whole warpgroups none of which has to wait; otherwise raises NotTogether."""
+    """wgmma.wait_group by whole warpgroups. Raises NotTogether, and changes nothing, if the warps are not whole
+    warpgroups, or if they have not run the same wgmma instructions so far."""
     groups = [convoy.states[at : at + WARPGROUP] for at in range(0, len(convoy.states), WARPGROUP)]
     pending = op.readers[0](convoy.values)
     for states in groups:
@@ -161,7 +164,8 @@ def wait(convoy: Convoy, op: Op) -> None:
 
 
 def _give_back(convoy: Convoy, op: Op, owners: Sequence[Accumulators | HeldA]) -> bool:
-    """Give the accumulators of the warps back to the convoy, if those of each warpgroup are one block."""
+    """Make the accumulators of the warps registers of the convoy, if those of each warpgroup are one block. Returns
+    whether they are."""
     those = [owner for owner in owners if isinstance(owner, Accumulators)]
     blocks = [block_of(those[at : at + WARPGROUP]) for at in range(0, len(those), WARPGROUP)]
     columns = [block.columns for block in blocks if block is not None]

@@ -24,8 +24,8 @@ Values = NDArray[Any]
 
 @dataclass(eq=False)
 class Accumulators:
-    """The accumulators of one warp, number `part` of a block; the group that may write them, the slots of their
-    registers, and their type."""
+    """The accumulators of one warp, which is warp `part` of a block; the wgmma group that may still write them; the
+    slots of their registers; and their element type."""
 
     block: Block
     part: int
@@ -35,7 +35,7 @@ class Accumulators:
 
     @property
     def values(self) -> Values:
-        """(32, n / 2)."""
+        """The accumulators of each lane, (32, n / 2)."""
         return self.block.of_warp(self.part).T
 
     @cached_property
@@ -44,11 +44,11 @@ class Accumulators:
         return tuple([InFlight(self, index) for index in range(len(self.slots))])
 
     def are_held(self, state: AgentState) -> bool:
-        """Whether no instruction has written the slots since they are in flight."""
+        """Whether no instruction has written the slots since the wgmma started."""
         return all(map(is_, self.registers, [state.values[slot] for slot in self.slots]))
 
     def check(self, state: AgentState, op: Op) -> None:
-        """Raise InterpreterError if an instruction has written the slots since they are in flight."""
+        """Raise InterpreterError if an instruction has written the slots since the wgmma started."""
         if not self.are_held(state):
             raise state.violation(
                 op,
@@ -57,12 +57,13 @@ class Accumulators:
             )
 
     def give_back(self, state: AgentState, op: Op) -> None:
-        """Make the registers hold the result of the wgmma and be accessible again; none has been accessed."""
+        """Make the registers hold the result of the wgmma, and be accessible again. Raises InterpreterError if an
+        instruction has written one."""
         self.check(state, op)
         self.put(state.values, self.block.of_warp(self.part))
 
     def put(self, values: list[Any], columns: Values) -> None:
-        """Make the slots among `values` hold these accumulators of all lanes: (n / 2, lanes)."""
+        """Put accumulators (n / 2, lanes) into the slots of `values`."""
         if len(self.slots) != len(columns):
             given = [Packed(columns[at : at + 2].T, "f16") for at in range(0, len(columns), 2)]
         else:
@@ -87,8 +88,9 @@ class InFlight(Unreadable):
 
 
 def accumulators_before(state: AgentState, op: Op) -> Accumulators | None:
-    """The accumulators in flight that the last wgmma has left in the result registers of `op`. None if other
-    instructions wrote the registers."""
+    """The accumulators in flight that the last wgmma left in the result registers of `op`; None if other instructions
+    wrote the registers. Raises InterpreterError if some of them were written since, or are in flight as the
+    registers of another wgmma."""
     held = [state.values[slot] for slot in op.results]
     first = held[0]
     if isinstance(first, InFlight) and first.owner.slots == op.results:
@@ -106,7 +108,7 @@ def accumulators_before(state: AgentState, op: Op) -> Accumulators | None:
 
 
 def block_of(owners: Sequence[Accumulators | None]) -> Block | None:
-    """The block of accumulators of a warpgroup that these of its warps are, if they are one in this order."""
+    """The block that has the accumulators of these warps, in this order; None if there is no such block."""
     first = owners[0]
     if first is None or len(owners) != len(first.block.matrix):
         return None
@@ -115,7 +117,7 @@ def block_of(owners: Sequence[Accumulators | None]) -> Block | None:
 
 
 def unfinished(state: AgentState) -> list[Accumulators | HeldA]:
-    """Accumulators and A's registers of the agent that no wait has covered."""
+    """The agent's accumulators and registers of A whose groups no wait has covered. Callers may change the list."""
     found: list[Accumulators | HeldA] = state.accumulators
     return found
 
@@ -131,13 +133,13 @@ class HeldA:
     def take_over(self, state: AgentState, op: Op) -> None:
         """Nothing may touch the registers until a wait covers the group."""
         if len(set(self.slots)) < len(self.slots):
-            raise state.violation(op, "A has a register twice [ptx-a-twice]")
+            raise state.violation(op, "A has a register twice; take different registers [ptx-a-twice]")
         unfinished(state).append(self)
         for slot in self.slots:
             state.values[slot] = ReadByWgmma(self)
 
     def give_back(self, state: AgentState, op: Op) -> None:
-        """The registers may be accessed again; none has been accessed."""
+        """Make the registers accessible again. Raises InterpreterError if an instruction has written one."""
         for slot, value in zip(self.slots, self.values, strict=True):
             held = state.values[slot]
             if not isinstance(held, ReadByWgmma) or held.owner is not self:
