@@ -1,4 +1,4 @@
-"""What a run will take, before it starts: warp instructions, memory and time."""
+"""Estimates the warp instructions, the time and the memory of a run before it starts."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from lowtide.ptx.judging import DOMAIN
 from lowtide.ptx.walk import Walk
 
 PER_SECOND = 100_000
-"""Warp instructions that the interpreter runs in a second, within a factor of three (docs/ptx.md)."""
+"""Warp instructions per second of the interpreter, a low estimate. docs/interpreter.md has a table of measured
+speeds."""
 _PER_BYTE = 12  # bytes of the interpreter's memory for a byte of an array
-_STEPS = 20_000  # of all walks of a launch
-_CTAS, _WARPS = 3, 4  # walks
+_STEPS = 20_000  # the most instructions of all walks of a launch
+_CTAS, _WARPS = 3, 4  # the most CTAs that are walked, and the most warps of each
 _WARP = 32
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """`is_rough`: some branches depend on what is in memory; a loop that ends by one is counted once."""
+    """An estimate of a run: warp instructions, and bytes of memory. `is_rough`: some branches depend on data in memory,
+    or a walk met its limit. A loop that ends at such a branch is counted as one or two iterations."""
 
     instructions: int
     memory: int

@@ -1,4 +1,4 @@
-"""The number of instructions that a warp will run, found by a walk of one of its threads that accesses no memory."""
+"""Counts the instructions that a warp will run: follows one of its threads through the kernel, without memory."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _FLOATS = frozenset({"f16", "f16x2", "bf16", "bf16x2", "f32", "f64"})
 class Walk:
     """Walks of threads through a kernel, each with its special registers.
 
-    Registers hold integers and predicates that follow from the parameters and special registers; others are unknown. A
-    branch on an unknown predicate is not taken back, and forwards every second time, so that a loop whose end is
-    unknown ends. `parameters` has the bits of those that are known.
+    A register is known if its value is an integer or a predicate that follows from the parameters and special
+    registers. A branch on an unknown predicate is not taken if it goes backwards, and is taken every second time if it
+    goes forwards, so that a loop whose end is unknown ends. `parameters`: the bits of the parameters that are known, by
+    name.
     """
 
     def __init__(self, module: Module, entry: Entry, domain: Domain, parameters: Mapping[str, int]) -> None:
@@ -30,7 +31,8 @@ class Walk:
         self._functions: dict[str, Callable[..., Any] | None] = {}
 
     def steps(self, special: Mapping[str, int], most: int) -> tuple[int, bool]:
-        """The instructions of a walk, at most so many; and whether it met an unknown branch or this limit."""
+        """The number of instructions of a walk, which ends after `most`; and whether it met an unknown branch or this
+        limit. `special`: the thread's special registers by name."""
         values: dict[str, Any] = {}
         at = count = 0
         is_rough, met = False, set[Instruction]()
@@ -56,7 +58,8 @@ class Walk:
         return count, is_rough or count >= most
 
     def _called(self, each: Instruction, special: Mapping[str, int], most: int) -> tuple[int, bool]:
-        """The instructions of a function, with unknown arguments. A function that calls itself ends by the limit."""
+        """The number of instructions of a function whose arguments are unknown, and whether that number is uncertain. A
+        recursive function ends at the limit `most`."""
         names = [operand.name for operand in each.operands if isinstance(operand, Name)]
         called = next((self.module.functions[name] for name in names if name in self.module.functions), None)
         if called is None or most <= 1:
@@ -64,7 +67,7 @@ class Walk:
         return Walk(self.module, called.entry, self.domain, {}).steps(special, min(most, _OF_CALL))
 
     def _set(self, each: Instruction, values: dict[str, Any], special: Mapping[str, int], is_known: bool) -> None:
-        """The results of an instruction."""
+        """Set the registers that an instruction writes. Unless `is_known`, they become unknown."""
         if not each.operands:
             return
         target, *sources = each.operands
@@ -94,7 +97,7 @@ class Walk:
         return found if isinstance(found, int | bool | tuple) else None
 
     def _function(self, each: Instruction) -> Callable[..., Any] | None:
-        """The function of an instruction that computes integers."""
+        """The Python function that computes an instruction on integers; None if there is none."""
         try:
             form = ROWS.form(each, self.domain)
             if not form.row.is_value or _FLOATS & {*form.types}:
@@ -105,7 +108,7 @@ class Walk:
         return function
 
     def _parameter(self, each: Instruction, source: Any) -> int | None:
-        """What ld.param loads of a known parameter."""
+        """The integer that ld.param loads; None if it is unknown."""
         if not isinstance(source, Address) or not isinstance(source.base, Name):
             return None
         bits, kind = self.parameters.get(source.base.name), each.name.split(".")[-1]

@@ -41,8 +41,8 @@ class MatrixView:
 
 
 def is_batched(argument: Mapping[str, Any]) -> bool:
-    """Whether the first dimension of a manifest's argument is the batch, or the groups of K; or, for a vector, the
-    groups of rows."""
+    """Whether the first dimension of a manifest's argument is the batch, or the groups of K. For a per-column operand,
+    it may also be the groups of rows."""
     has_groups = "per_group" in argument and argument["kind"] == "matrix"
     return len(argument["shape"]) > KINDS[argument["kind"]] and not has_groups
 

@@ -153,7 +153,7 @@ def _by_groups(
 
 
 def _taken(manifest: Mapping[str, Any], operands: Mapping[str, Any], a: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """The rows of A that are these rows of the product; zeros for those that A does not have."""
+    """The rows of A for these rows of the product, (rows, K). They are zeros where A has no such row."""
     index = next(operands[x["name"]].values() for x in manifest["arguments"] if x["kind"] == "a_rows")
     at = index[rows].astype(np.int64)
     exists = (at >= 0) & (at < len(a))

@@ -46,7 +46,8 @@ and `all_…` (1). A `target`, s32 (M), has the column of each row whose value i
 
 With groups of rows, the first dimension of B is the group, and `ends`, s32 (row_groups), gives the ends of the groups.
 With groups of K, the first dimension of `full` arguments is the group, and `ends` is s32 (groups_of_k). With `a_rows`,
-an argument of that kind, s32 (M), says which rows of A, of which there may be any number, are the rows of the product.
+row m of the product is computed from row `a_rows[m]` of A, or from zeros if A has no such row. The argument of this
+kind is s32 (M). A has any number of rows.
 
 With a batch, all but scalars, amax and `all_…` have it as the first dimension. Inputs may lack it, or have a stride of
 0 there.

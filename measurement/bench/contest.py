@@ -168,8 +168,11 @@ class Contest:
         return Standings(self._flops, torch, fastest, offered, tuple(self._others), self._left_out)
 
     def _of_torch(self) -> Contender:
-        """torch's product. If it is less precise than the sums, because torch rounds those of parts of K, then without
-        that rounding."""
+        """torch's product. If its result is outside of the bound, torch's product without reduced-precision reductions,
+        which round the sums of parts of K.
+
+        Raises DeviceError if both are wrong.
+        """
         spec = self.spec
         own = torch_product(self._torch, self.sets, spec.a, spec.sums, batched=spec.is_batched, is_fast=spec.is_fast)
         for torch in (own, with_exact_parts(self._torch, own)):

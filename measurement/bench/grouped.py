@@ -38,15 +38,16 @@ from lowtide.runtime.operands import Operand
 GROUPED_MM, LOOP, COMPILED = "torch._grouped_mm", "loop of torch.mm", "torch.compile"
 PLAIN, COPY = "one matrix", "copy"
 _CHECKED_ROWS = 64
-_MOST_ERROR = 2.0**-6  # of gated rows, relative to their norm: peers round the product before the activation
+# The largest error of a gated row, relative to its norm. Peers round the product before the activation.
+_MOST_ERROR = 2.0**-6
 
 
 @dataclass(frozen=True)
 class Case:
     """Each group of rows of A (rows, K) is multiplied by its matrix of B (groups, N, K). `is_even`: all groups have the
     same number of rows. Otherwise, their ends are drawn uniformly. `is_of_k`: K is grouped; then A is (rows, `k`), B is
-    (rows, N), and D is (groups, `k`, N). `is_gated`: the first N / 2 rows of a matrix of B are gates, the others belong
-    to them, and D (rows, N / 2) is their SwiGLU. `tokens`: if not 0, A has this many rows, and the rows of the product
+    (rows, N), and D is (groups, `k`, N). `is_gated`: each matrix of B has N / 2 rows of gate and then N / 2 rows
+    of up, and D (rows, N / 2) is their SwiGLU. `tokens`: if not 0, A has this many rows, and the rows of the product
     are taken from it at an index: each token is sent to rows / tokens different groups, which are drawn. The peers take
     the rows first."""
 
@@ -82,12 +83,12 @@ class Case:
         return [*sorted(drawn.tolist()), self.rows]
 
     def _experts(self, seed: int) -> NDArray[np.int64]:
-        """The groups that each token is sent to."""
+        """The groups that each token is sent to: (tokens, rows / tokens)."""
         drawn = np.random.default_rng(seed).random((self.tokens, self.groups))
         return drawn.argsort(axis=1)[:, : self.rows // self.tokens]
 
     def index(self, seed: int) -> NDArray[np.int32]:
-        """The token that each row of the product is; the rows of a group are in the order of tokens."""
+        """The token of each row of the product, (rows,). The rows of a group are in the order of their tokens."""
         chosen = self._experts(seed)
         return (chosen.ravel().argsort(kind="stable") // chosen.shape[1]).astype(np.int32)
 
@@ -200,7 +201,7 @@ class _Set:
 
     @property
     def rows(self) -> Any:
-        """The rows of the product (rows, K), which are taken here."""
+        """The left factor of the product, (rows, K): A, or the rows of A at the index."""
         return self.a if self.index is None else self.a[self.index]
 
 

@@ -100,8 +100,8 @@ def torch_product(
 
 
 def with_exact_parts(torch: Any, contender: Contender) -> Contender:
-    """The contender, without torch's default that sums of parts of K may be rounded to the type of D before they are
-    added."""
+    """The contender without reduced-precision reductions. By default, torch may divide K into parts, and round the sum
+    of each to the type of D before it adds them."""
     settings = {f"allow_{dtype}_reduced_precision_reduction": False for dtype in ("bf16", "fp16")}
 
     def launch(i: int) -> None:

@@ -223,8 +223,8 @@ def _taken(a: ir.Value, index: ir.Value) -> ir.Value:
 
 
 def _of_group(operand: ir.Value, kind: OperandKind, place: Place) -> ir.Value:
-    """What the work item's group has of an operand of the store: the rows up to its end; or, if there is one for each
-    group, its vector."""
+    """The part of an operand of the store that belongs to the work item's group: the rows up to the group's end; or the
+    group's vector, if there is one for each group; or the whole operand."""
     if place.group is None or not operand_is_batched(operand, kind):
         return _within_group(operand, kind in _OF_ROWS, place)
     type_, dynamic = ir.MemRefType(operand.type), ir.ShapedType.get_dynamic_stride_or_offset()

@@ -1,1 +1,1 @@
-"""This file puts helpers on the path of tests below."""
+"""Puts this folder on the path, so that tests in folders below can import its modules."""

@@ -50,7 +50,7 @@ def ends_of_groups(ends: Any, rows: int) -> np.ndarray:
 
 
 def in_order(spec: GemmSpec, inputs: Mapping[str, Any]) -> tuple[GemmSpec, dict[str, Any]]:
-    """The problem whose A has the rows of the product in order, and its inputs; the same without rows at an index."""
+    """The problem without rows at an index, and its inputs, in which A has the rows of the product in order."""
     if not spec.a_rows:
         return spec, dict(inputs)
     arrays = {name: np.asarray(value) for name, value in inputs.items()}

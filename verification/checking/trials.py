@@ -279,7 +279,7 @@ def domains_of(
     problem: str, extents: Extents, batch: Batch | None = None, ends: tuple[int, ...] | None = None
 ) -> tuple[str, ...]:
     """The number domains in which a problem has a value, the strongest check first; `float` is always among them.
-    `ends`: of groups; without rows in groups, no epilogue is computed, and any domain has a value."""
+    `ends`: the ends of groups. If no group has rows, no epilogue is computed, so each domain has a value."""
     found = []
     for name in (FieldDomain.name, ExactDomain.name):
         level = Source(str(Level.PROBLEM), problem)

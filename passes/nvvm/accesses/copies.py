@@ -70,7 +70,7 @@ def lower_cp_async(context: Context, op: sm.CpAsyncOp) -> None:
 def _copy_taken_rows(
     context: Context, window: Window, split: SplitCoordinates, access: SharedAccess, each: tuple[int, int]
 ) -> None:
-    """As `lower_cp_async`, of rows at an index. `each`: the bytes and the elements of a run."""
+    """As `lower_cp_async`, for a window with rows at an index. `each`: the bytes and the elements of a run."""
     (size, run), rows = each, taken_rows(context, window, split)
     _, column0 = thread_origin(context, window, split)
     for value in range(0, len(split.row_values), run):
@@ -93,8 +93,8 @@ def _moves_here(window: Window) -> bool:
 def _source_bytes(
     context: Context, window: Window, row_exists: ir.Value | None, column: ir.Value, run: int
 ) -> ir.Value | None:
-    """Bytes of a run of columns inside the matrix, in a row that exists or not (None: it does); None if the run is
-    always whole."""
+    """Bytes of a run of columns that are inside the matrix; None if the run is always whole. `row_exists`: whether the
+    matrix has the row; None if it always does."""
     build, element_bytes = context.build, element_bits(window.matrix.element) // 8
     whole_runs = has_whole_runs(window, run)
     column_exists = is_before_edge(context, window, 1, column)

@@ -13,8 +13,8 @@ from lowtide.targets import SplitCoordinates
 
 
 def taken_rows(context: Context, window: Window, split: SplitCoordinates) -> Mapping[int, tuple[ir.Value, ir.Value]]:
-    """For each step of rows between a thread's values: the row of the matrix in memory, and whether there is one; if
-    not, the row is 0. An index is read only where the window has a row."""
+    """For each offset in rows of a thread's values: the row of the matrix in memory, and whether it exists. If it does
+    not, the row is 0. An index is read only if the window has the row."""
     matrix, build, found = window.matrix, context.build, {}
     assert matrix.index is not None
     with _before_loop(window.offsets[0].value):
@@ -31,7 +31,8 @@ def taken_rows(context: Context, window: Window, split: SplitCoordinates) -> Map
 
 
 def _before_loop(first_row: ir.Value) -> ir.InsertionPoint:
-    """Before the loop over K that the copy is in, if the window begins at the same row in all its rounds."""
+    """The place before the loop over K that contains the copy, if the window has the same first row in all iterations;
+    otherwise the present place."""
     here = ir.InsertionPoint.current
     defined = first_row.owner if isinstance(first_row.owner, ir.Block) else first_row.owner.operation.block
     loop = here.block.owner

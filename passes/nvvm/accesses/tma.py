@@ -68,8 +68,8 @@ def lower_tma_load(context: Context, op: sm.TmaLoadOp) -> None:
 
 
 def matrix_of(context: Context, op: sm.TmaLoadOp | sm.TmaStoreOp) -> tuple[ir.Value, ...]:
-    """The outer coordinates, innermost first: that of a batch, or the end of the rows; in two batches also that of the
-    first. Nothing without one."""
+    """The outer coordinates, innermost first: the index in a batch, or the end of the rows. A map of two batches has
+    one more coordinate, which is 0 because the box has rows of both. Without a batch: ()."""
     if op.batch is None:
         return ()
     sides = op.map.type.shape

@@ -38,7 +38,8 @@ class GlobalMatrix:
     element: ir.Type
     by_columns: bool = False
     index: "GlobalMatrix | None" = None
-    """Of rows at an index, a vector: row i is row index[i] of a matrix of `source_rows` rows, or zeros."""
+    """A vector, or None. With it, row i is row index[i] of a matrix that has `source_rows` rows, or zeros if there is
+    no such row."""
     source_rows: int | ir.Value = 0
 
     @property

@@ -45,8 +45,9 @@ _FUNCTION_VALUES = 64
 _WIDEST_BITS = 128  # of a store of one thread
 _MOST_BUFFERS = 4
 _FEWEST_STAGES = 3  # with fewer, the wait for L2 is visible
-# A fourth stage gains 1.5 % at 2048³, in a grid of one wave. In several waves, tiles gained up to 26 % (256×112, M of
-# 200 to 1500 by N of 16,000 to 57,000), unless they have 256 columns: those lost up to 1 % (4096³). All on an H200.
+# On an H200, a fourth stage gains 1.5 % in a grid of one wave (2048³). In several waves, tiles with fewer than 256
+# columns gain up to 26 % (256×112, M of 200 to 1500, N of 16,000 to 57,000), and tiles with 256 columns lose up to 1 %
+# (4096³).
 _STAGES, _FULL_COLUMNS = 4, 256
 _FEWEST_BUFFERS = 2  # with one, each part of a tile waits for the store of the part before
 _SCRATCH_BESIDE_RING = 16384  # without roles, where the ring stays filled: shared memory is for its stages
@@ -254,8 +255,9 @@ def _boxes_of_columns(schedule: Schedule, problem: Problem) -> Mapping[str, Any]
 def _buffers(schedule: Schedule, problem: Problem, target: Target) -> int:
     """One buffer per part if they fit beside the stages: then no part waits for a store of the same tile.
 
-    In a grid of one wave no store overlaps the multiply of a next tile, so a deeper ring gains more than buffers. In
-    others, wgmmas with fewer than 256 columns read shared memory more often, and TMA's writes to a stage take longer.
+    In a grid of one wave, no store overlaps the products of a next tile, so a further stage gains more than a further
+    buffer. In several waves, it gains more for tiles with fewer than 256 columns: their wgmmas read shared memory more
+    often, and TMA's writes to a stage take longer.
     """
     m, n, _ = schedule.tile_mnk
     assert schedule.epilogue.tile is not None

@@ -205,7 +205,7 @@ def _next_tile(schedule: Schedule, problem: Problem) -> Iterator[str]:
 def parts(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """Parts divide the tile in steps of the tiled mma, and fit the stores."""
     path = schedule.epilogue.path
-    if path is StorePath.direct and not problem.reductions:  # which are of parts
+    if path is StorePath.direct and not problem.reductions:  # reductions are computed part by part
         return
     assert schedule.epilogue.tile is not None
     if path is StorePath.tma and not schedule.multiply.by_warpgroups:

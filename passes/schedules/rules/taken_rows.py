@@ -9,7 +9,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 
-# The values of fields that taken rows support; the first is the default. None: the field is left out.
+# For each field, the values that are legal with taken rows. The first is the default; None: the field is left out.
 WITH_TAKEN_ROWS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
     {
         "grid.operands": (None, OperandsKind.as_given),
@@ -25,7 +25,7 @@ WHY = "rows of A are taken at an index, by threads that read it once for each ti
 
 
 def taken_rows(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    """The rules that taken rows set for the given fields."""
+    """For each given field with a value that is not legal with taken rows, a message."""
     if not problem.takes_rows:
         return
     for path, taken in WITH_TAKEN_ROWS.items():

@@ -47,8 +47,8 @@ def linear_cross_entropy(
     """
     if label_smoothing != 0.0:
         raise LaunchError(
-            f"label_smoothing={label_smoothing}: the kernel does not sum all logits of a row; pass 0, or call"
-            " torch.nn.functional.cross_entropy on logits [cross-entropy-smoothing]"
+            f"label_smoothing={label_smoothing} is not supported; pass 0, or call torch.nn.functional.cross_entropy on"
+            " the logits [cross-entropy-smoothing]"
         )
     if reduction not in _REDUCTIONS:
         raise LaunchError(f"reduction={reduction!r}; it is one of {', '.join(_REDUCTIONS)} [cross-entropy-reduction]")
@@ -80,8 +80,8 @@ def _check(x: torch.Tensor, weight: torch.Tensor, target: torch.Tensor) -> None:
     if {weight.device, target.device} != {x.device} or weight.dtype != x.dtype or not is_integer:
         raise LaunchError(
             f"x is {x.dtype} on {x.device}, weight {weight.dtype} on {weight.device}, target {target.dtype} on"
-            f" {target.device}; x and weight have one type, target is of integers, and all are on one device: convert"
-            " or move them [cross-entropy-types]"
+            f" {target.device}; x and weight must have the same type, target must be of integers, and all must be on"
+            " one device: convert or move them [cross-entropy-types]"
         )
 
 
@@ -107,7 +107,7 @@ class _RowLosses(torch.autograd.Function):
         x, weight, target, column, lse = ctx.saved_tensors
         scale = torch.where(column >= 0, gradient.float(), torch.nan)
         ignored = target == ctx.ignore_index
-        # An lse that is not finite would make 0 · NaN.
+        # For an ignored row, lse is set to inf: its own value may be NaN, and 0 · NaN is not 0.
         per_row = (torch.where(ignored, torch.inf, lse), torch.where(ignored, 0.0, scale), column)
         dx, dweight = _gradients(x, weight, per_row, ctx.chunk, ctx.needs_input_grad[:2])
         return dx, dweight, None, None, None

@@ -89,8 +89,8 @@ def evaluate(
 def evaluate_results(
     graph: EpilogueGraph, accs: Sequence[torch.Tensor], given: Mapping[str, Any]
 ) -> dict[str, torch.Tensor]:
-    """The results by name, from the sums (M, N), two for pairs of columns, and the operands by name. Full results are
-    (M, N). Reductions have the shape and type of a kernel's."""
+    """The results by name. `accs`: the sums (M, N), two of them for pairs of columns. `given`: the operands by name.
+    Full results are (M, N). Reductions have the shape and type that a kernel gives them."""
     values: dict[int, torch.Tensor] = {}
     for node in graph.nodes:
         inputs = [values[id(other)] for other in node.inputs]
@@ -109,7 +109,7 @@ def evaluate_results(
 
 
 def _reduced(value: torch.Tensor, kind: str, target: torch.Tensor | None) -> torch.Tensor:
-    """The reduction `kind`, an axis and an operation, of the values (M, N)."""
+    """The reduction of the values (M, N). `kind`: an axis and an operation, such as "row_sum"."""
     axis, operation = kind.split("_")
     if operation == "value":
         assert target is not None and axis == "row"

@@ -1,13 +1,14 @@
-"""`lowtide.torch.gated_mlp`: a gated MLP whose forward and backward passes launch no kernels but products.
+"""`lowtide.torch.gated_mlp`: a gated MLP whose forward and backward passes have six kernels, all of them products.
 
     hidden = act(x · gateᵀ) · (x · upᵀ), y = hidden · downᵀ
 
-The forward pass has two kernels: one computes both products of the first layer and the activation, and saves `gate` and
-`up` as the halves of one matrix (M, 2·hidden) if a gradient is needed; the other is the second layer. The backward pass
-has four. dy · down is multiplied by the derivatives of the activation in its epilogue, and gives `dgate` and `dup`,
-again as the halves of one matrix, and `hidden` again, which is thus not kept. The others are the gradients of `down`,
-of x, and of both weights of the first layer together. So there are seven products in six launches: the first kernel has
-two. Gradients are rounded to the type of x before they are multiplied.
+The forward pass has two kernels. The first computes both products of the first layer, and the activation. If a gradient
+is needed, it saves `gate` and `up` as the halves of one matrix (M, 2·hidden). The second is the second layer.
+
+The backward pass has four kernels. The first computes dy · down; its epilogue multiplies by the derivatives of the
+activation. Its results are `dgate` and `dup`, as the halves of one matrix, and `hidden`, which is computed again so
+that it need not be kept. The other kernels give the gradients of `down`, of x, and of `weight`. Gradients are rounded
+to the type of x before they are multiplied.
 """
 
 from typing import Any
@@ -23,8 +24,8 @@ from lowtide.torch.results import PAIRED, by_rows, multiplied, results
 
 @torch.compiler.disable  # specs are traced by calling Python functions, which Dynamo cannot record
 def gated_mlp(x: torch.Tensor, weight: torch.Tensor, down: torch.Tensor, *, activation: str = "silu") -> torch.Tensor:
-    """(act(x · gateᵀ) · (x · upᵀ)) · downᵀ, with gradients: x (…, K), `weight` (2·hidden, K) the rows of gate and then
-    those of up, `down` (N, hidden). Returns (…, N).
+    """(act(x · gateᵀ) · (x · upᵀ)) · downᵀ, with gradients. Takes x (…, K), `weight` (2·hidden, K), which has the rows
+    of gate and then those of up, and `down` (N, hidden). Returns (…, N).
 
     `activation`: "silu", "gelu", "gelu_tanh" or "relu". Types are f32, f16 and bf16; all tensors have one type, or that
     of the autocast region. There are no gradients of gradients. torch.compile breaks its graph at the call.
@@ -59,7 +60,7 @@ def _check(x: torch.Tensor, weight: torch.Tensor, down: torch.Tensor) -> None:
 def _forward(
     x: torch.Tensor, weight: torch.Tensor, down: torch.Tensor, activation: str, saved: torch.Tensor | None
 ) -> torch.Tensor:
-    """The result. `saved` (M, 2·hidden) is set to `gate` and `up`."""
+    """The result (M, N). If `saved` (M, 2·hidden) is given, its halves are set to `gate` and `up`."""
     out = None if saved is None else dict(zip(("gate", "up"), saved.chunk(2, dim=1), strict=True))
     epilogue = gated(activation, saved is not None)
     found = results(by_rows(x), by_rows(weight), epilogue, {}, out=out, pairs=PAIRED)

@@ -1,4 +1,4 @@
-"""Products with several results, pairs of columns or reductions, on torch tensors: one kernel per call.
+"""Products of torch tensors with several results, pairs of columns or reductions, each by one kernel.
 
 A kernel is compiled for the types, the layout, N, K and the epilogue. Its schedule is chosen for the number of rows,
 rounded up to a power of two, so calls of similar sizes share a kernel. On the CPU, torch computes the same results.
@@ -75,8 +75,9 @@ def results(
     layout: str = "tn",
     pairs: str | None = None,
 ) -> dict[str, torch.Tensor]:
-    """The results by name of A (M, K) and B (N, K), or (K, N) for "tt", or (2·N, K) for pairs. `out`: tensors for some
-    of them, which may be strided. Records no gradient. M, N and K are at least 1.
+    """The results, by name, of the product of A (M, K) and B. B is (N, K), or (K, N) if `layout` is "tt", or (2·N, K)
+    with `pairs`. `out`: tensors for some of the results, which may be strided. Records no gradient. M, N and K are at
+    least 1.
 
     Raises LaunchError for tensors that do not fit, SpecError for types that the epilogue does not support, and the
     errors of `compile_gemm`.

@@ -76,7 +76,7 @@ def _replace(graph: torch.fx.Graph, fusion: Fusion, how: How) -> None:
 
 
 def _replace_groups(graph: torch.fx.Graph, product: Product) -> None:
-    """A product of groups by Lowtide's op."""
+    """Replace a product of groups by a call of `lowtide::grouped_gemm`."""
     node, given = product.node, product.of_groups
     with graph.inserting_before(node):
         arguments = (product.a, product.b, given["offs"], given["out_dtype"])
