@@ -176,7 +176,7 @@ def _with_halves(torch: Any, case: Case, out: dict[str, Any]) -> dict[str, Any]:
 
 
 def _halves(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The results by the names of the kernel: halves of `both` are views."""
+    """The results by the names that the kernel gives them. `dgate` and `dup` are views of the halves of `both`."""
     out = dict(found)
     if "both" in out:
         out["dgate"], out["dup"] = out.pop("both").chunk(2, dim=1)
@@ -212,7 +212,7 @@ def _wide(torch: Any, product: Any) -> Any:
 
 
 def _expected(torch: Any, case: Case, one: Mapping[str, Any]) -> tuple[list[int], dict[str, Any]]:
-    """Some rows, and by name their part of each result in float64; `dbias` is of all rows."""
+    """Some rows, and by name the part of each result for these rows, in float64. `dbias` is the sum over all rows."""
     rows = [0, case.m - 1, *torch.randperm(case.m)[:_CHECKED_ROWS].tolist()]
     part = {
         name: values[rows] if name in (*_FULL.get(case.epilogue, ()), "target") else values

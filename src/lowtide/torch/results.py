@@ -21,15 +21,15 @@ from lowtide.runtime.call_keys import Recent
 from lowtide.torch.dtypes import name_of
 from lowtide.torch.evaluation import evaluate_results, product
 
-# It imports MLIR, which takes half a second.
+# This module imports MLIR, which takes half a second.
 _COMPILE = "lowtide.compiler.compile"
 _KERNELS = Recent(1024)
 PAIRED = "stacked"
 
 
 class Wanted(NamedTuple):
-    """A product of A (M, K) with any number of rows. `layout`: "tn" for B (N, K), "tt" for B (K, N). `pairs`: None or
-    "stacked". `rows`: those that the schedule is chosen for."""
+    """A product of A (M, K) with any number of rows. `dtype`: the type of A, B and D. `layout`: "tn" for B (N, K), "tt"
+    for B (K, N). `pairs`: None or "stacked". `rows`: the M for which the schedule is chosen."""
 
     dtype: str
     layout: str
@@ -58,7 +58,7 @@ class Wanted(NamedTuple):
     def kernel(self) -> Any:
         """The kernel, from the cache on disk or compiled. Raises the errors of `compile_gemm`."""
         compile_gemm = importlib.import_module(_COMPILE).compile_gemm
-        schedule = compile_gemm(self.spec(self.rows), self.target).schedule  # with these rows, ptxas does not spill
+        schedule = compile_gemm(self.spec(self.rows), self.target).schedule  # one that does not spill
         try:
             return compile_gemm(self.spec(None), self.target, schedule)
         except (CompileError, ScheduleError):  # use the choice for an unknown number of rows
@@ -84,7 +84,9 @@ def results(
     """
     n = b.shape[1] if layout == "tt" else b.shape[0] // (1 if pairs is None else 2)
     if a.device.type == "cpu":
-        return _by_torch(a, b, epilogue, operands, out or {}, layout, pairs)
+        own = _by_torch(a, b if layout == "tt" else b.mT, epilogue, operands, sums=1 if pairs is None else 2)
+        with torch.no_grad():
+            return {name: out[name].copy_(value) if out and name in out else value for name, value in own.items()}
     if a.device.type != "cuda":
         raise LaunchError(
             f"a is on {a.device}; tensors must be on an NVIDIA GPU or on the CPU: move them [results-gpu]"
@@ -101,22 +103,21 @@ def results(
     return found
 
 
+@torch.no_grad()
 def _by_torch(
     a: torch.Tensor,
     b: torch.Tensor,
-    epilogue: Callable[..., Any],
+    epilogue: Callable[..., Any] | None,
     operands: Mapping[str, torch.Tensor],
-    out: Mapping[str, torch.Tensor],
-    layout: str,
-    pairs: str | None,
+    d: torch.dtype | None = None,
+    sums: int = 1,
 ) -> dict[str, torch.Tensor]:
+    """The results, by name, of the product of A (M, K) and B (K, N), or (K, 2·N) if an element of D has two `sums`.
+    `d`: the type of D, by default that of A."""
     dtype = name_of(a.dtype)
-    sums = sums_of(dtype, dtype)
-    graph = trace(epilogue, sums, dtype, sums=1 if pairs is None else 2)
-    with torch.no_grad():
-        whole = product(a, b if layout == "tt" else b.mT, sums)
-        found = evaluate_results(graph, whole.chunk(graph.sums, dim=1), operands)
-        return {name: out[name].copy_(value) if name in out else value for name, value in found.items()}
+    acc = sums_of(dtype, dtype)
+    graph = trace(epilogue, acc, dtype if d is None else name_of(d), sums=sums)
+    return evaluate_results(graph, product(a, b, acc).chunk(sums, dim=1), operands)
 
 
 def multiplied(
@@ -135,10 +136,7 @@ def multiplied(
                 _readable(a.detach()), _readable(b.detach()), epilogue=epilogue, out=out, **given
             )
             return found
-        dtype = name_of(a.dtype)
-        sums = sums_of(dtype, dtype)
-        graph = trace(epilogue, sums, dtype if out is None else name_of(out.dtype))
-        d = evaluate_results(graph, (product(a, b, sums),), operands)["d"]
+        d = _by_torch(a, b, epilogue, operands, None if out is None else out.dtype)["d"]
         return d if out is None else out.copy_(d)
 
 
@@ -148,4 +146,5 @@ def by_rows(x: torch.Tensor) -> torch.Tensor:
 
 
 def _readable(x: torch.Tensor) -> torch.Tensor:
+    """The matrix, copied if no dimension is contiguous or one has the stride 0."""
     return x if 1 in x.stride() and 0 not in x.stride() else x.contiguous()
