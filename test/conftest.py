@@ -56,7 +56,7 @@ class _WithPtx(Mapping[str, str]):
 
 
 def _lower_to_llvm(source: Any, *, dump_dir: Any = None, **options: Any) -> Lowered:
-    """`driver.lower`. Without a folder of dumps the PTX is made when it is read, for IR that has level llvm."""
+    """As `driver.lower`. Without a folder of dumps, PTX is made from level llvm when it is read."""
     if dump_dir is not None:
         return lower(source, dump_dir=dump_dir, **options)
     lowered = lower(source, until=Level.LLVM, **options)
@@ -65,9 +65,10 @@ def _lower_to_llvm(source: Any, *, dump_dir: Any = None, **options: Any) -> Lowe
 
 @pytest.fixture(scope="module", autouse=True)
 def code_on_demand(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The first choice of a schedule is taken without assembling it, and PTX is made when a test reads it.
+    """The compiler takes the first choice of a schedule without assembling it, and makes PTX when a test reads it.
 
-    Not in files marked `code_at_once`, which test what a compilation does with code, and not for a GPU.
+    This does not apply to tests for the GPU, and to files marked `code_at_once`, which test what a compilation does
+    with the code.
     """
     with pytest.MonkeyPatch.context() as patch:
         if not (request.node.get_closest_marker("code_at_once") or _GPU in request.path.parents):

@@ -149,6 +149,19 @@ def _assert_shapes(gemm: tile.GemmOp, full: list[ir.Value], extents: tuple[ir.Va
         ]
     if gemm.weights:
         checks += _of_weights(gemm, k, m if gemm.swapped else n)
+    checks += _checks_of_operands(gemm, d, (m, n, k), (rows, columns))
+    for operand, dim, expected, message in checks:
+        agrees = Builder.index().eq(extent(operand, dim), expected)
+        if not constant_of(agrees):
+            cf.assert_(agrees, message)
+
+
+def _checks_of_operands(
+    gemm: tile.GemmOp, d: ir.Value, extents: tuple[ir.Value, ir.Value, ir.Value], words: tuple[str, str]
+) -> list[tuple[ir.Value, int, ir.Value, str]]:
+    """Checks that operands agree with the problem. `extents` are M, N and K, `words` the names of M and N."""
+    (m, n, _), (rows, columns) = extents, words
+    checks: list[tuple[ir.Value, int, ir.Value, str]] = []
     for position, (operand, kind) in enumerate(zip(gemm.epilogue_operands, operand_kinds(gemm), strict=True)):
         if kind in (OperandKind.full, OperandKind.per_row):
             dim = -2 if kind is OperandKind.full else -1
@@ -166,14 +179,11 @@ def _assert_shapes(gemm: tile.GemmOp, full: list[ir.Value], extents: tuple[ir.Va
         if kind is OperandKind.a_rows:
             checks.append((operand, 0, m, f"a_rows must have {rows}"))
         if kind in SCALES:
-            checks += _checks_of_scales(operand, kind, (m, n, k), (rows, columns))
+            checks += _checks_of_scales(operand, kind, extents, words)
         if operand_is_batched(operand, kind):
             outer, what = (d, "the batch of D") if is_batch(d) else (gemm.b, "a vector for each matrix of B")
             checks.append((operand, 0, extent(outer, 0), f"epilogue operand {position} must have {what}"))
-    for operand, dim, expected, message in checks:
-        agrees = Builder.index().eq(extent(operand, dim), expected)
-        if not constant_of(agrees):
-            cf.assert_(agrees, message)
+    return checks
 
 
 def _checks_of_results(

@@ -1,5 +1,5 @@
 """Rows of A at an index on the GPU: against float64 within a derived bound, and `lt.grouped_matmul` against a loop over
-groups on small integers, with rows that A lacks and with other rows in replays of a graph."""
+groups on small integers, with rows that A does not have, and with another index in replays of a graph."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ def test_random_rows_agree_with_float64(name: str, groups: int) -> None:
 
 
 def expected(torch: Any, a: Any, w: Any, rows: Any, ends: list[int]) -> Any:
-    """In float64; rows that A lacks are zeros."""
+    """The product in float64. Rows that A does not have are zeros."""
     exists = (rows >= 0) & (rows < len(a))
     taken = torch.where(exists[:, None], a[rows.clamp(0, len(a) - 1).long()].double(), 0)
     spans = zip([0, *ends[:-1]], ends, strict=True)

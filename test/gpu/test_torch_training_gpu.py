@@ -19,7 +19,7 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One for all tests of a run: a kernel is compiled once."""
+    """One cache for all tests of a run, so that a kernel is compiled once."""
     monkeypatch.setenv("LOWTIDE_CACHE", str(tmp_path_factory.getbasetemp() / "kernels"))
 
 
@@ -36,7 +36,7 @@ def error(found: Any, exact: Any) -> float:
 
 
 def launched(function: Callable[[], Any]) -> list[str]:
-    """The names of what a second call runs on the GPU."""
+    """The names of the kernels and copies that a second call of the function runs on the GPU."""
     function()
     torch.cuda.synchronize()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
@@ -66,7 +66,7 @@ def test_a_gated_mlp_and_its_gradients(shape: tuple[int, ...], activation: str) 
 
 
 def test_a_gated_mlp_launches_products_alone() -> None:
-    """Seven products in six launches; a division of K may add the sum of its parts."""
+    """Seven products in six launches. A divided K may add a launch that sums its parts."""
     layer = ltt.GatedLinear(512, 1024, device="cuda", dtype=torch.bfloat16)
     x, dy = rows(1024, 512), rows(1024, 512).detach()
     inputs = (x, layer.weight, layer.down)

@@ -59,14 +59,14 @@ CASES: dict[str, tuple[str, str | None, dict[str, Any], tuple[str, ...] | None]]
 
 @cache
 def compiled(name: str) -> tuple[CompiledKernel, lt.GemmSpec]:
-    """For any extents and any number of groups."""
+    """The kernel of a case, for any extents and any number of groups, and its problem."""
     target, schedule, fields, _ = CASES[name]
     spec = lt.GemmSpec(groups=None, a="bf16", b="bf16", d="bf16", **fields)
     return lt.compile_gemm(spec, target, schedule), spec
 
 
 def inputs(spec: lt.GemmSpec, *, shared: bool = False) -> dict[str, NDArray[Any]]:
-    """A, B, the ends, and operands; `shared`: those of columns are the same for all groups."""
+    """A, B, the ends, and the operands. `shared`: all groups share the per-column operands."""
     rng, rows_of_b = np.random.default_rng(0), COLUMNS * (1 if spec.pairs is None else 2)
     of_b = (rows_of_b, DEPTH) if spec.layout == "tn" else (DEPTH, rows_of_b)
     given = {"a": rng.integers(-4, 5, (ROWS, DEPTH)), "b": rng.integers(-4, 5, (GROUPS, *of_b))}
@@ -77,7 +77,7 @@ def inputs(spec: lt.GemmSpec, *, shared: bool = False) -> dict[str, NDArray[Any]
 
 
 def expected(spec: lt.GemmSpec, given: dict[str, NDArray[Any]]) -> dict[str, NDArray[np.int64]]:
-    """Each result of a loop over groups; -1 after the last group."""
+    """Each result, computed by a loop over groups; -1 in rows after the last group."""
     found: dict[str, NDArray[np.int64]] = {}
     first = 0
     for group, end in enumerate(given["ends"].tolist()):
@@ -157,7 +157,8 @@ def test_operands_that_do_not_fit_the_groups_are_refused() -> None:
 
 
 def test_number_domains_are_those_of_the_epilogue_even_if_drawn_groups_have_no_rows() -> None:
-    """With one row, most drawn ends are 0 for all groups: then no comparison is made, which the field lacks."""
+    """With one row, most drawn ends are 0 for all groups. Then the epilogue makes no comparison, and the domain
+    `field`, which has none, would be chosen wrongly."""
     spec = lt.GemmSpec(groups=2, a="bf16", b="bf16", d="bf16", epilogue=lt.relu)
     problem = lt.compile_gemm(spec, "sm_80", _MMA).levels["problem"]
     assert domains_of(problem, (1, 16, 8), ends=(0, 0))[0] == "field"

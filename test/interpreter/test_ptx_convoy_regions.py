@@ -34,7 +34,7 @@ def result(body, x=T, seed=0):
 
 @pytest.fixture
 def masks_of(monkeypatch):
-    """The numbers of lanes that have executed an instruction with a text, in a convoy."""
+    """A function from a text to the numbers of lanes of a convoy that executed an instruction with this text."""
     found = []
     compute = Convoy.compute
 

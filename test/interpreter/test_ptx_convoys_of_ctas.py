@@ -32,7 +32,7 @@ def result(body, x=T, seed=0):
 
 @pytest.fixture
 def ctas_of(monkeypatch):
-    """The numbers of CTAs that have run an instruction with a text as one convoy."""
+    """A function from a text to the numbers of CTAs of the convoys that ran an instruction with this text."""
     found = []
     run_op = Convoy.run
 

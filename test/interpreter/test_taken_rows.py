@@ -1,4 +1,4 @@
-"""Rows of A that are taken at an index: every level, with and without groups, rows that A lacks, and planted faults."""
+"""Rows of A at an index: every level, with and without groups, with rows that A does not have, and planted faults."""
 
 import re
 from functools import cache
@@ -51,7 +51,7 @@ def compiled(name: str) -> tuple[CompiledKernel, lt.GemmSpec]:
 
 
 def inputs(spec: lt.GemmSpec) -> dict[str, NDArray[Any]]:
-    """A with fewer rows than the product, some taken several times; rows before the first, and after the last."""
+    """A has fewer rows than the product. Some are taken several times, and some indices are outside of A."""
     rng, of_b = np.random.default_rng(0), COLUMNS * (1 if spec.pairs is None else 2)
     shape = (of_b, DEPTH) if spec.layout == "tn" else (DEPTH, of_b)
     given = {"a": rng.integers(-4, 5, (OF_A, DEPTH)), "b": rng.integers(-4, 5, (*[GROUPS] * spec.is_grouped, *shape))}

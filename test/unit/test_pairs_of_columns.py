@@ -105,7 +105,7 @@ def test_the_default_schedule_is_that_of_the_product_with_the_bytes_of_d_halved(
 
 
 def test_groups_of_pairs_take_the_tile_of_the_same_product_without_pairs() -> None:
-    """Low tiles are for few rows a group."""
+    """Tiles have few rows if groups have few rows."""
     for m, groups, high in ((8192, 8, 128), (1024, 64, 64)):
         pair = choose(
             seen_by_passes(_spec(m=m, n=14336, k=4096, groups=groups), get("sm_90a")), get("sm_90a"), Schedule()
