@@ -1,7 +1,7 @@
 """CPU time of the interpreter at level nvvm, on fixed cases: of a first run from text, and of one more run.
 
-With --ptx: of kernels of the corpus in PTX (test/ptx/kernels), in warp instructions per minute of CPU time, with all
-checks, as a table. Each instruction counts once for each warp that executes it.
+With --ptx, prints a table for kernels of the PTX corpus (test/ptx/kernels): warp instructions per minute of CPU time,
+with all checks. An instruction counts once for each warp that executes it.
 
 python benchmarks/interpreter_speed.py [--ptx] [--only NAME] [--profile] [--rounds 3]
 """

@@ -105,7 +105,7 @@ def check(
 def info(file: File, as_json: Json = False) -> None:
     """List the kernels of a file, their parameters and resources, and the instructions that are not interpreted.
 
-    If a launch.json is beside the file, also estimates what its run takes.
+    If launch.json is beside the file, also print an estimate of its run.
 
     Exit status: 0 if all is interpreted, 2 if not.
     """

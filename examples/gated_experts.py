@@ -3,9 +3,9 @@ experts in float64.
 
     python examples/gated_experts.py
 
-Each token was sent to an expert, and the tokens lie sorted by expert. The first kernel computes gate and up of each
-expert and combines them: SwiGLU. The second one multiplies by the expert's other matrix, adds its bias, and scales each
-row by the weight that the router gave it.
+Each token was sent to an expert, and the tokens are sorted by expert. The first kernel computes gate and up of each
+expert, and combines them by SwiGLU. The second kernel multiplies by the expert's other matrix, adds its bias, and
+scales each row by the weight that the router gave the token.
 """
 
 import importlib.util
@@ -43,7 +43,7 @@ def on_the_gpu(*arrays):
 
 
 def by_a_loop(x, up, down, bias, weight, ends):
-    """In float64."""
+    """The layer, computed in float64 by a loop over experts."""
     x, up, down, bias, weight = (each.astype(np.float64) for each in (x, up, down, bias, weight))
     y, first = np.zeros((ROWS, WIDTH)), 0
     for expert, end in enumerate(ends):

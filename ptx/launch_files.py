@@ -163,12 +163,12 @@ def _tolerance(given: _Fields) -> tuple[float, float]:
         return 0.0, 0.0
     if not isinstance(value, dict):
         raise LaunchError(
-            f"{given.place}: 'tolerance' is 'exact' or an object, not {value!r:.60} [launch-file-tolerance-kind]"
+            f"{given.place}: 'tolerance' must be 'exact' or an object, not {value!r:.60} [launch-file-tolerance-kind]"
         )
     fields = given.part(value, "'tolerance'")
     found = [fields.get(name, 0.0) for name in ("rtol", "atol")]
     if not all(isinstance(each, int | float) and not isinstance(each, bool) and 0 <= each < math.inf for each in found):
-        raise LaunchError(f"{fields.place}: rtol and atol are finite numbers, 0 or more [launch-file-tolerance]")
+        raise LaunchError(f"{fields.place}: rtol and atol must be finite and at least 0 [launch-file-tolerance]")
     return float(found[0]), float(found[1])
 
 

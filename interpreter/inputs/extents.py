@@ -39,7 +39,7 @@ _KIND_DIMS: Mapping[str, Sequence[str]] = MappingProxyType(
         "column_block_scale": ("n/128", "k/128"),
     }
 )
-A_ROWS = "rows of a"  # if rows of A are taken at an index
+A_ROWS = "rows of a"  # the number of rows of an A whose rows are taken at an index
 PACKED_ROWS = "w"  # rows of weights, whose bytes hold the weights of two rows
 PAIRED_ROWS = "n*2"  # rows of B; two belong to each column of D
 
@@ -134,7 +134,7 @@ def with_batch(function: ir.Operation, dims: Sequence[Sequence[str]]) -> list[tu
         (BATCH, *letters) if isinstance(type, ir.MemRefType) and type.rank > len(letters) else tuple(letters)
         for letters, type in zip(dims, types, strict=False)
     ]
-    if (GROUP,) in found:  # D has a matrix for each group of K, or an operand a vector for each group of rows
+    if (GROUP,) in found:  # D has a matrix for each group of K, or an operand has a vector for each of rows
         return [tuple(GROUP if dim == BATCH else dim for dim in letters) for letters in found]
     return found
 

@@ -69,8 +69,8 @@ def checked_matrix(name: str, value: Any, type: MemRef, parameter: Parameter, do
     if domain is not None:
         _check_dtype(name, array, type.element, domain, result is ResultKind.full)
     shape = array.shape
-    of_groups = {GROUP} < {*dims} and "k" not in dims  # not B, of which each group of rows has its own
-    may_be_shared = (BATCH in dims or of_groups) and result is None  # by products, or groups
+    of_groups = {GROUP} < {*dims} and "k" not in dims  # groups cannot share B
+    may_be_shared = (BATCH in dims or of_groups) and result is None  # among products, or groups
     if len(shape) != len(type.shape) and not (may_be_shared and len(shape) == len(type.shape) - 1):
         shared = (
             f", or {len(type.shape) - 1} if {'groups share' if of_groups else 'the batch shares'} it"

@@ -356,7 +356,7 @@ class _Parser(Operands):
         while True:
             name = self.name("a register")
             if any(name in each for each in (self.scope.registers, self.scope.ranges, self.scope.vectors)):
-                self.reject(f"{name} is declared twice between these braces [ptx-register-twice]")
+                self.reject(f"{name} is declared twice between these braces; rename one [ptx-register-twice]")
             if count > 1:
                 self._define_vector(name, type, count)
             elif self.take("<"):

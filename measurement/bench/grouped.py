@@ -69,7 +69,7 @@ class Case:
 
     @property
     def columns(self) -> int:
-        """N of D."""
+        """The number of columns of D."""
         return self.n // 2 if self.is_gated else self.n
 
     def ends(self, seed: int) -> list[int]:

@@ -30,9 +30,9 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
              … tile.view %b[%group, %n, %k] …
              %rows = memref.subview %d[0, 0] [%rows_end, %N] [1, 1]
              tile.store %acc into %rows[%m, %n] … }
-         An operand with a vector for each group is the vector of the item's group:
+         If an operand has a vector for each group, the store takes the vector of the item's group:
            %own = memref.subview %bias[%group, 0] [1, %N] [1, 1] : memref<?x?xf32, …> to memref<?xf32, …>
-         If rows of A are taken at an index, windows of A are those of the rows that are taken:
+         If rows of A are taken at an index, windows of A are windows of a matrix of these rows:
            %taken = tile.take_rows %a at %index : … ; … tile.view %taken[%m, %k] …
          If K is grouped, D is a batch with a matrix for each group. The K loop covers the range of the group and has at
          least one step. Windows of A and B end with the group:

@@ -213,7 +213,7 @@ def _aligned(of_d: int, d: str, dtype: str) -> int:
 
 
 def extents_of(spec: GemmSpec, inputs: Mapping[str, Any]) -> tuple[int, int]:
-    """M and N of D, from A, or the rows of it that are taken, and B."""
+    """M and N of D, from the shapes of the inputs."""
     m = len(inputs[A_ROWS]) if spec.a_rows else inputs["a"].shape[-2 if spec.layout[0] == "t" else -1]
     rows_of_b = inputs["b"].shape[-2 if spec.layout[1] == "n" else -1]
     return m, rows_of_b * spec.rows_per_byte // spec.epilogue_graph.sums

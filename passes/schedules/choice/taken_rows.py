@@ -9,7 +9,7 @@ from lowtide.passes.support.problem.problem import Problem
 
 
 def fields(given: Schedule, problem: Problem) -> Mapping[str, Any]:
-    """The values of open fields that taken rows require, by path; none for rows in order."""
+    """By path, the values that taken rows require of fields that are not given; {} if rows are not taken."""
     if not problem.takes_rows:
         return {}
     return {

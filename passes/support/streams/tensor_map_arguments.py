@@ -37,8 +37,8 @@ def box_type(
     """The `!sm.tensor_map` of the boxes that fill or empty a buffer, or `rows` of its rows.
 
     With rank 3 and more, a box has all panels of the buffer. If a box has only some of the rows, it has one panel,
-    because the panels of a box lie one after the other. `outer`: the sides before those of a matrix. Their
-    product is the number of matrices that a box has rows of, the same number of each.
+    because the panels of a box lie one after the other. `outer`: the sides before those of a matrix. A box has
+    rows of as many matrices as their product says, and the same number of rows of each.
 
     Raises Refusal if the buffer does not lie in panels, or TMA does not take the box.
     """

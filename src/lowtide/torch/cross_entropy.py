@@ -1,8 +1,9 @@
 """`lowtide.torch.linear_cross_entropy`: the cross entropy of a projection, whose logits are never in memory as a whole.
 
 The forward pass is one product with two reductions as results: the log-sum-exp of each row of logits, and the logit of
-its target. The backward pass takes chunks of rows. For each chunk it computes the logits again; the epilogue turns them
-into their gradient, rounded to the type of x. Two more products give the gradients of x and of the weight.
+its target. The backward pass works on chunks of rows. For each chunk, one product computes the logits again, and its
+epilogue turns them into their gradient, rounded to the type of x. Two more products give the gradients of x and of the
+weight.
 
 The backward pass takes memory for the gradient of the logits of a chunk, `chunk_rows` × V elements, and, with more than
 one chunk, for the gradient of the weight in f32, V × K × 4 bytes, to which the chunks are added.
@@ -34,14 +35,14 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0,
     chunk_rows: int | None = None,
 ) -> torch.Tensor:
-    """torch.nn.functional.cross_entropy(x · weightᵀ, target), with gradients: x (…, K), `weight` (V, K), and integers
-    `target` (…). Returns f32, a scalar, or (…) with `reduction="none"`.
+    """torch.nn.functional.cross_entropy(x · weightᵀ, target), with gradients. Takes x (…, K), `weight` (V, K), and
+    `target` (…) of integers. Returns an f32 scalar, or f32 (…) with `reduction="none"`.
 
     Rows whose target is `ignore_index` have the loss 0 and no gradient, and do not count in the mean. For another
     target outside of 0 … V − 1, the loss of the row is NaN, and so are the gradients that depend on it; nothing outside
-    of the matrices is read. `chunk_rows`: the rows whose logits the backward pass holds at a time, by default as many
-    as take 256 MiB, in multiples of 128, at least 128. Types are f32, f16 and bf16. There are no gradients of
-    gradients. torch.compile breaks its graph at the call.
+    of the matrices is read. `chunk_rows`: the number of rows whose logits the backward pass holds at a time; by default
+    the largest multiple of 128 for which they take at most 256 MiB, but at least 128. Types are f32, f16 and bf16.
+    There are no gradients of gradients. torch.compile breaks its graph at the call.
 
     Raises LaunchError for tensors that do not fit, another reduction, and label smoothing; SpecError for f64.
     """
@@ -51,7 +52,7 @@ def linear_cross_entropy(
             " the logits [cross-entropy-smoothing]"
         )
     if reduction not in _REDUCTIONS:
-        raise LaunchError(f"reduction={reduction!r}; it is one of {', '.join(_REDUCTIONS)} [cross-entropy-reduction]")
+        raise LaunchError(f"reduction={reduction!r}; take one of {', '.join(_REDUCTIONS)} [cross-entropy-reduction]")
     x, weight = in_region(x, weight)
     _check(x, weight, target)
     rows, classes = x.reshape(-1, x.shape[-1]), target.reshape(-1)
@@ -120,7 +121,8 @@ def _gradients(
     chunk: int,
     needed: tuple[bool, ...],
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-    """The gradients of x and of the weight, None if not needed. `per_row`: lse, scale and target."""
+    """The gradients of x (M, K) and of the weight (V, K); None for those that are not `needed`. `per_row`: lse, scale
+    and target, each (M,). `chunk`: the number of rows of a chunk."""
     (m, k), v = x.shape, weight.shape[0]
     of_x, of_weight = needed
     is_one = chunk >= m
