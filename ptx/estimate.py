@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from lowtide.interpreter.launching import Parsed
+from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.numbers.cells import ELEMENT_BYTES
 from lowtide.interpreter.numbers.domains import domain
 from lowtide.interpreter.placing import element_of
@@ -19,7 +20,6 @@ speeds."""
 _PER_BYTE = 12  # bytes of the interpreter's memory for a byte of an array
 _STEPS = 20_000  # the most instructions of all walks of a launch
 _CTAS, _WARPS = 3, 4  # the most CTAs that are walked, and the most warps of each
-_WARP = 32
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def _walked(source: Parsed, launch: Launch) -> tuple[int, bool]:
     bits = {variable.name: known for variable, value in pairs if (known := _bits(value)) is not None}
     walk = Walk(source.module, entry, domain(DOMAIN), bits)
     ctas, threads = prod(launch.grid), prod(launch.block)
-    warps = -(-threads // _WARP)
+    warps = -(-threads // WARP)
     if ctas < 1 or warps < 1:
         return 0, False
     chosen = [(cta, warp) for cta in _some(ctas, _CTAS) for warp in _some(warps, _WARPS)]
@@ -88,9 +88,9 @@ def _bits(value: Parameter) -> int | None:
 
 def _special(launch: Launch, cta: int, warp: int) -> dict[str, int]:
     """The special registers of the first thread of a warp."""
-    found = {"%laneid": 0, "%warpid": warp, "WARP_SZ": _WARP}
+    found = {"%laneid": 0, "%warpid": warp, "WARP_SZ": WARP}
     sides = {"tid": launch.block, "ctaid": launch.grid}
-    for name, at in (("tid", warp * _WARP), ("ctaid", cta)):
+    for name, at in (("tid", warp * WARP), ("ctaid", cta)):
         for axis, side in zip("xyz", sides[name], strict=True):
             found[f"%{name}.{axis}"], found[f"%n{name}.{axis}"] = at % side, side
             at //= side

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.numbers.cells import Ints
-
-_LANES = 32
 
 
 @dataclass(eq=False)
@@ -32,4 +31,4 @@ class Block:
 
     def of_warp(self, number: int) -> NDArray[Any]:
         """Row i has accumulator i of each lane of a warp: (n / 2, 32)."""
-        return self.columns[:, _LANES * number : _LANES * (number + 1)]
+        return self.columns[:, WARP * number : WARP * (number + 1)]

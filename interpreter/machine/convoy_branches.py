@@ -16,11 +16,10 @@ from lowtide.interpreter.machine.agents import Steps
 from lowtide.interpreter.machine.branches import Path, Spin, again, parted
 from lowtide.interpreter.machine.convoys import Convoy, Start
 from lowtide.interpreter.machine.execution import OF_PYTHON, count_steps
+from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.program.batches import NotTogether
 from lowtide.interpreter.program.graphs import EXIT, Branch, Edge, Graph
-
-_WARP = 32
 
 Partial: TypeAlias = dict[int, Any]
 """For each register that no warp had written before a region: a mask, (warps,) bool, of those that have now."""
@@ -167,7 +166,7 @@ def _run_region(convoy: Convoy, graph: Graph, block: int, region: Collection[int
             return True
         here, active = graph.blocks[path.block], len(convoy.states)
         if path.mask is not None:
-            active = int(np.count_nonzero(path.mask.reshape(-1, _WARP).any(axis=1)))
+            active = int(np.count_nonzero(path.mask.reshape(-1, WARP).any(axis=1)))
             count_steps(convoy, len(here.ops) + 1)
             if work is not None:
                 work.instructions += here.count(0) * active
@@ -197,7 +196,7 @@ def _run_masked(convoy: Convoy, op: Any, kept: frozenset[int], partial: Partial)
     assert mask is not None
     before = [values[slot] for slot in op.results]
     is_noted = bool(partial) or any(old is None for old in before)
-    active = mask.reshape(-1, _WARP).any(axis=1) if is_noted else None
+    active = mask.reshape(-1, WARP).any(axis=1) if is_noted else None
     if partial and any((active & ~partial[slot]).any() for slot in op.operands if slot in partial):
         return False
     try:
@@ -265,9 +264,9 @@ def _leave(convoy: Convoy, graph: Graph, paths: list[Path], number: int, partial
     for at in range(len(convoy.states)):
         own: list[Path] = []
         for path in paths:
-            mask = None if path.mask is None else path.mask[at * _WARP : (at + 1) * _WARP]
+            mask = None if path.mask is None else path.mask[at * WARP : (at + 1) * WARP]
             if mask is None or mask.any():
                 own.append(replace(path, mask=None if mask is None or mask.all() else mask))
-        is_last = paths[-1].mask is None or paths[-1].mask[at * _WARP : (at + 1) * _WARP].any()
+        is_last = paths[-1].mask is None or paths[-1].mask[at * WARP : (at + 1) * WARP].any()
         starts.append(Start(own[-1].block, number if is_last else 0, paths=tuple(own)))
     convoy.end(starts)

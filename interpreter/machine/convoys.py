@@ -28,11 +28,10 @@ from lowtide.interpreter.machine.agents import AgentState, Cta, Steps, Wait
 from lowtide.interpreter.machine.execution import OF_PYTHON
 from lowtide.interpreter.machine.joined_values import APART, by_warp, joined, part
 from lowtide.interpreter.machine.shared_of_ctas import SharedOfCtas
+from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.numbers.cells import LANES, WARPS, Access, Described, Ints
 from lowtide.interpreter.numbers.registers import Unreadable
 from lowtide.interpreter.program.batches import Batch, NotTogether
-
-_WARP = 32
 
 
 @dataclass(slots=True)
@@ -98,7 +97,7 @@ class Convoy(AgentState):
         threads = [(ctas.index(state.cta) * WARPS + state.warp) * LANES + state.lanes for state in states]
         self.lanes = np.concatenate(threads)
         self._columns = _columns(self.lanes)
-        self._parts = [(state.warp, slice(at * _WARP, at * _WARP + _WARP)) for at, state in enumerate(self.states)]
+        self._parts = [(state.warp, slice(at * WARP, at * WARP + WARP)) for at, state in enumerate(self.states)]
         self.values = list(first.values)
         self.apart: set[int] = set()
         self.steps = max(state.steps for state in states)
@@ -140,7 +139,7 @@ class Convoy(AgentState):
     def access_by_warps(self, ops: Sequence[Described], rows: int) -> Access:
         """As `access`, by whole warps. Each warp has `rows` addresses for each op."""
         access = self.states[0].access_of(ops)
-        warps, crews = (np.repeat(column[::_WARP], rows, axis=0) for column in self._columns[1:])
+        warps, crews = (np.repeat(column[::WARP], rows, axis=0) for column in self._columns[1:])
         access.warps = np.tile(warps, (len(ops), 1))
         if self.crews:
             access.crews, access.ctas = np.tile(crews, (len(ops), 1)), tuple(cta.index for cta in self._ctas)
@@ -152,7 +151,7 @@ class Convoy(AgentState):
     def gather(self, slots: Iterable[int]) -> None:
         """For each slot, join the values of the warps to one value."""
         for slot in slots:
-            value = joined([state.values[slot] for state in self.states], [_WARP] * len(self.states))
+            value = joined([state.values[slot] for state in self.states], [WARP] * len(self.states))
             if value is APART:
                 self.apart.add(slot)
             else:
@@ -162,12 +161,12 @@ class Convoy(AgentState):
     def scatter(self, slots: Iterable[int], chosen: slice = slice(None)) -> None:
         """For each slot, give each warp, or those `chosen`, its part of the value."""
         states, first = self.states[chosen], chosen.start or 0
-        lanes = slice(first * _WARP, (first + len(states)) * _WARP)
+        lanes = slice(first * WARP, (first + len(states)) * WARP)
         for slot in slots:
             if slot not in self.apart:
                 held = self.values[slot]
                 held = held if len(states) == len(self.states) else part(held, lanes)
-                for state, value in zip(states, by_warp(held, len(states), _WARP), strict=True):
+                for state, value in zip(states, by_warp(held, len(states), WARP), strict=True):
                     state.values[slot] = value
 
     def run(self, op: Any) -> bool:
@@ -270,7 +269,7 @@ class Convoy(AgentState):
         holds = self.values[slot]
         if slot in self.apart or holds is None:
             return self.states
-        rows = np.broadcast_to(holds != op.instruction.guard.negated, self.lanes.shape).reshape(self.warps, _WARP)
+        rows = np.broadcast_to(holds != op.instruction.guard.negated, self.lanes.shape).reshape(self.warps, WARP)
         return [self.states[number] for number in np.flatnonzero(rows.any(axis=1)).tolist()]
 
     def signals(self, op: Any) -> bool:
