@@ -25,6 +25,7 @@ from lowtide.inspection.explain.explanation import explain_spec
 from lowtide.measurement.tuning.candidates import candidates
 from lowtide.passes.schedules.choice.asked import PassedOver, passed_over_in, set_passed_over
 from lowtide.passes.schedules.choice.choice import choose, ranked
+from lowtide.passes.schedules.cost.cost import cost
 
 pytestmark = pytest.mark.code_at_once
 
@@ -119,6 +120,17 @@ def test_what_is_passed_over_has_a_choice_with_the_same_tile_behind_it() -> None
     others = [first.schedule, narrower.schedule, unbuffered.schedule]
     second = list(zip(range(2), ranked(problem, chip, given), strict=False))[1][1]
     assert choose(problem, chip, given, others).schedule == second.schedule
+
+
+def test_a_tile_without_its_cluster_comes_after_choices_with_lower_estimates() -> None:
+    chip, given = targets.get("sm_90a"), lt.Schedule()
+    problem = seen_by_passes(lt.GemmSpec(m=2042, n=3736, k=584, **BF16), chip)
+    found: list[lt.Schedule] = []
+    while not found or found[-1].cluster != (1, 1):
+        found.append(choose(problem, chip, given, found).schedule)
+    assert found[0].cluster == (2, 2) and found[0].grid.tile == found[1].grid.tile != found[2].grid.tile
+    estimated = [cost(each, problem if each.grid.operands is None else problem.swap(), chip) for each in found]
+    assert max(estimated[2:-1]) < 1.05 * estimated[0] < estimated[-1]
 
 
 def test_given_fields_stay(spilling: Spilling) -> None:

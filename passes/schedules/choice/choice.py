@@ -17,6 +17,7 @@ from lowtide.passes.schedules.choice.parts import with_swizzles
 from lowtide.passes.schedules.choice.reasons import reasons
 from lowtide.passes.schedules.choice.search import in_turn, legal
 from lowtide.passes.schedules.choice.sparing import WHY, holds_too_many_sums, sparing
+from lowtide.passes.schedules.cost.cost import cost
 from lowtide.passes.schedules.facts.alignment import multiplied
 from lowtide.passes.schedules.rules.groups import WHY as WHY_OF_GROUPS
 from lowtide.passes.schedules.rules.pairs import WHY as WHY_OF_PAIRS
@@ -24,6 +25,9 @@ from lowtide.passes.schedules.rules.rules import broken_field
 from lowtide.passes.schedules.rules.taken_rows import WHY as WHY_OF_TAKEN_ROWS
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import SwizzleChoice, Target
+
+_CLUSTER = "grid.cluster"
+_BEFORE = 3  # choices
 
 
 @dataclass(frozen=True)
@@ -55,8 +59,14 @@ def choose(problem: Problem, target: Target, given: Schedule, passed_over: Seque
 
 
 def _with_sparing(choices: Iterator[Choice], problem: Problem, target: Target, given: Schedule) -> Iterator[Choice]:
-    """Each choice, followed by choices with the same tile that need fewer registers."""
-    for choice in choices:
+    """Each choice, followed by choices with the same tile that need fewer registers. Without its cluster, a tile may
+    take much longer; such a choice follows the next ones with lower estimates, but at most `_BEFORE` of them."""
+    waiting: list[tuple[float, int, Choice]] = []  # with the estimated cycles, and the number of the last choice before
+    for number, choice in enumerate(choices):
+        cycles = _cycles(choice, problem, target)
+        due = [each for each in waiting if each[0] <= cycles or each[1] < number]
+        waiting = [each for each in waiting if each not in due]
+        yield from (other for _, _, other in due)
         yield choice
         for changes in sparing(choice.schedule, given):
             try:
@@ -64,7 +74,18 @@ def _with_sparing(choices: Iterator[Choice], problem: Problem, target: Target, g
             except ScheduleError:
                 continue
             changed = {path: WHY for path, value in changes.items() if value is not None}
-            yield replace(other, reasons=other.reasons | choice.reasons | changed)
+            other = replace(other, reasons=other.reasons | choice.reasons | changed)
+            if _CLUSTER in changes:
+                waiting.append((_cycles(other, problem, target), number + _BEFORE, other))
+            else:
+                yield other
+    yield from (other for _, _, other in waiting)
+
+
+def _cycles(choice: Choice, problem: Problem, target: Target) -> float:
+    """The estimated cycles of a choice for a problem as it was asked for."""
+    is_swapped = choice.schedule.grid.operands is OperandsKind.swapped and not problem.swapped
+    return cost(choice.schedule, problem.swap() if is_swapped else problem, target)
 
 
 def ranked(problem: Problem, target: Target, given: Schedule) -> Iterator[Choice]:
