@@ -146,9 +146,11 @@ def kernel_for(product: Grouped) -> Any:
     target = importlib.import_module(_TARGETS).get(product.target)
     schedule = importlib.import_module(_CHOSEN).chosen(product.spec(product.share * product.groups), target)
     try:
-        return compile_gemm(schedule)
-    except (CompileError, ScheduleError):  # such as for spills: use the choice for an unknown number of rows
+        kernel = compile_gemm(schedule)
+        kernel.assembly  # noqa: B018  # code that spills is refused
+    except (CompileError, ScheduleError):  # use the choice for an unknown number of rows
         return compile_gemm()
+    return kernel
 
 
 class GroupedMatmul:

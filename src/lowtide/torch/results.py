@@ -60,9 +60,11 @@ class Wanted(NamedTuple):
         compile_gemm = importlib.import_module(_COMPILE).compile_gemm
         schedule = compile_gemm(self.spec(self.rows), self.target).schedule  # one that does not spill
         try:
-            return compile_gemm(self.spec(None), self.target, schedule)
+            kernel = compile_gemm(self.spec(None), self.target, schedule)
+            kernel.assembly  # noqa: B018  # code that spills is refused
         except (CompileError, ScheduleError):  # use the choice for an unknown number of rows
             return compile_gemm(self.spec(None), self.target)
+        return kernel
 
 
 def results(

@@ -15,6 +15,7 @@ from fake_driver import FakeDriver
 import lowtide as lt
 from lowtide.compiler.matmul import grouped
 from lowtide.compiler.matmul.grouped import Grouped, GroupedMatmul, product_of
+from lowtide.compiler.ptxas import BadCode
 from lowtide.errors import LaunchError
 from lowtide.runtime import Kernel
 from lowtide.runtime.manifest import validate
@@ -238,3 +239,23 @@ def test_autograd_would_not_record_a_call(fake: FakeDriver, torch: FakeTorch) ->
     given["a"].requires_grad = True
     with pytest.raises(LaunchError, match=r"\[grouped-autograd\]"):
         GroupedMatmul()(given["a"], given["b"], given["ends"])
+
+
+def test_a_schedule_whose_code_spills_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    product = Grouped(("bf16", "bf16", "bf16"), "tn", 64, 64, 2, 64, "sm_90a", None)
+
+    def assembly(ptx: str, *rest: Any, **more: Any) -> Any:
+        raise BadCode("the kernel spills 8 bytes per thread")
+
+    monkeypatch.setattr("lowtide.compiler.kernel.assemble", assembly)
+    asked: list[tuple[Any, ...]] = []
+    whole = lt.compile_gemm
+
+    def compile_gemm(spec: lt.GemmSpec, target: str, *schedule: Any) -> Any:
+        asked.append(schedule)
+        return whole(spec, target, *schedule)
+
+    monkeypatch.setattr("lowtide.compiler.compile.compile_gemm", compile_gemm)
+    monkeypatch.setenv("LOWTIDE_CACHE", "off")
+    assert grouped.kernel_for(product).manifest["target"] == "sm_90a"
+    assert [len(schedule) for schedule in asked] == [1, 0]
