@@ -376,7 +376,7 @@ def test_each_group_of_rows_has_a_matrix_of_its_own_in_the_reference():
     own = {"c", "row", "a"}
     for rows, group in ((slice(0, 20), 0), (slice(20, 30), 2)):
         part = {name: value[rows] if name in own else value for name, value in inputs.items() if name != "ends"}
-        expected = reference(one, **part | {"b": inputs["b"][group]})
+        expected = reference(one, **part | {name: inputs[name][group] for name in ("b", "bias")})
         np.testing.assert_array_equal(found[rows], expected)
     assert np.isinf(bound[30:]).all()
     assert np.isfinite(bound[:30]).any()

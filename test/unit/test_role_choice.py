@@ -178,7 +178,7 @@ def test_a_grid_of_one_wave_has_more_stages_and_fewer_scratch_buffers() -> None:
     assert one.tile_mnk == several.tile_mnk
     assert (one.mainloop.stages, one.epilogue.buffers) == (4, 2)
     assert (several.mainloop.stages, several.epilogue.buffers) == (3, 4)
-    narrow = chosen(problem(4096), "grid.tile = [256, 112], operands = as_given")
+    narrow = chosen(problem(4096), "grid.tile = [256, 128], operands = as_given")
     assert (narrow.mainloop.stages, narrow.epilogue.buffers) == (4, 2)
 
 
