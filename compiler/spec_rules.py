@@ -1,5 +1,7 @@
 """Which fields packed weights, groups, pairs of columns and block scales support."""
 
+from collections.abc import Mapping
+
 from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.dtypes import choices
 from lowtide.compiler.gemm_fields import GemmFields
@@ -94,20 +96,29 @@ def check_weights(spec: GemmFields) -> None:
         )
 
 
-def check_groups(spec: GemmFields) -> None:
-    """Raises SpecError for fields that groups do not support."""
-    if not spec.is_grouped:
-        return
-    beside = {
+def _features(spec: GemmFields) -> dict[str, bool]:
+    """Features that groups, gathered rows and pairs of columns do not support, and whether the spec has each."""
+    return {
         "a batch": spec.is_batched,
         "packed weights": spec.is_mixed,
         "block scales": spec.block_scales is not None,
         f"precision={spec.precision!r}": spec.decomposition is not None,
         "d_order='column'": spec.d_order != "row",
     }
+
+
+def _refuse(products: str, beside: Mapping[str, bool], way_out: str) -> None:
+    """Raises SpecError if the spec has one of the features `beside`, with a `way_out`."""
     for what, is_there in beside.items():
         if is_there:
-            raise SpecError(f"groups with {what} are not supported; launch the groups one by one [groups-beside]")
+            raise SpecError(f"{products} with {what} are not supported; {way_out}")
+
+
+def check_groups(spec: GemmFields) -> None:
+    """Raises SpecError for fields that groups do not support."""
+    if not spec.is_grouped:
+        return
+    _refuse("groups", _features(spec), "launch the groups one by one [groups-beside]")
     if spec.k_is_grouped:
         if spec.layout != K_GROUPED_LAYOUT:
             raise SpecError(
@@ -132,20 +143,8 @@ def check_a_rows(spec: GemmFields) -> None:
         )
     if not spec.a_rows:
         return
-    beside = {
-        "a batch": spec.is_batched,
-        "groups of K": spec.k_is_grouped,
-        "packed weights": spec.is_mixed,
-        "block scales": spec.block_scales is not None,
-        f"precision={spec.precision!r}": spec.decomposition is not None,
-        "d_order='column'": spec.d_order != "row",
-        f"layout={spec.layout!r}": spec.layout not in GROUPED_LAYOUTS,
-    }
-    for what, is_there in beside.items():
-        if is_there:
-            raise SpecError(
-                f"a_rows with {what} is not supported; gather the rows of A before the product [a-rows-beside]"
-            )
+    beside = {"groups of K": spec.k_is_grouped, f"layout={spec.layout!r}": spec.layout not in GROUPED_LAYOUTS}
+    _refuse("rows of A at an index", _features(spec) | beside, "gather them before the product [a-rows-beside]")
 
 
 def check_pairs(spec: GemmFields) -> None:
@@ -153,20 +152,11 @@ def check_pairs(spec: GemmFields) -> None:
     if spec.pairs is None:
         return
     check_word("pairs", "pairs", spec.pairs, PAIRS)
-    beside = {
-        "a batch": spec.is_batched,
-        "groups of K": spec.k_is_grouped,
-        "packed weights": spec.is_mixed,
-        "block scales": spec.block_scales is not None,
-        f"precision={spec.precision!r}": spec.decomposition is not None,
-        "d_order='column'": spec.d_order != "row",
-    }
-    for what, is_there in beside.items():
-        if is_there:
-            raise SpecError(
-                f"pairs of columns with {what} are not supported; store both columns, and combine them in another "
-                "kernel [pairs-beside]"
-            )
+    _refuse(
+        "pairs of columns",
+        _features(spec) | {"groups of K": spec.k_is_grouped},
+        "store both columns, and combine them in another kernel [pairs-beside]",
+    )
     if spec.layout not in PAIRED_LAYOUTS:
         raise SpecError(
             f"pairs of columns with layout={spec.layout!r}, whose B is (K, 2·N): pass B as (2·N, K), with layout='tn' "
