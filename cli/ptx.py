@@ -2,21 +2,23 @@
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from lowtide.cli.output import busy, counted, line, table
-from lowtide.errors import Error, LaunchError
+from lowtide.errors import Error, LaunchError, without_codes
 from lowtide.interpreter.launching import Parsed, parsed
 from lowtide.interpreter.machine.options import Work
 from lowtide.ptx.estimate import Estimate, estimate
 from lowtide.ptx.info import KernelInfo, kernels_of
 from lowtide.ptx.judging import Watch, check_record, run_judged
-from lowtide.ptx.kinds import UNKNOWN, kind_before_run
+from lowtide.ptx.kinds import UNKNOWN, kind_before_run, kind_of
 from lowtide.ptx.launch_files import AFTER, BEFORE, LAUNCH, Recorded, read_launch
 from lowtide.ptx.recorders.triton_cache import CachedKernel, kernels_in
 from lowtide.ptx.recording import PTX, write_arrays
@@ -112,31 +114,36 @@ def info(file: File, as_json: Json = False) -> None:
     file = _in_folder(file)
     try:
         source = parsed(_text(file), file.name)
+        if not source.module.entries:
+            raise LaunchError(f"{file} has no kernel (.entry) [ptx-file-empty]")
     except Error as error:
         _end(broken(error, kind_before_run(error), None, file.name), as_json)
         return
-    found, expected = kernels_of(source), _expected(source, file.parent / LAUNCH)
+    found, (expected, problem) = kernels_of(source), _expected(source, file.parent / LAUNCH)
     if as_json:
         head: dict[str, Any] = {"file": str(file), "version": source.module.version, "target": source.module.target}
         head |= {} if expected is None else {"estimate": expected.as_dict()}
+        head |= {"no_estimate": problem} if problem else {}
         typer.echo(json.dumps(head | {"kernels": [each.as_dict() for each in found]}, indent=2, ensure_ascii=False))
     else:
         line("version", f"{source.module.version}, target {source.module.target}")
         for each in found:
             _print_info(each)
-        if expected is not None:
+        if expected is not None or problem:
             typer.echo("")
-            line("estimate", f"{expected}, for {LAUNCH}")
+            line("estimate", f"none: {problem}" if problem else f"{expected}, for {LAUNCH}")
     if any(each.missing for each in found):
         raise typer.Exit(UNKNOWN)
 
 
-def _expected(source: Parsed, launch: Path) -> Estimate | None:
-    """The estimate for a launch; None if there is none, or if it does not fit the kernel."""
+def _expected(source: Parsed, launch: Path) -> tuple[Estimate | None, str]:
+    """The estimate for a launch, if its file is there; or why there is none."""
+    if not os.path.exists(launch):
+        return None, ""
     try:
-        return estimate(source, read_launch(source.module, launch, None, None, None).record)
-    except LaunchError:
-        return None
+        return estimate(source, read_launch(source.module, launch, None, None, None).record), ""
+    except LaunchError as error:
+        return None, without_codes(str(error))
 
 
 @app.command(name="import")
@@ -223,6 +230,10 @@ class _Files:
         expected = estimate(source, given.record)
         with busy(f"running {self.file.name}: {expected}") as update:
             report: Report = how(source, given, _watch(update, expected))
+        if self.arrays is None and given.record.arrays:
+            report = replace(
+                report, notes=(*report.notes, f"there is no {BEFORE}, so every array is unwritten at first")
+            )
         return report
 
 
@@ -250,23 +261,30 @@ def _watch(update: Callable[[str], None], expected: Estimate) -> Watch:
 def _ran(source: Parsed, given: Recorded, settings: Settings, watch: Watch, out: Path | None) -> Report:
     report = run_judged(source, given.record, given.expected, settings, watch)
     if out is not None and report.arrays:
-        write_arrays(out, report.arrays)
+        try:
+            write_arrays(out, report.arrays)
+        except LaunchError as error:
+            return broken(error, kind_of(error), None, out.name)
     return report
 
 
 def _in_folder(file: Path) -> Path:
     """The kernel of a folder of `record`, or the file itself."""
-    return file / PTX if file.is_dir() else file
+    return file / PTX if os.path.isdir(file) else file  # Path.is_dir raises OSError for names that are too long
 
 
 def _beside(launch: Path, name: str) -> Path | None:
     path = launch.parent / name
-    return path if path.exists() else None
+    return path if os.path.exists(path) else None
 
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8", errors="replace")
+        return file.read_text(encoding="utf-8-sig", errors="replace")
+    except FileNotFoundError:
+        raise LaunchError(
+            f"there is no {file}; name a file of PTX, or a folder with {PTX} [ptx-file-missing]"
+        ) from None
     except OSError as error:
         raise LaunchError(f"{file} cannot be read: {error.strerror} [ptx-file]") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,10 +34,23 @@ class TensorMap:
 
 @dataclass(frozen=True, eq=False)
 class Unwritten:
-    """An unwritten array. It is an error if the kernel reads an element before writing it."""
+    """An unwritten array. It is an error if the kernel reads an element before writing it.
 
-    shape: tuple[int, ...]
+    `shape`: one number or several; `dtype`: of numpy or ml_dtypes. Raises LaunchError for others."""
+
+    shape: int | Sequence[int]
     dtype: Any
+
+    def __post_init__(self) -> None:
+        try:
+            sides = (self.shape,) if isinstance(self.shape, int) else tuple(map(operator.index, self.shape))
+            dtype = np.dtype(self.dtype)
+        except TypeError as error:
+            raise LaunchError(f"Unwritten({self.shape!r}, {self.dtype!r}): {error} [ptx-unwritten]") from None
+        if any(side < 0 for side in sides):
+            raise LaunchError(f"Unwritten({self.shape!r}, {self.dtype!r}): a side is negative [ptx-unwritten-side]")
+        object.__setattr__(self, "shape", sides)
+        object.__setattr__(self, "dtype", dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +110,8 @@ class _Placing:
                 )
             return self._tensor_map(argument, variable.name, what)
         if isinstance(argument, Bytes):
+            if not isinstance(argument.data, bytes | bytearray):
+                raise LaunchError(f"{what}: Bytes takes bytes, not {type(argument.data).__name__} [ptx-struct-bytes]")
             if len(argument.data) != variable.size:
                 raise LaunchError(f"{what}: {len(argument.data)} bytes; it has {variable.size} [ptx-struct]")
             return self._struct(argument, variable.name, what)
@@ -109,8 +125,8 @@ class _Placing:
     def array(self, argument: Any, name: str, what: str) -> str:
         """The name in the record of an array."""
         if isinstance(argument, Unwritten):
-            dtype, values = np.dtype(argument.dtype), None
-            shape: tuple[int, ...] = tuple(argument.shape)
+            dtype, values = argument.dtype, None
+            shape: tuple[int, ...] = tuple(argument.shape)  # type: ignore[arg-type]  # __post_init__ made it a tuple
             strides = tuple(int(np.prod(shape[axis + 1 :])) for axis in range(len(shape)))
             key: tuple[Any, ...] = (id(argument),)
         else:

@@ -52,8 +52,11 @@ def element_of(name: str, what: str) -> str:
     """The element type that a record has for a name. Integers have no sign in memory."""
     found = _NAMES.get(name)
     if found is None:
-        known = ", ".join(sorted(_NAMES))
-        raise LaunchError(f"{what}: elements of type {name} are not interpreted; known are {known} [ptx-array-element]")
+        known = ", ".join(sorted(set(_NAMES.values())))
+        raise LaunchError(
+            f"{what}: elements of type {name} are not interpreted; known are {known}, also by their names in numpy, "
+            "torch and Triton [ptx-array-element]"
+        )
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ from lowtide.ptx.dtypes import as_element, dtype_of
 from lowtide.ptx.kinds import kind_before_run, kind_of
 from lowtide.ptx.reports import Report, broken, places_in
 from lowtide.ptx.settings import Settings
+from lowtide.ptx.words import in_words_of_ptx
 
 DOMAIN = "float"
 _ATOMIC = ("atom.", "red.")
@@ -41,6 +43,12 @@ class Expected:
     rtol: float = 0.0
     atol: float = 0.0
     kept: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        if not all(0 <= each < math.inf for each in (self.rtol, self.atol)):
+            raise LaunchError(
+                f"rtol = {self.rtol}, atol = {self.atol}: each must be finite and at least 0 [ptx-tolerance]"
+            )
 
     @classmethod
     def of(
@@ -93,7 +101,12 @@ def _differs(name: str, result: NDArray[Any], wanted: NDArray[Any], rtol: float,
     place = tuple(int(index) for index in np.argwhere(~same)[0])
     where = ", ".join(map(str, place))
     count = int(same.size - np.count_nonzero(same))
-    return f"{name}[{where}] is {result[place]}, not {wanted[place]}; {count} of {same.size} elements differ"
+    text = f"{name}[{where}] is {result[place]}, not {wanted[place]}; {count} of {same.size} elements differ"
+    if wanted.dtype.kind in "iub":
+        return text
+    with np.errstate(all="ignore"):
+        most = np.max(np.abs(result.astype(np.float64) - wanted.astype(np.float64)), where=~same, initial=0)
+    return f"{text}, by up to {most:.3g} (rtol = {rtol:g}, atol = {atol:g})"
 
 
 def prepare(source: Parsed, record: LaunchRecord) -> None:
@@ -124,9 +137,12 @@ def run_record(
     source: Parsed, record: LaunchRecord, settings: Settings, watch: Watch | None = None
 ) -> dict[str, NDArray[Any]]:
     """The arrays after the launches. Raises InterpreterError for a broken rule."""
-    prepare(source, record)
     observers = _observers(settings, watch)
-    return run(source, record, options=settings.options, observers=observers)
+    try:
+        prepare(source, record)
+        return run(source, record, options=settings.options, observers=observers)
+    except Error as error:
+        raise type(error)(in_words_of_ptx(str(error))) from None
 
 
 def run_judged(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,8 @@ def load(text: str, file: str = "<ptx>") -> Module:
 
     Raises InterpreterError, with the line, for text that is no PTX, or that the parser does not know.
     """
+    if not isinstance(text, str):
+        raise LaunchError(f"text: the PTX itself is expected, a str, not {type(text).__name__} [ptx-text]")
     return Module(text, file)
 
 
@@ -137,17 +140,26 @@ class Kernel:
     ) -> tuple[Given, Launch]:
         found = given(self.entry, args)
         sides = _extents("grid", grid), _extents("block", block), _extents("cluster", cluster)
-        launch = Launch(self.name, sides[0], sides[1], found.parameters, sides[2], int(shared), cooperative=cooperative)
+        (shared,) = _whole("shared", [shared])
+        launch = Launch(self.name, sides[0], sides[1], found.parameters, sides[2], shared, cooperative=cooperative)
         return found, launch
 
 
 def _extents(name: str, given: int | Sequence[int]) -> Extents:
     """One to three numbers as three."""
-    sides = [given] if isinstance(given, int) else list(given)
-    if not 1 <= len(sides) <= 3 or any(isinstance(side, bool) or int(side) != side for side in sides):
-        raise LaunchError(f"{name} = {given!r}: it is one to three whole numbers [ptx-sides]")
-    x, y, z = (int(side) for side in (*sides, 1, 1)[:3])
+    sides = _whole(name, given if isinstance(given, Sequence) and not isinstance(given, str) else [given])
+    if not 1 <= len(sides) <= 3:
+        raise LaunchError(f"{name} = {given!r}: it has one to three sides [ptx-sides]")
+    x, y, z = (*sides, 1, 1)[:3]
     return x, y, z
+
+
+def _whole(name: str, given: Sequence[Any]) -> list[int]:
+    """Whole numbers, also those of numpy."""
+    try:
+        return [operator.index(each) for each in given]
+    except TypeError:
+        raise LaunchError(f"{name} = {[*given]!r:.60}: whole numbers are expected [ptx-whole-numbers]") from None
 
 
 def _results(found: Given, arrays: Mapping[str, NDArray[Any]]) -> tuple[NDArray[Any], ...]:

@@ -29,7 +29,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "undefined": Kind(WRONG, "the PTX ISA leaves the behaviour undefined"),
         "trap": Kind(WRONG, "the kernel stopped itself, by a trap or a failed assertion"),
         "illegal-launch": Kind(WRONG, "no GPU of the target can launch the kernel like this"),
-        "wrong-result": Kind(WRONG, "no rule was broken, but the arrays are not as expected"),
+        "wrong-result": Kind(WRONG, "no rule was broken, but an array is not as expected within `rtol` and `atol`"),
         "bad-input": Kind(UNKNOWN, "the PTX, the launch or the arrays are malformed, or do not fit each other"),
         "not-interpreted": Kind(UNKNOWN, "the interpreter lacks something that the kernel uses"),
         "step-budget": Kind(UNKNOWN, "a warp ran more instructions than allowed; it may run for ever"),

@@ -24,6 +24,7 @@ from lowtide.ptx.judging import Expected
 BEFORE, AFTER, LAUNCH = "before.npz", "after.npz", "launch.json"
 _UNREADABLE = (OSError, ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error)
 _ALIGNMENT = 256  # of arrays: of the drivers' allocations
+_POINTER_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -118,12 +119,14 @@ class _Fields:
 def _integer(value: Any, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise LaunchError(f"{what}: a whole number is expected, not {value!r:.60} [launch-file-integer]")
+    if not -(1 << 63) <= value < 1 << 63:
+        raise LaunchError(f"{what}: {value:.6g} does not fit into 64 bits [launch-file-integer-bits]")
     return value
 
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise LaunchError(
             f"there is no {path}; describe the launch there, or name its file with --launch [launch-file-missing]"
@@ -145,15 +148,16 @@ def _npz(path: Path | None) -> dict[str, NDArray[Any]]:
 
 def _entry(module: Module, given: _Fields, kernel: str | None) -> Entry:
     """The kernel that is launched: of that name, or the only one."""
-    entries, name = module.entries, str(kernel or given.get("kernel") or given.get("name"))
+    entries, name = module.entries, kernel or given.get("kernel") or given.get("name")
     if kernel is None and name not in entries and len(entries) == 1:
         return next(iter(entries.values()))
     if name not in entries:
+        wanted = "no name of a kernel is given" if name is None else f"there is no kernel {name}"
         raise LaunchError(
-            f"{module.file} has no kernel {name}; it has {', '.join(entries) or 'none'}: name one with --kernel"
-            " [launch-file-kernel]"
+            f"{wanted}; {module.file} has {', '.join(entries) or 'none'}: name one with --kernel, or with 'name' in "
+            f"{given.place} [launch-file-kernel]"
         )
-    return entries[name]
+    return entries[str(name)]
 
 
 def _tolerance(given: _Fields) -> tuple[float, float]:
@@ -276,6 +280,11 @@ def _parameters(given: _Fields, entry: Entry, arrays: dict[str, Array]) -> tuple
     for number, (value, variable) in enumerate(zip(listed, entry.parameters, strict=True)):
         fields = given.part(value, f"parameter {number} ({variable.name})")
         kind = fields.needed("kind")
+        if kind in ("pointer", "scratch", "null") and variable.size != _POINTER_BYTES:
+            raise LaunchError(
+                f"{fields.place}: {kind} is an address of 64 bits; the parameter has {8 * variable.size}"
+                " [launch-file-pointer]"
+            )
         if kind == "pointer":
             result.append(_pointer(fields, arrays))
         elif kind == "tensor_map":
@@ -288,8 +297,8 @@ def _parameters(given: _Fields, entry: Entry, arrays: dict[str, Array]) -> tuple
             result.append(_struct(fields, variable.size, arrays))
         elif kind == "scratch":
             name = f"scratch {number}"
-            each = fields.integer("bytes_per_cta", fields.integer("bytes", fields.get("size", 0)))
-            arrays[name] = Array("u8", (max(0, each) * ctas,), (1,), None)
+            each = fields.integer(next((name for name in ("bytes_per_cta", "size") if name in fields.fields), "bytes"))
+            arrays[name] = Array("u8", (_not_negative(each, fields.place) * ctas,), (1,), None)
             result.append(Pointer(name))
         else:
             raise LaunchError(
@@ -297,6 +306,12 @@ def _parameters(given: _Fields, entry: Entry, arrays: dict[str, Array]) -> tuple
                 "scratch, bytes [launch-file-kind]"
             )
     return tuple(result)
+
+
+def _not_negative(count: int, place: str) -> int:
+    if count < 0:
+        raise LaunchError(f"{place}: {count} bytes; it is 0 or more [launch-file-scratch]")
+    return count
 
 
 def _pointer(fields: _Fields, arrays: Mapping[str, Array]) -> Pointer:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.errors import LaunchError
 from lowtide.interpreter.ptx.syntax import Variable
 from lowtide.interpreter.ptx.table import bits_of
 from lowtide.launches import Array, Launch, LaunchRecord, Parameter, Pointer, Struct, TensorMap
@@ -29,10 +31,7 @@ def write_launch(
     """Write the text of a kernel with the parameters `variables`, the only launch of a record, its arrays, and what is
     expected after it. An older after.npz is replaced or deleted."""
     (launch,) = record.launches
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / PTX).write_text(text, encoding="utf-8")
-    described = json.dumps(_described(launch, variables, record.arrays, expected), indent=1)
-    (folder / LAUNCH).write_text(described + "\n", encoding="utf-8")
+    write_description(folder, text, _described(launch, variables, record.arrays, expected))
     write_arrays(
         folder / BEFORE, {name: each.values for name, each in record.arrays.items() if each.values is not None}
     )
@@ -42,10 +41,27 @@ def write_launch(
         (folder / AFTER).unlink(missing_ok=True)
 
 
+def write_description(folder: Path, text: str, launch: Mapping[str, Any]) -> None:
+    """Write the text of a kernel, and the description of its launch. Raises LaunchError if they cannot be written."""
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / PTX).write_text(text, encoding="utf-8")
+        (folder / LAUNCH).write_text(json.dumps(launch, indent=1) + "\n", encoding="utf-8")
+
+
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write arrays to a file of numpy (.npz)."""
+    """Write arrays to a file of numpy (.npz). Raises LaunchError if it cannot be written."""
     written: dict[str, Any] = {name: _plain(array) for name, array in arrays.items()}
-    np.savez_compressed(path, **written)
+    with _writing(path), path.open("wb") as file:
+        np.savez_compressed(file, **written)
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise LaunchError(f"{path} cannot be written: {error.strerror}; name another [ptx-write]") from None
 
 
 def _plain(array: NDArray[Any]) -> NDArray[Any]:

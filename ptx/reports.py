@@ -14,6 +14,7 @@ from lowtide.interpreter.machine.reliances import Reliance
 from lowtide.interpreter.ptx.source_lines import Sources
 from lowtide.interpreter.ptx.syntax import Instruction, Module
 from lowtide.ptx.kinds import KINDS
+from lowtide.ptx.words import in_words_of_ptx
 
 _LINE = r"(?:(?:`([^`]*)` )?at |^){}:(\d+)"
 
@@ -53,6 +54,11 @@ class Report:
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", in_words_of_ptx(self.message))
+        object.__setattr__(self, "orders", in_words_of_ptx(self.orders))
+        object.__setattr__(self, "notes", tuple(in_words_of_ptx(note) for note in self.notes))
 
     @property
     def ok(self) -> bool:

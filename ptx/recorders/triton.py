@@ -66,8 +66,9 @@ def launch_of_triton(compiled: Any, grid: int | Sequence[int], args: Sequence[An
     """The launch of a kernel that `triton.compile` returned, as keyword arguments of `lt.ptx.Kernel.check`, `run` and
     `record`. Needs no GPU.
 
-    `grid`: one to three numbers of programs. `args`: the arguments of the Python function, in order; pointers are numpy
-    arrays, and arguments of type constexpr may be None. Raises LaunchError for arguments that do not fit.
+    `grid`: one to three numbers of programs. `args`: the arguments of the Python function, in order. Pointers and
+    tensor descriptors are numpy arrays. An argument of type constexpr is compiled in, and may be None here. Raises
+    LaunchError for arguments that do not fit.
     """
     entry = entry_of(_text(compiled), compiled.name)
     launch = _launch(compiled, entry, [grid] if isinstance(grid, int) else grid)
@@ -83,6 +84,7 @@ def launch_of_triton(compiled: Any, grid: int | Sequence[int], args: Sequence[An
 
 def _in_python(argument: Argument, variable: Variable, ctas: int) -> Any:
     """An argument in the form that `lt.ptx` takes."""
+    argument.check_element()
     if argument.type == MAP:
         descriptor, encoded = argument.value
         dims = encoded.shape, (*encoded.strides, encoded.width)

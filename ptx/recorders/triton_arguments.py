@@ -7,14 +7,17 @@ Otherwise it becomes its pointer, shape, strides and flags, then again its shape
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from lowtide.errors import LaunchError
 from lowtide.interpreter.ptx.syntax import Entry
+from lowtide.ptx.dtypes import dtype_of, element_of
 from lowtide.ptx.recorders.tensor_maps import TF32, Encoded
 from lowtide.ptx.recorders.tensors import address_of
 
@@ -44,6 +47,22 @@ class Argument:
         if self.type == MAP:
             return self.value[0].base
         return self.value if self.is_pointer and address_of(self.value) is not None else None
+
+    def check_element(self) -> None:
+        """Raises LaunchError if the argument is a pointer, and an array of numpy with elements of another type.
+        Unsigned integers may hold the bits of any type."""
+        if not self.is_pointer or not isinstance(self.value, np.ndarray):
+            return
+        try:
+            wanted = element_of(self.type.lstrip("*").removeprefix("k"), self.name)  # *k: a pointer to constants
+        except LaunchError:
+            return
+        dtype = self.value.dtype
+        holds = dtype.kind == "u" and dtype.itemsize == dtype_of(wanted).itemsize
+        if not holds and element_of(dtype.name, self.name) != wanted:
+            raise LaunchError(
+                f"{self.name}: an array of {dtype.name}; the kernel was compiled for {self.type} [triton-element]"
+            )
 
     def scalar(self, size: int) -> bytes:
         """The bytes of a number, as Triton's launcher converts it."""
@@ -95,6 +114,7 @@ def _flat(name: str, type: Any, value: Any, maps: Iterator[Any]) -> Iterator[Arg
 
 def _descriptor(name: str, type: str, value: Any, made: Any) -> Iterator[Argument]:
     """The parameters of a tensor descriptor. `made`: Triton's metadata of its tensor map; None if there is none."""
+    value = _descriptor_of(value, name)
     extents = [
         *(Argument(f"{name}.shape{axis}", "i32", side) for axis, side in enumerate(value.shape)),
         *(Argument(f"{name}.stride{axis}", "i64", stride) for axis, stride in enumerate(value.strides)),
@@ -111,6 +131,21 @@ def _descriptor(name: str, type: str, value: Any, made: Any) -> Iterator[Argumen
         if hasattr(value, "round_f32_to_tf32"):
             yield Argument(f"{name}.tf32", "i1", value.round_f32_to_tf32)
     yield from extents
+
+
+def _descriptor_of(value: Any, name: str) -> Any:
+    """A tensor descriptor; of a whole array of numpy, which Triton's own class does not take, one like it."""
+    if not isinstance(value, np.ndarray):
+        if not all(hasattr(value, each) for each in ("base", "shape", "strides")):
+            raise LaunchError(
+                f"{name}: {type(value).__name__} is no tensor descriptor; pass one, or an array of numpy"
+                " [triton-descriptor]"
+            )
+        return value
+    own = importlib.import_module("triton.tools.tensor_descriptor").TensorDescriptor
+    defaults = {each.name: each.default for each in fields(own) if each.default is not MISSING}
+    strides = [stride // value.itemsize for stride in value.strides]
+    return SimpleNamespace(**defaults, base=value, shape=list(value.shape), strides=strides)
 
 
 def _encoded(descriptor: Any, made: Any) -> Encoded:

@@ -17,14 +17,13 @@ from lowtide.errors import LaunchError
 from lowtide.interpreter.ptx.syntax import Variable
 from lowtide.interpreter.ptx.table import bits_of
 from lowtide.ptx.dtypes import element_of
-from lowtide.ptx.launch_files import LAUNCH
 from lowtide.ptx.recorders.launch import entry_of
-from lowtide.ptx.recording import PTX
+from lowtide.ptx.recording import write_description
 
 _ARGUMENT = re.compile(r"%([\w$.]+): (!?[\w.]+(?:<(?:[^<>]|<[^<>]*>)*>)?)")
 _MISSING = {
-    "pointer": "an array",
-    "tensor_map": "an array, dims and strides_bytes",
+    "pointer": "an array and its shape",
+    "tensor_map": "an array, its shape, dims and strides_bytes",
     "scalar": "a value",
     "bytes": "its bytes in hexadecimal digits",
 }
@@ -64,11 +63,9 @@ class CachedKernel:
             for each in self.parameters
             if each.described["kind"] in ("pointer", "tensor_map")
         }
-        params = [dict(each.described) for each in self.parameters]
+        params = [{"name": each.name, **each.described} for each in self.parameters]
         launch = {"name": self.name, "grid": None, **self.known, "params": params, "arrays": arrays}
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / PTX).write_text(self.file.read_text(encoding="utf-8"), encoding="utf-8")
-        (folder / LAUNCH).write_text(json.dumps(launch, indent=1) + "\n", encoding="utf-8")
+        write_description(folder, self.file.read_text(encoding="utf-8"), launch)
 
 
 def kernels_in(cache: Path) -> list[CachedKernel]:
@@ -90,15 +87,18 @@ def _kernel(file: Path) -> CachedKernel:
     try:
         metadata = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))
         text = file.read_text(encoding="utf-8")
-        cluster = [*(metadata.get("cluster_dims") or (metadata.get("num_ctas", 1), 1, 1))]
-        known = {"block": [32 * metadata["num_warps"], 1, 1], "cluster": cluster, "shared_bytes": metadata["shared"]}
-        name, target = metadata["name"], metadata["target"]
-        arch = f"sm_{target['arch']}"
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise LaunchError(f"{file.with_suffix('.json')}: {error!s}; use Triton 3.4 to 3.9 [triton-metadata]") from None
-    variables = entry_of(text, name).parameters
-    known["cooperative"] = bool(metadata.get("launch_cooperative_grid"))
-    return CachedKernel(file, name, arch, known, tuple(_parameters(file, metadata, variables)))
+        cluster = [*map(int, metadata.get("cluster_dims") or (metadata.get("num_ctas", 1), 1, 1))]
+        block = [32 * int(metadata["num_warps"]), 1, 1]
+        known = {"block": block, "cluster": cluster, "shared_bytes": int(metadata["shared"])}
+        known["cooperative"] = bool(metadata.get("launch_cooperative_grid"))
+        name, arch = metadata["name"], f"sm_{int(metadata['target']['arch'])}"
+        variables = entry_of(text, name).parameters
+        return CachedKernel(file, name, arch, known, tuple(_parameters(file, metadata, variables)))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LaunchError(
+            f"{file.with_suffix('.json')} is not as Triton 3.4 to 3.9 writes it: {type(error).__name__}: {error} "
+            "[triton-metadata]"
+        ) from None
 
 
 def _parameters(file: Path, metadata: Mapping[str, Any], variables: Sequence[Variable]) -> list[Parameter]:
@@ -110,6 +110,7 @@ def _parameters(file: Path, metadata: Mapping[str, Any], variables: Sequence[Var
     if rest not in range(len(_SCRATCH) + 1):
         typed = [(each.name, f"{each.type}") for each in variables]
         rest = 0
+    typed = _with_extents(typed)
     maps = iter(metadata.get("tensordesc_meta") or ())
     found = [
         _parameter(name, type, next(maps, {}) if "tensordesc" in type else {}, variable)
@@ -118,6 +119,18 @@ def _parameters(file: Path, metadata: Mapping[str, Any], variables: Sequence[Var
     for name in _SCRATCH[:rest]:
         size = metadata.get(f"{name}_size") or 0
         found.append(Parameter(name, "scratch", {"kind": "scratch", "bytes": size} if size else {"kind": "null"}))
+    return found
+
+
+def _with_extents(typed: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The parameters, with names for the extents and strides that follow a tensor descriptor."""
+    found: list[tuple[str, str]] = []
+    names: list[str] = []
+    for name, type in typed:
+        found.append((names.pop(0) if names and type in ("i32", "i64") else name, type))
+        if "tensordesc" in type and (shape := re.search(r"<([\dx]+)x\w", type)) is not None:
+            axes = range(shape[1].count("x") + 1)
+            names = [f"{name}.{what}{axis}" for what in ("shape", "stride") for axis in axes]
     return found
 
 
@@ -147,5 +160,5 @@ def _element(name: str) -> str:
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
-    except OSError:
+    except (OSError, ValueError):
         return ""

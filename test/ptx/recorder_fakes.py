@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -107,11 +108,25 @@ class CompiledKernel34(CompiledKernel):
         return super().__getattribute__(name)
 
 
+@dataclass
+class TensorDescriptor:
+    """triton.tools.tensor_descriptor.TensorDescriptor of Triton 3.6."""
+
+    base: Any
+    shape: list[int]
+    strides: list[int]
+    block_shape: list[int]
+    padding: str = "zero"
+
+
 def fake_triton(patch: pytest.MonkeyPatch) -> None:
     compiler = ModuleType("triton.compiler")
     compiler.CompiledKernel = CompiledKernel  # type: ignore[attr-defined]
     patch.setitem(sys.modules, "triton", ModuleType("triton"))
     patch.setitem(sys.modules, "triton.compiler", compiler)
+    descriptors = ModuleType("triton.tools.tensor_descriptor")
+    descriptors.TensorDescriptor = TensorDescriptor  # type: ignore[attr-defined]
+    patch.setitem(sys.modules, "triton.tools.tensor_descriptor", descriptors)
     fake_torch(patch)
 
 

@@ -73,7 +73,7 @@ def test_a_report_says_what_is_wrong_and_where() -> None:
     assert (report.kind, report.status, report.code) == ("out-of-bounds", 1, "outside-matrices")
     (place,) = report.places
     assert (place.line, place.text) == (19, "ld.global.f32 %f2, [%rd3];")
-    assert "not all of them in a matrix" in str(report) and "line 19" in str(report)
+    assert "not all of them in an array" in str(report) and "line 19" in str(report)
 
 
 def test_results_are_compared_within_tolerances() -> None:
@@ -126,6 +126,7 @@ def test_arrays_keep_their_types_and_none_is_a_null_pointer(dtype: str) -> None:
         ([np.zeros(8, np.complex64), 0.5, 1], "ptx-array-element"),
         ([np.zeros(4, [("a", "f4"), ("b", "u1")])["a"], 0.5, 1], "ptx-array-strides"),
         ([X, 0.5, lt.ptx.Bytes(b"abc")], "ptx-struct"),
+        ([X, 0.5, lt.ptx.Bytes("abcd")], "ptx-struct-bytes"),  # type: ignore[arg-type]
         ([lt.ptx.TensorMap(X, (8,)), 0.5, 1], "ptx-map-parameter"),
     ],
 )
@@ -138,6 +139,12 @@ def test_arguments_that_do_not_fit_are_refused(args: list[Any], code: str) -> No
     ("changed", "code"),
     [
         ({"grid": (1, 1, 1, 1)}, "ptx-sides"),
+        ({"grid": "many"}, "ptx-whole-numbers"),
+        ({"block": 32.5}, "ptx-whole-numbers"),
+        ({"shared": 0.5}, "ptx-whole-numbers"),
+        ({"grid": np.int64(1), "block": np.array([32]).tolist()}, None),
+        ({"expect": [X], "rtol": float("nan")}, "ptx-tolerance"),
+        ({"atol": -1.0}, "ptx-tolerance"),
         ({"expect": [X, X]}, "ptx-expected-count"),
         ({"settings": lt.ptx.Settings()}, None),
     ],
@@ -156,6 +163,27 @@ def test_budgets_are_at_least_one() -> None:
         lt.ptx.Settings(max_steps=0)
     with pytest.raises(LaunchError, match=r"\[ptx-minutes\]"):
         lt.ptx.Settings(minutes=0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "code"),
+    [(8.5, "f4", "ptx-unwritten"), (8, "quux", "ptx-unwritten"), ((2, -1), "f4", "ptx-unwritten-side")],
+)
+def test_an_unwritten_array_has_a_shape_and_a_type(shape: Any, dtype: str, code: str) -> None:
+    assert (lt.ptx.Unwritten(8, "f4").shape, lt.ptx.Unwritten([8], "f4").shape) == ((8,), (8,))
+    with pytest.raises(LaunchError, match=rf"\[{code}\]"):
+        lt.ptx.Unwritten(shape, dtype)
+
+
+def test_a_kernel_is_loaded_from_text_and_not_from_a_path() -> None:
+    with pytest.raises(LaunchError, match=r"a str, not PosixPath \[ptx-text\]"):
+        lt.ptx.load(Path("kernel.ptx"))  # type: ignore[arg-type]
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(LaunchError, match=r"taken cannot be written: .* \[ptx-write\]"):
+        scale().record(tmp_path / "taken", grid=1, block=32, args=[X, 0.5, 1])
 
 
 def test_a_kernel_is_one_of_its_module() -> None:
@@ -201,7 +229,7 @@ def test_a_hang_is_reported_with_what_each_warp_waits_for() -> None:
     args = [lt.ptx.TensorMap(np.zeros((4, 16), np.int32), (4, 8)), np.zeros((4, 8), np.int32)]
     report = lt.ptx.load(wrong)["k"].check(grid=1, block=64, args=args)
     assert (report.kind, report.status) == ("deadlock", 1)
-    assert "warp 1 waits at `mbarrier.try_wait" in report.message and "16 bytes" in report.message
+    assert "warps 0-1 wait at `mbarrier.try_wait" in report.message and "16 bytes" in report.message
     assert wrong.splitlines()[report.places[0].line - 1].startswith("mbarrier.try_wait")
 
 
@@ -265,7 +293,7 @@ def test_an_endless_loop_ends_by_a_budget_with_where_each_warp_stands() -> None:
     settings = lt.ptx.Settings(max_steps=1000)
     report = lt.ptx.load(LOOP)["k"].check(grid=1, block=64, args=[], settings=settings)
     assert (report.kind, report.status) == ("step-budget", 2)
-    assert all(f"CTA 0 warp {warp} is at `@%p1 bra AGAIN;`" in report.message for warp in (0, 1))
+    assert "CTA 0 warps 0-1 are at `@%p1 bra AGAIN;`" in report.message
     assert report.places[0].text == "@%p1 bra AGAIN;"
 
 
@@ -273,7 +301,7 @@ def test_a_launch_that_takes_longer_than_allowed_ends_with_where_each_warp_stand
     settings = lt.ptx.Settings(minutes=0.001)
     report = lt.ptx.load(LOOP)["k"].check(grid=1, block=64, args=[], settings=settings)
     assert (report.kind, report.status, report.code) == ("time-budget", 2, "out-of-time")
-    assert "CTA 0 warp 1 is at `@%p1 bra AGAIN;`" in report.message
+    assert "CTA 0 warps 0-1 are at `@%p1 bra AGAIN;`" in report.message
     assert scale().check(grid=1, block=32, args=[X, 0.5, 1], settings=lt.ptx.Settings(minutes=10)).ok
 
 

@@ -91,7 +91,8 @@ def test_a_planted_hang_is_found_with_what_each_warp_waits_for() -> None:
     done = call("check", KERNELS / "reverse" / "fault2.ptx", "--json")
     report = json.loads(done.stdout)
     assert (done.exit_code, report["kind"]) == (1, "deadlock")
-    assert report["message"].count("lacks 1 of 257 arrivals") == 16  # 8 warps of 2 CTAs
+    assert "\n  CTAs 0-1 warps 0-7 wait at `mbarrier.test_wait" in report["message"]
+    assert "lacks 1 of 257 arrivals" in report["message"]
     assert [place["source"][0]["line"] for place in report["places"]] == [17]
 
 
@@ -184,6 +185,9 @@ BAD = {
     "launch-file-field": lambda launch: launch.pop("grid"),
     "launch-file-list": lambda launch: launch.update(grid="many"),
     "launch-file-integer": lambda launch: launch.update(grid=[1.5]),
+    "launch-file-integer-bits": lambda launch: launch["params"][0].update(offset_bytes=2**70),
+    "launch-file-pointer": lambda launch: launch["params"][2].update(kind="pointer", array="in"),
+    "launch-file-scratch": lambda launch: launch["params"][0].update(kind="scratch", bytes=-8),
     "launch-file-sides": lambda launch: launch.update(grid=[1, 1, 1, 1]),
     "launch-file-object": lambda launch: launch.update(arrays=[]),
     "launch-file-array": lambda launch: launch["params"][0].update(array="nowhere"),
@@ -248,7 +252,7 @@ def test_a_tensor_map_that_cannot_be_is_refused(code: str, folder: Path) -> None
         ("launch.json", b"\xff\xfe", "launch-file-json"),
         ("launch.json", None, "launch-file-missing"),
         ("before.npz", b"PK\x03\x04 no archive", "launch-file-arrays"),
-        ("kernel.ptx", None, "ptx-file"),
+        ("kernel.ptx", None, "ptx-file-missing"),
         ("kernel.ptx", b"\x00\x01", "ptx-word"),
         ("kernel.ptx", b"", "launch-file-kernel"),
     ],
@@ -259,6 +263,53 @@ def test_files_that_cannot_be_read_are_refused(name: str, contents: bytes | None
         (folder / name).write_bytes(contents)
     done = call("check", folder / "kernel.ptx", "--json")
     assert (done.exit_code, json.loads(done.stdout)["code"]) == (2, code)
+
+
+def test_a_folder_in_place_of_a_file_is_refused(folder: Path) -> None:
+    (folder / "kernel.ptx").unlink()
+    (folder / "kernel.ptx").mkdir()
+    assert json.loads(call("check", folder, "--json").stdout)["code"] == "ptx-file"
+    done = call("info", "x" * 5000)
+    assert done.exit_code == 2 and "cannot be read: File name too long" in done.output
+
+
+def test_a_byte_order_mark_is_skipped(folder: Path) -> None:
+    for name in ("kernel.ptx", "launch.json"):
+        (folder / name).write_bytes(b"\xef\xbb\xbf" + (folder / name).read_bytes())
+    assert call("check", folder).exit_code == 0
+
+
+def test_a_file_of_several_kernels_needs_a_name(folder: Path) -> None:
+    head = ".version 8.0\n.target sm_90a\n.address_size 64\n"
+    (folder / "kernel.ptx").write_text(f"{head}.entry a() {{ ret; }}\n.entry b() {{ ret; }}\n")
+    changed(folder, lambda launch: (launch.pop("name"), launch["params"].clear()))
+    done = call("check", folder)
+    assert done.exit_code == 2 and "no name of a kernel is given; kernel.ptx has a, b: name one" in done.output
+    assert call("check", folder, "--kernel", "b").exit_code == 1  # the expected arrays are of another kernel
+
+
+def test_a_file_without_kernels_has_no_information(tmp_path: Path) -> None:
+    (tmp_path / "kernel.ptx").write_text("// nothing\n")
+    done = call("info", tmp_path, "--json")
+    assert (done.exit_code, json.loads(done.stdout)["code"]) == (2, "ptx-file-empty")
+
+
+def test_information_says_why_there_is_no_estimate(folder: Path) -> None:
+    changed(folder, lambda launch: launch.update(grid="many"))
+    done = call("info", folder)
+    assert done.exit_code == 0 and "estimate   none: " in done.output and "'grid' is a list" in done.output
+
+
+def test_results_that_cannot_be_written_are_no_verdict(folder: Path) -> None:
+    done = call("run", folder, "--out", folder / "nowhere" / "after.npz", "--json")
+    assert (done.exit_code, json.loads(done.stdout)["code"]) == (2, "ptx-write")
+
+
+def test_a_missing_file_of_arrays_is_noted(folder: Path) -> None:
+    assert "before.npz" not in call("check", folder).output
+    (folder / "before.npz").unlink()
+    done = call("check", folder)
+    assert done.exit_code == 1 and "note       there is no before.npz, so every array is unwritten" in done.output
 
 
 @pytest.mark.parametrize(

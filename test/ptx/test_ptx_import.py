@@ -56,10 +56,13 @@ def call(*arguments: object) -> Result:
 def test_kernels_are_listed_with_what_a_launch_must_give(cache: Path) -> None:
     done = call("import", cache)
     assert done.exit_code == 0 and "kernel     vec_add_k, sm_90, " in done.output
-    assert "2  z                f32      an array" in done.output and "missing    grid, and 4 arguments" in done.output
+    assert (
+        "2  z                f32      an array and its shape" in done.output
+        and "missing    grid, and 4 arguments" in done.output
+    )
     (kernel,) = json.loads(call("import", cache, "--kernel", "mm_tma_k", "--json").stdout)
     assert [each["name"] for each in kernel["parameters"]][-4:] == ["n", "k", "global_scratch", "profile_scratch"]
-    assert kernel["parameters"][5]["missing"] == "an array, dims and strides_bytes"
+    assert kernel["parameters"][5]["missing"] == "an array, its shape, dims and strides_bytes"
 
 
 def test_a_kernel_runs_once_the_rest_is_filled_in(cache: Path, tmp_path: Path) -> None:
@@ -85,8 +88,9 @@ def test_boxes_of_tensor_maps_are_known(cache: Path, tmp_path: Path) -> None:
         call("import", cache, "--kernel", "mm_tma_k", "--out", tmp_path)
     launch = json.loads((tmp_path / "mm_tma_k-MM_TMA_K" / "launch.json").read_text())
     box = {"box": [32, 64], "element": "f16", "swizzle": "128B", "dims": None, "strides_bytes": None}
-    assert launch["params"][0] == {"kind": "tensor_map", "array": "a"} | box
-    assert launch["params"][1] == {"kind": "scalar", "type": "i32", "value": None}
+    assert launch["params"][0] == {"name": "a", "kind": "tensor_map", "array": "a"} | box
+    assert launch["params"][1] == {"name": "a.shape0", "kind": "scalar", "type": "i32", "value": None}
+    assert [each["name"] for each in launch["params"]][4:7] == ["a.stride1", "b", "b.shape0"]
 
 
 def test_without_the_ir_parameters_have_their_names_in_the_ptx(cache: Path) -> None:
@@ -103,6 +107,23 @@ def test_what_is_no_cache_is_refused(cache: Path, tmp_path: Path) -> None:
     }.items():
         done = call("import", *arguments, "--json")
         assert (done.exit_code, json.loads(done.stdout)["code"]) == (2, code)
+    (tmp_path / "taken").write_text("")
+    assert json.loads(call("import", cache, "--out", tmp_path / "taken", "--json").stdout)["code"] == "ptx-write"
+
+
+@pytest.mark.parametrize(
+    "contents",
+    ["{}", "[1]", "{", *(json.dumps(METADATA | {"name": "vec_add_k"} | each) for each in (
+        {"num_warps": "x"}, {"tensordesc_meta": 5}, {"target": "cuda"}, {"target": {"arch": "gfx942"}},
+    ))],
+)  # fmt: skip
+def test_metadata_that_is_not_of_triton_is_refused(contents: str, cache: Path) -> None:
     for each in cache.rglob("vec_add_k.json"):
-        each.write_text("{}")
+        each.write_text(contents)
     assert json.loads(call("import", cache, "--json").stdout)["code"] == "triton-metadata"
+
+
+def test_ir_that_cannot_be_read_counts_as_missing(cache: Path) -> None:
+    for each in cache.rglob("*.ttir"):
+        each.write_bytes(b"\xff\xfe")
+    assert call("import", cache).exit_code == 0

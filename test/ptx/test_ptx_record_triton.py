@@ -163,6 +163,25 @@ def test_without_a_gpu_the_same_arguments_run() -> None:
     assert lt.ptx.load(kernel.asm["ptx"])[kernel.name].check(**launch, expect=[None, None, c]).ok
 
 
+def test_without_a_gpu_an_array_stands_for_its_descriptor() -> None:
+    kernel, arrays = product(lambda given: None)
+    c = np.load(KERNELS / "matmul_tma_128b" / "after.npz")["c"]
+    launch = lt.ptx.launch_of_triton(kernel, 2, [*(arrays[name] for name in "abc"), *SIDES])
+    assert lt.ptx.load(kernel.asm["ptx"])[kernel.name].check(**launch, expect=[None, None, c]).ok
+    with pytest.raises(LaunchError, match=r"a_desc: int is no tensor descriptor; .*\[triton-descriptor\]"):
+        lt.ptx.launch_of_triton(kernel, 2, [5, arrays["b"], arrays["c"], *SIDES])
+
+
+def test_arrays_have_the_type_that_the_kernel_was_compiled_for() -> None:
+    kernel, x = adding(X, X, X), np.zeros(1024)
+    for good in (X, X.view(np.uint32)):
+        lt.ptx.launch_of_triton(kernel, 4, [good, X, X, COUNT, None])
+    with pytest.raises(
+        LaunchError, match=r"y: an array of float64; the kernel was compiled for \*fp32 \[triton-element"
+    ):
+        lt.ptx.launch_of_triton(kernel, 4, [X, x, X, COUNT, None])
+
+
 SIDES = (128, 64, 128)
 
 # A kernel of all types: it stores each parameter, and one is a pointer inside an array.
