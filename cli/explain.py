@@ -86,7 +86,10 @@ def _print_packing(found: Explanation) -> None:
         if packing.bytes is not None:
             cost = f"{packing.bytes} bytes read and written, about {packing.microseconds:.1f} µs"
         text = f"copied if {what} is not a multiple of {packing.alignment} bytes: {cost}"
-        if packing.transposed:
+        if packing.transposed and packing.one_column:
+            base = f"base is not a multiple of {packing.alignment} bytes"
+            text = f"one column, read as a row: copied if its elements are not contiguous, or its {base}: {cost}"
+        elif packing.transposed:
             text = f"always transposed before the kernel: {cost}"
         line(packing.matrix.upper(), text)
 

@@ -17,14 +17,16 @@ _BYTES_PER_MICROSECOND = 3.2e6
 class Packing:
     """A matrix that is packed unless its base and row stride are multiples of `alignment` bytes.
 
-    With `whole_rows`, the row length must be a multiple too; with `transposed`, it is always packed. The copy moves
-    `bytes`, read and written, in about `microseconds`: None if the extents are known only at launch.
+    With `whole_rows`, the row length must be a multiple too. With `transposed`, it is always packed; but if it has
+    `one_column`, only if its elements are not contiguous or its base is not aligned. The copy moves `bytes`, read and
+    written, in about `microseconds`: None if the extents are known only at launch.
     """
 
     matrix: str
     alignment: int
     whole_rows: bool
     transposed: bool
+    one_column: bool
     bytes: int | None
     microseconds: float | None
 
@@ -46,6 +48,7 @@ def packing_of(spec: GemmSpec, schedule: Schedule, problem: Problem) -> tuple[Pa
                 alignment=moved_alignment(name, schedule, problem),
                 whole_rows=name == "d" and str(schedule.epilogue.path) == "tma",
                 transposed=is_packed_transposed(name, schedule),
+                one_column=shape[-1] == 1,
                 bytes=size,
                 microseconds=None if size is None else round(size / _BYTES_PER_MICROSECOND, 1),
             )

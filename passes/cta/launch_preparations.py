@@ -16,7 +16,8 @@ After    host    %apart = (base address | bytes of a row's stride) mod 16 ≠ 0
                  tile.kernel @gemm_clear(%target) { tile.prepare %target }
          Rows of a workspace begin at multiples of 128 bytes, a line of the L2 cache. If nothing is copied,
          workspaces have no elements, and a launch of no CTAs does nothing. One kernel for each element type copies all.
-         Transposes and pieces are always made:
+         Transposes and pieces are always made, with one exception: a matrix that is known to have one column, with
+         contiguous elements and an aligned base, is its own transpose.
                  tile.launch @gemm_transpose_bf16 grid(tiles) threads(128) args(%a, %p)
                  cf.assert (the K of A is that of B), …
                  tile.launch @gemm_split_left grid(units / 256) threads(256) args(%a, %p)
@@ -125,8 +126,9 @@ def _prepare(module: ir.Module, function: func.FuncOp, pack: tile.PackOp, produc
     source, made, build = pack.source, ir.MemRefType(pack.result.type), Builder.index()
     is_copy = not pack.transposed and pack.precision is None
     with before(pack):
-        strides = outer_strides(source) if is_copy or made.rank > 2 else []
-        apart = _is_apart(pack, strides) if is_copy else None
+        may_stay = is_copy or _has_one_column(pack)
+        strides = outer_strides(source) if may_stay or made.rank > 2 else []
+        apart = _is_apart(pack, strides) if may_stay else None
         *batch, rows, columns = (extent(source, dim) for dim in range(made.rank))
         shape = _shape(pack, rows, columns)
         stride = row_stride(shape[1], element_bits(made.element_type) // 8, pack.align.value)
@@ -142,7 +144,10 @@ def _prepare(module: ir.Module, function: func.FuncOp, pack: tile.PackOp, produc
         space = workspace(made, size if apart is None else build.select(apart, size, 0))
         result = view(space, made, [*batch, *shape], steps)
         target = view(space, any_extents(made), [*count, *shape], [of_one, stride] if batch else [stride])
-        chosen = result if apart is None else arith.select(apart, result, source)
+        chosen = result
+        if apart is not None:
+            stays = source if is_copy else view(source, made, [*batch, *shape], [*strides[:-1], stride])
+            chosen = arith.select(apart, result, stays)
     how = {"transposed": pack.transposed, "side": pack.side, "precision": pack.precision}
     kernel = _kernel(module, function, _verb(pack), [target.type, own.type], **how)
     if not pack.uninitialized:
@@ -158,12 +163,20 @@ def _prepare(module: ir.Module, function: func.FuncOp, pack: tile.PackOp, produc
     replace(pack, [chosen])
 
 
+def _has_one_column(pack: tile.PackOp) -> bool:
+    """Whether the transpose of a matrix that is known to have one column is made: it may be the matrix itself."""
+    return bool(pack.transposed) and pack.precision is None and ir.MemRefType(pack.source.type).shape[-1] == 1
+
+
 def _is_apart(pack: tile.PackOp, strides: Sequence[ir.Value]) -> ir.Value:
-    """Whether base or strides of the matrix are no multiple of the bytes that they must be of."""
+    """Whether base or strides of the matrix are no multiple of the bytes that they must be of; or, of a column in place
+    of its transpose, whether its elements are not contiguous."""
     build, align = Builder.index(), pack.align.value
     element_bytes = element_bits(ir.MemRefType(pack.source.type).element_type) // 8
     lengths = [*strides[::-1], *([extent(pack.source, -1)] if pack.whole_rows else [])]
     rest = build.urem(memref.ExtractAlignedPointerAsIndexOp(pack.source).result, align)
+    if pack.transposed:
+        rest = build.or_(rest, build.xor(lengths.pop(0), 1))
     for length in lengths:
         rest = build.or_(rest, build.urem(build.mul(length, element_bytes), align))
     return build.ne(rest, 0)

@@ -406,8 +406,19 @@ def test_what_a_call_costs_whose_matrices_are_not_aligned() -> None:
         "bytes": 4225060,
         "microseconds": 1.3,
         "transposed": False,
+        "one_column": False,
     }
     assert explain_spec(spec(), "sm_90a").packing == ()
     shown = CliRunner().invoke(app, ["explain", "--n", "515", "--k", "2051", "--target", "sm_90a"]).output
     assert "copied if base or row stride is not a multiple of 16 bytes: 4225060 bytes read and written" in shown
     assert "copied if base, row stride or length of a row is not a multiple of 16 bytes" in shown
+
+
+def test_an_operand_of_one_column_is_read_as_a_row() -> None:
+    found = explain_spec(spec("nt", m=1, n=512, k=2048), "sm_90a")
+    (a,) = found.packing
+    assert (a.matrix, a.transposed, a.one_column, a.alignment) == ("a", True, True, 16)
+    options = ("--m", "1", "--n", "512", "--k", "2048", "--layout", "nt", "--target", "sm_90a")
+    shown = CliRunner().invoke(app, ["explain", *options]).output
+    assert "it has one column, which is read as a row, 16 bytes at a time" in " ".join(shown.split())
+    assert "one column, read as a row: copied if its elements are not contiguous" in shown

@@ -4,6 +4,9 @@ By default a matrix has its rows one behind the other. It is packed unless the l
 multiple of the bytes that the schedule moves at once. The host decides at each launch whether to copy it, and launches
 nothing more for an aligned matrix. A matrix with aligned rows is packed only if the schedule asks for it.
 
+An operand that is known to have one column is the same memory as its transpose, which has one row. So it is packed
+`transposed`; the host decides at each launch whether a copy is needed.
+
 wgmma transposes 16-bit operands only. Other operands whose K is not contiguous are transposed by a launch of their own,
 which moves each element once. That pays if the kernel reads each element often enough.
 """
@@ -27,8 +30,24 @@ from lowtide.targets import Target, has_wgmma, issuer_of, types_of_atom
 _LEAST_READERS = 768
 
 
+def of_one_column(given: Schedule, problem: Problem) -> Schedule:
+    """The given fields with the operands to read as one row, unless a field says how the operand is moved: an A (K, M)
+    if M is known to be 1, and a B (K, N) if N is."""
+    if problem.k_is_grouped or problem.decomposition is not None:
+        return given
+    lies, fields = dict(zip("ab", k_is_last(problem.layout), strict=True)), given.decided()
+    turned = [
+        name
+        for name, dim in (("a", "m"), ("b", "n"))
+        if not lies[name] and getattr(problem.compiled, dim) == 1
+        if not any(path.startswith(f"mainloop.{name}.") for path in fields)
+    ]
+    return given.filled({PACK_FIELDS[name]: PackKind.transposed for name in turned})
+
+
 def transposing(given: Schedule, problem: Problem, target: Target) -> Schedule:
     """The given fields with the operands to transpose for a kernel with roles, unless they say what is packed."""
+    given = of_one_column(given, problem)
     types = problem.a, problem.b, problem.acc
     if problem.k_is_grouped or not has_wgmma(*types) or has_wgmma(*types, k_is_contiguous=False):
         return given
@@ -37,7 +56,7 @@ def transposing(given: Schedule, problem: Problem, target: Target) -> Schedule:
     has_other = by_warps and not problem.is_scaled  # scales of blocks need roles, and so wgmma
     readers = {"a": problem.n, "b": problem.m}
     lies = dict(zip("ab", k_is_last(problem.layout), strict=True))
-    turned = [name for name, is_last in lies.items() if not is_last]
+    turned = [name for name, is_last in lies.items() if not is_last and not given.get(PACK_FIELDS[name])]
     is_open = not given.agents.has_producer and not asks_for_roles(given)
     if is_open and has_other and any((readers[name] or _LEAST_READERS) < _LEAST_READERS for name in turned):
         return given

@@ -121,13 +121,21 @@ def reasons(schedule: Schedule, problem: Problem, why_tile: str) -> dict[str, st
         found["epilogue.math"] = "stores take the elements of the fragments"
     if is_direct:
         found["epilogue.swizzle"] = "direct stores have no scratch"
-    return found | {
-        PACK_FIELDS[name]: f"wgmma takes {problem.stream(name).element} with K contiguous: transposed to a workspace"
-        if is_packed_transposed(name, schedule)
-        else f"taken {moved_alignment(name, schedule, problem)} bytes at a time: copied if it is not aligned to them"
-        for name in MATRICES
-        if is_packed(name, schedule)
-    }
+    packed = [name for name in MATRICES if is_packed(name, schedule)]
+    return found | {PACK_FIELDS[name]: _why_packed(name, schedule, problem) for name in packed}
+
+
+def _why_packed(name: str, schedule: Schedule, problem: Problem) -> str:
+    bytes_at_once = moved_alignment(name, schedule, problem)
+    if not is_packed_transposed(name, schedule):
+        return f"taken {bytes_at_once} bytes at a time: copied if it is not aligned to them"
+    known = problem.compiled
+    if {"a": known.m, "b": known.n}.get(name) == 1:
+        return (
+            f"it has one column, which is read as a row, {bytes_at_once} bytes at a time: copied if its elements are"
+            " not contiguous or not aligned to them"
+        )
+    return f"wgmma takes {problem.stream(name).element} with K contiguous: transposed to a workspace"
 
 
 def _with_producer(schedule: Schedule, problem: Problem) -> dict[str, str]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import EPILOGUE_TYPE
 from lowtide.passes.schedules.cost.cost import cost
-from lowtide.passes.schedules.facts.alignment import PACK_FIELDS
+from lowtide.passes.schedules.facts.alignment import PACK_FIELDS, multiplied
 from lowtide.passes.schedules.rules.mainloop import has_wgmma
 from lowtide.passes.support.agents.clusters import OPERANDS
 from lowtide.passes.support.problem.problem import Problem
@@ -49,8 +49,8 @@ def reason(as_given: Schedule, swapped: Schedule, problem: Problem, target: Targ
     if not as_given.agents.has_producer or not swapped.agents.has_producer:
         return None
     known = replace(problem, n=problem.n or _ASSUMED_EXTENT, k=problem.k or _ASSUMED_EXTENT)
-    own = cost(as_given, known, target)
-    other = cost(swapped, known.swap(), target)
+    own = cost(as_given, multiplied(as_given, known), target)
+    other = cost(swapped, multiplied(swapped, known.swap()), target)
     is_low = problem.m is not None and problem.m <= _FEW_ROWS
     if other > own * (1.0 if is_low else _WORTH_SWAPPING):
         return None

@@ -122,6 +122,19 @@ def test_a_bound_launch_and_another_stream(fake: FakeDriver) -> None:
     assert copies[0] == copies[1] != copies[2] and launched(fake) == [40, 1] * 3
 
 
+def test_a_column_is_copied_to_a_row_only_if_it_is_strided_or_unaligned(fake: FakeDriver) -> None:
+    spec = lt.GemmSpec(m=1, n=24, k=40, a="f16", b="f16", d="f16", layout="nn")
+    kernel = kernel_from(lt.compile_gemm(spec, target="sm_80").manifest)
+    b, d = InterfaceArray(aligned(24, 40)), InterfaceArray(aligned(1, 24))
+    whole = aligned(40, 8)
+    contiguous, memory = whole.reshape(-1, 1)[:40], whole.reshape(1, -1)[:, :40].T
+    assert contiguous.strides != memory.strides  # of the dimension of one element, where any stride is as good
+    for a, copies in ((contiguous, []), (memory, []), (whole[:, :1], [1]), (whole.reshape(-1, 1)[4:44], [1])):
+        kernel(InterfaceArray(a), b, out=d)
+        assert launched(fake) == [*copies, 1]
+        assert bool(kernel.workspace_bytes(InterfaceArray(a), b)) == bool(copies)
+
+
 @pytest.fixture(scope="module")
 def batched() -> dict[str, Any]:
     """The manifest of a kernel that packs batches."""

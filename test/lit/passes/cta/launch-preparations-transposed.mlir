@@ -51,3 +51,34 @@ tile.kernel @kernel(%a: !mat) {
   tile.return
 }
 }
+// -----
+
+// A matrix of one column, whose elements are contiguous and whose base is aligned, is its own transpose: nothing is launched.
+// CHECK-LABEL: func.func @column(
+// CHECK-SAME:    %[[A:.+]]: memref<?x1xbf16, strided<[?, 1]>>, %[[G:.+]]: index)
+// CHECK:       %{{.+}}, %{{.+}}, %{{.+}}:2, %[[STRIDES:.+]]:2 = memref.extract_strided_metadata %[[A]]
+// CHECK:       %[[BASE:.+]] = memref.extract_aligned_pointer_as_index %[[A]]
+// CHECK:       %[[REST:.+]] = arith.remui %[[BASE]], %c16
+// CHECK:       %[[OTHER:.+]] = arith.xori %[[STRIDES]]#0, %c1
+// CHECK:       %[[BITS:.+]] = arith.ori %[[REST]], %[[OTHER]]
+// CHECK:       %[[APART:.+]] = arith.cmpi ne, %[[BITS]], %c0
+// CHECK:       %[[GRID:.+]] = arith.select %[[APART]], %{{.+}}, %c0
+// CHECK:       %[[SIZE:.+]] = arith.select %[[APART]], %[[STRIDE:.+]], %c0
+// CHECK:       %[[SPACE:.+]] = tile.workspace %[[SIZE]]
+// CHECK:       %[[MADE:.+]] = memref.reinterpret_cast %[[SPACE]] to offset: [0], sizes: [1, %[[K:.+]]], strides: [%[[STRIDE]], 1]
+// CHECK:       %[[ROW:.+]] = memref.reinterpret_cast %[[A]] to offset: [0], sizes: [1, %[[K]]], strides: [%[[STRIDE]], 1]
+// CHECK:       %[[P:.+]] = arith.select %[[APART]], %[[MADE]], %[[ROW]]
+// CHECK:       tile.launch @column_transpose_bf16 grid(%[[GRID]])
+// CHECK:       tile.launch @kernel grid(%[[G]]) threads(32) args(%[[P]])
+!column = memref<?x1xbf16, strided<[?, 1]>>
+!row = memref<1x?xbf16, strided<[?, 1]>>
+module attributes {tile.level = "cta", tile.target = "sm_90a"} {
+func.func @column(%a: !column, %g: index) {
+  %p = tile.pack %a transposed align(16) : !column to !row
+  tile.launch @kernel grid(%g) threads(32) args(%p) : !row
+  return
+}
+tile.kernel @kernel(%a: !row) {
+  tile.return
+}
+}
