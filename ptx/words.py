@@ -19,6 +19,9 @@ _WORDS = (
     ("matrices and workspaces of ", "arrays of "),
     ("take a smaller problem, less padding, or fewer SMs", "take a smaller problem"),
     ("nvvm.fence.mbarrier.init", "fence.mbarrier_init"),
+    ("let its CTA arrive at a semaphore after that, and this one wait for it before", "let it release a flag after "
+     "that (st.release, red.release, or a fence before the store), and this one acquire the flag before"),
+    ("for a semaphore, which is ", "for a word of memory, which is "),
     ("ops and has not ended: a loop may have no end; give max_steps more if it has", "instructions and has not ended: "
      "a loop may have no end; if it has one, raise max_steps (--max-steps)"),
 )  # fmt: skip
