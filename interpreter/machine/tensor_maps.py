@@ -169,7 +169,7 @@ def _runs_of(box: tuple[int, ...], unit: int) -> tuple[list[Ints], Ints]:
     inside = [part.reshape(-1) for part in np.mgrid[tuple(slice(0, side) for side in box[:-1])]]
     starts = np.arange(0, box[-1], unit)
     runs = [np.repeat(part, len(starts)) for part in inside]
-    inner = np.tile(starts, len(inside[0]))
+    inner = np.tile(starts, prod(box[:-1]))
     offset = np.zeros_like(inner)
     for side, part in zip(box[:-1], runs, strict=True):
         offset = offset * side + part

@@ -1,10 +1,9 @@
-"""Loads, stores and cp.async (PTX ISA, "Data Movement and Conversion Instructions", "Cache Operators").
+"""Loads and stores (PTX ISA, "Data Movement and Conversion Instructions", "Cache Operators").
 
 Caches and cache hints change no number. Strong loads and stores (.acquire, .release, .relaxed,
 .volatile) are in atomics.py.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +11,14 @@ import numpy as np
 
 from lowtide.interpreter.machine import register_memory, remote_memory, unwritten
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.lanes import by_lane, disjoint, rows_together
+from lowtide.interpreter.machine.lanes import by_lane
 from lowtide.interpreter.machine.variables import local_rows
 from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.cells import Cells
 from lowtide.interpreter.numbers.registers import canonical, unsigned
 from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
 from lowtide.interpreter.ptx.moves import GENERIC_LOCAL, GENERIC_SHARED
-from lowtide.interpreter.ptx.running import Op, each_warp
+from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.syntax import Address, Group, Name, Register
 from lowtide.interpreter.ptx.table import Form, Table, bits_of
 
@@ -120,35 +119,6 @@ def _stores(state: AgentState, batch: Batch) -> None:
         for value in stored
     ]
     register_memory.store(state, batch.ops, cells, addresses, parts, width)
-
-
-def _copies(state: AgentState, batch: Batch) -> None:
-    destinations, sources, sizes, *used = zip(
-        *([read(state.values) for read in op.readers] for op in batch.ops), strict=True
-    )
-    if len(set(sizes)) != 1:
-        raise NotTogether
-    _start(state, batch.ops, destinations, sources, sizes[0], *used)
-
-
-def _start(
-    state: AgentState,
-    ops: Sequence[Op],
-    destinations: Sequence[Any],
-    sources: Sequence[Any],
-    size: int,
-    used: Sequence[Any] = (),
-) -> None:
-    """cp.async of one op, or of several to disjoint bytes, which run as one. Each active lane copies `size` bytes; if
-    `used` is given, only so many are copied and the others are zero."""
-    access, rows = rows_together(state, ops, destinations)
-    _, global_rows = rows_together(state, ops, sources)
-    disjoint(state.cta.shared, access, rows, size)
-    counts = rows_together(state, ops, used)[1] if used else None
-    if counts is not None and ((counts < 0) | (counts > size)).any():
-        wrong = int(counts[(counts < 0) | (counts > size)][0])
-        raise state.violation(ops[0], f"src-size must be 0 … {size}, not {wrong} [cp-async-source]")
-    state.cta.copies.start(state.machine.memory, access, rows, global_rows, size, counts)
 
 
 @TABLE.effects(
@@ -277,34 +247,3 @@ def hint(state: AgentState, op: Op, *operands: Any) -> None:
 def createpolicy(state: AgentState, op: Op, *operands: Any) -> int:
     """A cache policy changes no number."""
     return 0
-
-
-# cp.async -------------------------------------------------------------------------------------------------------------
-
-
-@TABLE.effects(
-    "cp.async",
-    words="ca cg shared shared::cta global L2::64B L2::128B L2::256B L2::cache_hint",
-    section=f"{_SECTION}: cp.async",
-    is_wide=True,
-    prepare=lambda form: form.instruction.operands[2:3],  # the size
-    bulk=Bulk(_copies, key=lambda op: (op.instruction.name, op.data, len(op.readers)), is_masked=True),
-)
-def cp_async_copy(state: AgentState, op: Op, destination: Any, source: Any, size: Any, used: Any = None) -> None:
-    """`size` bytes by each active lane, zero-filled after the first `used`."""
-    _start(state, (op,), (destination,), (source,), size, () if used is None else (used,))
-
-
-@TABLE.effects("cp.async.commit_group", by_convoy=each_warp, section=f"{_SECTION}: cp.async.commit_group")
-def cp_async_commit(state: AgentState, op: Op) -> None:
-    state.cta.copies.commit(state.warp, state.mask)
-
-
-@TABLE.effects("cp.async.wait_group", by_convoy=each_warp, section=f"{_SECTION}: cp.async.wait_group")
-def cp_async_wait(state: AgentState, op: Op, pending: Any) -> None:
-    state.cta.copies.wait(state.warp, pending, state.mask)
-
-
-@TABLE.effects("cp.async.wait_all", by_convoy=each_warp, section=f"{_SECTION}: cp.async.wait_all")
-def cp_async_wait_all(state: AgentState, op: Op) -> None:
-    state.cta.copies.wait_all(state.warp, state.mask)
