@@ -46,7 +46,7 @@ _CODES = {
         ptx-a-written ptx-accumulators-written ptx-wgmma-fence ptx-written-in-flight race-with-open-read
         race-with-read shared-lanes-race shared-race shared-word-race store-unread wgmma-a-fence wgmma-unwaited
         """,
-    "deadlock": "agents-deadlock barrier-counts member-elsewhere",
+    "deadlock": "agents-deadlock barrier-counts barrier-lanes-apart member-elsewhere",
     "wrong-bytes": """
         arrival-completes arrivals-at-once bytes-too-late bytes-unexpected mbarrier-arrivals pending-arrivals
         pending-bytes too-many-arrivals
@@ -65,7 +65,7 @@ _CODES = {
         registers-share smem-negative smem-of-launch threads-allowed threads-declared threads-per-cta warps-per-cta
         """,
     "not-interpreted": """
-        address-space barrier-by-lanes domain-lacks mixed-spaces mma-shapes mma-types pair-arithmetic
+        address-space domain-lacks mixed-spaces mma-shapes mma-types pair-arithmetic
         one-thread pair-joined pair-read register-as-integer register-not-bits torn-read uniform-values
         wgmma-shapes wrong-type
         """,

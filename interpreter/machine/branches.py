@@ -4,7 +4,8 @@ Divergence. Lanes that take different edges run one after the other, each under 
 post-dominator of the branch, and continue together there: a stack of (next block, block to stop at, mask). The PTX ISA
 lets each thread proceed by itself, so neither the compiler nor the program may assume an order of the sides. None is
 needed: each lane has its own registers, and accesses to memory by different lanes are unordered to the race checker,
-whichever side runs first, so a program without races gives the same result in any order. Two assumptions remain:
+whichever side runs first, so a program without races gives the same result in any order. At a barrier without .aligned
+a side waits for the rest of its warp, and the others run (lane_paths.py). Two assumptions remain:
 - Lanes reconverge at the immediate post-dominator at the latest: the whole warp executes an `.aligned` instruction
   there, as ptxas arranges; a part of the warp that executes one before it is reported (lanes.whole_warp).
 - A side that waits for another side of its warp is reported as a deadlock, as on hardware without independent thread
@@ -34,20 +35,9 @@ from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
 from lowtide.interpreter.machine.awaited import tell_order
 from lowtide.interpreter.machine.convoys import Again, Joinable, Start
 from lowtide.interpreter.machine.execution import UNSET, count_steps
+from lowtide.interpreter.machine.lane_paths import Mask, Path, advance
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.program.graphs import EXIT, Branch, Edge, Graph, Loop
-
-Mask = NDArray[np.bool_] | None
-
-
-@dataclass(slots=True, eq=False)
-class Path:
-    """Lanes on their way to block `block` by `edge`, up to block `until`."""
-
-    block: int
-    until: int
-    mask: Mask
-    edge: Edge | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -81,6 +71,10 @@ def run_graph(state: AgentState, graph: Graph, start: Start | None = None) -> St
     acted = 0
     while paths:
         path = paths[-1]
+        if path.waits:
+            yield from advance(state, graph, paths)
+            index, spin = 0, None
+            continue
         if path.edge is not None and path.edge.loop is not None and state.polls:
             registers = [state.values[slot] for slot in path.edge.loop.slots]
             now = Spin(path.edge, path.edge.loop, acted + state.changes, registers)
@@ -97,6 +91,9 @@ def run_graph(state: AgentState, graph: Graph, start: Start | None = None) -> St
             spin = None
         state.mask = path.mask
         block = graph.blocks[path.block]
+        if block.gathers and state.missing:
+            path.waits = True
+            continue
         acted += block.acts
         if (work := state.machine.observers.work) is not None:
             work.instructions += block.count(index)

@@ -13,9 +13,10 @@ import numpy as np
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import Steps
-from lowtide.interpreter.machine.branches import Path, Spin, again, parted
+from lowtide.interpreter.machine.branches import Spin, again, parted
 from lowtide.interpreter.machine.convoys import Convoy, Start
 from lowtide.interpreter.machine.execution import OF_PYTHON, count_steps
+from lowtide.interpreter.machine.lane_paths import Path
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.program.batches import NotTogether

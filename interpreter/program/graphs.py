@@ -71,11 +71,13 @@ class Branch:
 
 @dataclass(eq=False)
 class Block:
-    """`acts`: it does more than compute registers and poll, so repeating it is more than waiting."""
+    """`acts`: it does more than compute registers and poll, so repeating it is more than waiting. `gathers`: it is one
+    instruction that waits for all lanes of its warp, which may come to it, or to another one, apart."""
 
     ops: tuple[Any, ...]
     branch: Branch
     acts: bool = True
+    gathers: bool = False
 
     def count(self, index: int) -> int:
         """The number of instructions from op `index` on, with the branch."""

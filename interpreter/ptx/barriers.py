@@ -1,15 +1,17 @@
-"""Barriers of a CTA and of a warp (PTX ISA, "bar, barrier", "bar.warp.sync")."""
+"""Barriers of a CTA and of a warp (PTX ISA, "bar, barrier", "bar.warp.sync").
+
+bar is barrier.aligned. Without .aligned, the lanes of a warp may arrive apart (gathering.py).
+"""
 
 from typing import Any
 
-from lowtide.errors import NotInterpreted
 from lowtide.interpreter.machine import named_barriers
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.barriers import warp_barrier
 from lowtide.interpreter.machine.convoys import Convoy
 from lowtide.interpreter.program.batches import NotTogether
 from lowtide.interpreter.ptx.running import Op
-from lowtide.interpreter.ptx.table import Form, Table
+from lowtide.interpreter.ptx.table import Table
 
 TABLE = Table()
 
@@ -21,22 +23,6 @@ def _named(what: str) -> tuple[str, ...]:
     return tuple(f"{form}.{what}" for form in _FORMS)
 
 
-def _is_aligned(form: Form) -> bool:
-    """Whether all lanes of a warp must execute it together: bar is barrier.aligned."""
-    return "aligned" in form.words or form.row.name.startswith("bar.")
-
-
-def _by_warp(state: AgentState, op: Op, is_aligned: bool) -> None:
-    """Raise InterpreterError if lanes of the warp may arrive at another time."""
-    if state.missing and not is_aligned:
-        raise state.violation(
-            op,
-            f"lanes {state.missing} of the warp arrive at another time; that is interpreted only for whole warps"
-            " [barrier-by-lanes]",
-            NotInterpreted,
-        )
-
-
 def _sync_together(convoy: Convoy, op: Op) -> None:
     """bar.sync by warps of a convoy. Raises NotTogether, and changes nothing, if some of them would have to wait."""
     operands = [read(convoy.values) for read in op.readers]
@@ -45,15 +31,13 @@ def _sync_together(convoy: Convoy, op: Op) -> None:
     named_barriers.sync_together(convoy.by_cta(op), op, *operands)
 
 
-@TABLE.effects(*_named("sync"), words="aligned", section=_SECTION, prepare=_is_aligned, by_convoy=_sync_together)
+@TABLE.effects(*_named("sync"), words="aligned", section=_SECTION, by_convoy=_sync_together)
 def barrier_sync(state: AgentState, op: Op, identifier: Any, threads: Any = None) -> Steps:
-    _by_warp(state, op, op.data)
     yield from named_barriers.sync(state, op, identifier, threads)
 
 
-@TABLE.effects(*_named("arrive"), words="aligned", section=_SECTION, prepare=_is_aligned)
+@TABLE.effects(*_named("arrive"), words="aligned", section=_SECTION)
 def barrier_arrive(state: AgentState, op: Op, identifier: Any, threads: Any) -> None:
-    _by_warp(state, op, op.data)
     named_barriers.arrive(state, op, identifier, threads)
 
 
@@ -62,14 +46,12 @@ def barrier_arrive(state: AgentState, op: Op, identifier: Any, threads: Any) -> 
     words="popc and or u32 pred aligned",
     section=_SECTION,
     results=1,
-    prepare=lambda form: (_is_aligned(form), next(word for word in named_barriers.REDUCTIONS if word in form.words)),
+    prepare=lambda form: next(word for word in named_barriers.REDUCTIONS if word in form.words),
 )
 def barrier_red(state: AgentState, op: Op, identifier: Any, threads: Any, predicate: Any = None) -> Steps:
     """d, a, c, or d, a, b, c: the number of threads, b, may be left out."""
-    is_aligned, how = op.data
-    _by_warp(state, op, is_aligned)
     count, holds = (None, threads) if predicate is None else (threads, predicate)
-    found = yield from named_barriers.reduce(state, op, how, (identifier, count), holds)
+    found = yield from named_barriers.reduce(state, op, op.data, (identifier, count), holds)
     return found
 
 

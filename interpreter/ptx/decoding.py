@@ -14,6 +14,7 @@ from lowtide.interpreter.program.graphs import EXIT, Block, Branch, Edge, Graph
 from lowtide.interpreter.program.program import DecodedBlock, Program
 from lowtide.interpreter.ptx.binding import Slots, bind, bind_special
 from lowtide.interpreter.ptx.functions import with_functions
+from lowtide.interpreter.ptx.gathering import alone, gathers
 from lowtide.interpreter.ptx.parameter_parts import resolved
 from lowtide.interpreter.ptx.rows import ROWS
 from lowtide.interpreter.ptx.running import Op
@@ -56,7 +57,7 @@ def decode(module: Module, name: str, domain: Domain) -> Program:
     local, program.local_bytes = local_places(spaces.local)
     program.globals = globals_of(module, spaces.globals)
     slots = Slots(program, program.reserve_all(body.registers), parameters, shared.offsets, local)
-    program.graph = graph_of(resolved(body.code, parameters), slots, targets=body.targets)
+    program.graph = graph_of([*alone(resolved(body.code, parameters))], slots, targets=body.targets)
     ops = (op for block in program.graph.blocks for op in flat(block.ops))
     program.limits = limits(ops, shared.variables, slots.of)
     instructions = [each.name for each in body.code if isinstance(each, Instruction)]
@@ -97,7 +98,7 @@ def graph_of(
         ops = _batched([bind_special(each, slots) or bind(each, table, slots) for each in plain])
         branch = Branch((Edge(after),)) if last is None else _branch(last, starts, after, slots, targets)
         acts = any(op.acts and not op.name.startswith("atom.") for op in ops)  # those say whether they change something
-        blocks.append(Block(ops, branch, acts))
+        blocks.append(Block(ops, branch, acts, len(plain) == 1 and gathers(plain[0])))
     return Graph.of(blocks, registers=True)
 
 
