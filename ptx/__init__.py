@@ -13,7 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lowtide.ptx.arguments import Bytes, TensorMap, Unwritten
+    from lowtide.ptx.arguments import Bytes, Scratch, TensorMap, Unwritten
     from lowtide.ptx.kernels import Kernel, Module, load
     from lowtide.ptx.kinds import KINDS
     from lowtide.ptx.recorders.driver import record_driver
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lowtide.ptx.settings import Settings
 
 _HOMES = {
-    "arguments": ("Bytes", "TensorMap", "Unwritten"),
+    "arguments": ("Bytes", "Scratch", "TensorMap", "Unwritten"),
     "kernels": ("Kernel", "Module", "load"),
     "kinds": ("KINDS",),
     "recorders.driver": ("record_driver",),
@@ -45,6 +45,7 @@ __all__ = [
     "Place",
     "RecordOptions",
     "Report",
+    "Scratch",
     "Settings",
     "TensorMap",
     "Unwritten",

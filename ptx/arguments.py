@@ -54,6 +54,14 @@ class Unwritten:
 
 
 @dataclass(frozen=True, eq=False)
+class Scratch:
+    """Scratch memory of `size` bytes, for all CTAs together, which nothing has written. It does not count as an array:
+    it has no result, and no expected values."""
+
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
 class Bytes:
     """A struct passed by value: its bytes `data`, and its `pointers` by offset in bytes. For an array, the 8 bytes at
     the offset become a pointer to it; for a `TensorMap`, the 128 bytes there become the tensor map."""
@@ -120,6 +128,9 @@ class _Placing:
         if isinstance(argument, bool | int | float | np.generic):
             return scalar(argument, variable.type, variable.size, what)
         _pointer_bytes(variable, what)
+        if isinstance(argument, Scratch):
+            self.arrays[variable.name] = Array("u8", (argument.size,), (1,))
+            return Pointer(variable.name)
         return Pointer(self.array(argument, variable.name, what))
 
     def array(self, argument: Any, name: str, what: str) -> str:

@@ -80,7 +80,7 @@ class Kernel:
         The arrays that are passed do not change. `grid` and `cluster` are in CTAs, `block` in threads, one number or up
         to three, `shared` the bytes of dynamic shared memory. `args` has for each parameter a numpy array (a pointer to
         its first element; its strides are kept, and what lies between its elements is out of bounds), a number,
-        `TensorMap`, `Unwritten`, `Bytes`, or None for a null pointer.
+        `TensorMap`, `Unwritten`, `Scratch`, `Bytes`, or None for a null pointer.
 
         Raises LaunchError for arguments that do not fit, and InterpreterError for a broken rule or an instruction
         that is not interpreted.

@@ -23,7 +23,7 @@ from lowtide.errors import LaunchError
 from lowtide.interpreter.ptx.syntax import Entry, Variable
 from lowtide.interpreter.ptx.table import bits_of
 from lowtide.launches import Array, Launch, Parameter, Pointer
-from lowtide.ptx.arguments import Bytes, TensorMap, Unwritten
+from lowtide.ptx.arguments import Bytes, Scratch, TensorMap
 from lowtide.ptx.recorders.launch import Folders, RecordOptions, Seen, entry_of, extra_regions
 from lowtide.ptx.recorders.memory import Memory, Region
 from lowtide.ptx.recorders.tensor_maps import Encoded
@@ -90,7 +90,7 @@ def _in_python(argument: Argument, variable: Variable, ctas: int) -> Any:
         dims = encoded.shape, (*encoded.strides, encoded.width)
         return TensorMap(np.lib.stride_tricks.as_strided(descriptor.base, *dims), encoded.box, encoded.span)
     if argument.type == SCRATCH:
-        return Unwritten((argument.value * ctas,), np.uint8) if argument.value else None
+        return Scratch(argument.value * ctas) if argument.value else None
     if argument.is_pointer or bits_of(variable.type) == 8 * variable.size:
         return argument.value
     return Bytes(argument.scalar(variable.size))

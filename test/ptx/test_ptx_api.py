@@ -110,6 +110,8 @@ def test_arrays_keep_their_types_and_none_is_a_null_pointer(dtype: str) -> None:
     x = np.array([1, 3], dtype)
     found = lt.ptx.load(COPY)["copy"].run(grid=1, block=1, args=[x, np.zeros(1, dtype), None])
     assert [each.dtype for each in found] == [x.dtype, x.dtype] and found[1][0] == 3
+    scratch = lt.ptx.load(COPY)["copy"].run(grid=1, block=1, args=[x, np.zeros(1, dtype), lt.ptx.Scratch(8)])
+    assert len(scratch) == 2 and scratch[1][0] == 0  # it has no result; its pointer is not null, so nothing is copied
     again = lt.ptx.load(COPY)["copy"].run(grid=1, block=1, args=[x, x, None])
     assert again[0].tolist() == again[1].tolist() == [3, 3]
 

@@ -265,8 +265,10 @@ def test_arguments_that_a_kernel_has_no_parameters_for_are_left_out() -> None:
     launch = lt.ptx.launch_of_triton(kernel, (3, 2), [out, 0.25, 1.0, 0.5, 1, False, (8, 9), table, box])
     assert (launch["grid"], launch["block"], launch["cluster"]) == ((6, 2, 1), (64, 1, 1), (2, 1, 1))
     first, a, b, c, *others, scratch = launch["args"]
-    assert (first is out, a, b.data.hex(), c.data.hex(), scratch.shape) == (True, 0.25, "803f", "0038", (64 * 12,))
+    assert (first is out, a, b.data.hex(), c.data.hex(), scratch.size) == (True, 0.25, "803f", "0038", 64 * 12)
     assert others == [False, 8, 9, table, box.base, 4, 1, False, 4, 1]
+    report = lt.ptx.load(STORES)["all"].check(**launch, expect=[None, table, box.base])  # none for the scratch memory
+    assert report.kind == "out-of-bounds"  # the pointer in the table is null
 
 
 # What cannot be recorded ----------------------------------------------------------------------------------------------
