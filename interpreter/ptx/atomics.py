@@ -1,11 +1,10 @@
-"""Atomic operations on words of memory, and strong loads and stores (PTX ISA, "atom", "red", "ld", "st").
+"""Atomic operations on words of memory (PTX ISA, "atom", "red").
 
-Each orders threads by its ordering and scope (machine/patterns.py). A strong load, and an atomic operation that changes
-nothing, may be repeated until it finds another value: a loop of it waits (machine/branches.py).
+Each orders threads by its ordering and scope (machine/patterns.py). An atomic operation that changes
+nothing may be repeated until it finds another value: a loop of it waits (machine/branches.py).
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -15,21 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine import maxima, patterns, register_memory, remote_memory, semaphores
-from lowtide.interpreter.machine.agents import ASK, AgentState, Wait
-from lowtide.interpreter.machine.awaited import Asked
+from lowtide.interpreter.machine import maxima, register_memory, semaphores
+from lowtide.interpreter.machine.agents import AgentState, Wait
 from lowtide.interpreter.machine.lanes import active_lane_numbers, by_lane
-from lowtide.interpreter.machine.patterns import Ordering
 from lowtide.interpreter.machine.semaphores import Change, Place
 from lowtide.interpreter.machine.views import Scope, Strong
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.numbers.cells import Cells
 from lowtide.interpreter.numbers.registers import SIGNED, Number, canonical, is_raw, raw, unsigned
-from lowtide.interpreter.ptx import memory
 from lowtide.interpreter.ptx.floats import of_floats
-from lowtide.interpreter.ptx.memory import cells_of, space_of
 from lowtide.interpreter.ptx.orders import SCOPES, ordering_of
 from lowtide.interpreter.ptx.running import Op
+from lowtide.interpreter.ptx.spaces import by_memory, cells_of, space_of
+from lowtide.interpreter.ptx.strong_accesses import is_other, now, strongly, why
 from lowtide.interpreter.ptx.table import Form, Table
 
 TABLE = Table()
@@ -149,10 +146,10 @@ def atom(state: AgentState, op: Op, address: Any, *operands: Any) -> Any:
 def _atom_at(state: AgentState, op: Op, address: Any, operands: tuple[Any, ...]) -> Any:
     """`atom` of one element for each lane."""
     atomic: _Atomic = op.data
-    if (there := memory.remote_of(state, atomic.space, address)) is not None:
-        there = by_lane(there)
-        return remote_memory.by_owner(state, op, there, lambda: (_atom(state, op, "shared", there, operands),))[0]
-    return _atom(state, op, atomic.space, address, operands)
+    has_run, old = by_memory(
+        state, op, atomic.space, address, lambda space, there: _atom(state, op, space, there, operands)
+    )
+    return old if has_run else _atom(state, op, atomic.space, address, operands)
 
 
 def _atom(state: AgentState, op: Op, space: str, address: Any, operands: tuple[Any, ...]) -> Any:
@@ -188,7 +185,7 @@ def _apply_in_turn(state: AgentState, op: Op, cells: Cells, rows: NDArray[Any], 
         return None
     old, ends = np.zeros(len(state.lanes), SIGNED[atomic.bits]), np.zeros(len(state.lanes), SIGNED[atomic.bits])
     try:
-        with _strongly(state, Strong(change.ordering.scope, size, is_atomic=True)):
+        with strongly(state, Strong(change.ordering.scope, size, is_atomic=True)):
             ((loaded,),) = register_memory.load(state, (op,), cells, (rows,), size, 1)
             given = [_raw(operand, atomic.bits, state.machine.domain).tolist() for operand in operands]
             words = _raw(loaded, atomic.bits, state.machine.domain)
@@ -210,8 +207,8 @@ def _apply_in_turn(state: AgentState, op: Op, cells: Cells, rows: NDArray[Any], 
         semaphores.before(state, place, lane, change)
         semaphores.after(state, op, place, lane, change)
         if change.asks and not changed[lane]:
-            seen = (float(old[lane]), *_now(place)[1:])
-            state.polls.append(Wait(partial(_is_other, place, seen), partial(_why, place), op))
+            seen = (float(old[lane]), *now(place)[1:])
+            state.polls.append(Wait(partial(is_other, place, seen), partial(why, place), op))
     state.changes += bool(changed[lanes].any())
     return old
 
@@ -246,8 +243,8 @@ def _apply(state: AgentState, op: Op, cells: Cells, rows: NDArray[Any], operands
     atomic: _Atomic = op.data
     size, change = atomic.size, atomic.change
     places = [(lane, Place(cells, int(rows[lane]), size)) for lane in active_lane_numbers(state)]
-    before = [_now(place) for _, place in places]
-    with _strongly(state, Strong(change.ordering.scope, size, is_atomic=True)):
+    before = [now(place) for _, place in places]
+    with strongly(state, Strong(change.ordering.scope, size, is_atomic=True)):
         ((old,),) = register_memory.load(state, (op,), cells, (rows,), size, 1)
         for lane, place in places:
             semaphores.before(state, place, lane, change)
@@ -255,10 +252,10 @@ def _apply(state: AgentState, op: Op, cells: Cells, rows: NDArray[Any], operands
         register_memory.store(state, (op,), cells, (rows,), ((new,),), size)
     for (lane, place), seen in zip(places, before, strict=True):
         semaphores.after(state, op, place, lane, change)
-        is_same = _now(place) == seen
+        is_same = now(place) == seen
         state.changes += not is_same
         if change.asks and is_same:
-            state.polls.append(Wait(partial(_is_other, place, seen), partial(_why, place), op))
+            state.polls.append(Wait(partial(is_other, place, seen), partial(why, place), op))
     return old
 
 
@@ -280,144 +277,3 @@ def red(state: AgentState, op: Op, address: Any, operand: Any, *hint: Any) -> No
             maxima.lift(state, op, int(rows[lane]), values[lane : lane + 1], lane)
         return
     atom(state, op, address, operand, *hint)
-
-
-# Strong loads and stores ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Move:
-    """A strong load or store: its ordering, and the data of the weak one (memory.py)."""
-
-    ordering: Ordering
-    weak: tuple[Any, ...]
-
-    @property
-    def size(self) -> int:
-        """Bytes of an element."""
-        return int(self.weak[1])
-
-
-def _strong(prepare: Callable[[Form], tuple[Any, ...]]) -> Callable[[Form], _Move]:
-    return lambda form: _Move(ordering_of(form, Scope.sys if "volatile" in form.row.name else Scope.gpu), prepare(form))
-
-
-def _places(state: AgentState, op: Op, space: str, address: Any) -> list[tuple[int, Place]]:
-    """The words that a load or store accesses, each with its lane; if all lanes load the same ones, with that of the
-    whole agent. None for the memory of one thread."""
-    _, width, count, *_ = op.data.weak
-    cells, place = cells_of(state, op, space, address)
-    if cells.words is None:
-        return []
-    if state.mask is None and not isinstance(place, np.ndarray):
-        each = [(patterns.EVERY_LANE, int(place))]
-    else:
-        rows = by_lane(place)
-        each = [(lane, int(rows[lane])) for lane in active_lane_numbers(state)]
-    return [(lane, Place(cells, at + width * n, width)) for lane, at in each for n in range(count)]
-
-
-@contextmanager
-def _strongly(state: AgentState, strong: Strong) -> Iterator[None]:
-    """Accesses of the agent are strong."""
-    state.strong = strong
-    try:
-        yield
-    finally:
-        state.strong = None
-
-
-@TABLE.effects(
-    "ld.acquire",
-    "ld.relaxed",
-    "ld.volatile",
-    "ld.mmio.relaxed",
-    types=memory.TYPES,
-    words=f"{_SPACES} {memory.HINTS} {SCOPES} v2 v4 v8",
-    section="Data Movement and Conversion Instructions: ld",
-    results=1,
-    acts=False,
-    prepare=_strong(memory.load_form),
-)
-def ld_strong(state: AgentState, op: Op, address: Any, hint: Any = None) -> Any:
-    """The current value, for each active lane; with .acquire, the accesses released with it are known."""
-    space, is_group = op.data.weak[0], op.data.weak[3]
-    if (there := memory.remote_of(state, space, address)) is None:
-        return _load(state, op, space, address)
-
-    def load_there() -> tuple[Any, ...]:
-        loaded = _load(state, op, "shared", there)
-        return loaded if is_group else (loaded,)
-
-    found = remote_memory.by_owner(state, op, there, load_there)
-    return found if is_group else found[0]
-
-
-def _load(state: AgentState, op: Op, space: str, address: Any) -> Any:
-    """`ld_strong` from a state space. If `state.remote` is set, it is the shared memory of that CTA."""
-    move, clocks, order = op.data, state.cta.shared.clocks, state.machine.order
-    with _strongly(state, Strong(move.ordering.scope, move.size)):
-        loaded = memory.load(state, op, (space, *move.weak[1:]), address)
-    places = _places(state, op, space, address)
-    for lane, place in places:
-        state.touch(place.key(state), ASK)
-        patterns.read(clocks, state.warp, lane, place.word, move.ordering)
-        seen = _now(place)
-        if move.ordering.acquires and order is not None:
-            order.acquire(state.key, place.key(state))
-            if len(places) == 1 and place.is_global and isinstance(loaded, int | np.ndarray):
-                state.asked = Asked(op, place.address, int(seen[0]))
-        state.polls.append(Wait(partial(_is_other, place, seen), partial(_why, place), op))
-    if state.mask is None:
-        clocks.settle(state.warp, state.count)
-    return loaded
-
-
-@TABLE.effects(
-    "st.release",
-    "st.relaxed",
-    "st.volatile",
-    "st.mmio.relaxed",
-    types=memory.TYPES,
-    words=f"{_SPACES} {memory.HINTS} {SCOPES} v2 v4 v8",
-    section="Data Movement and Conversion Instructions: st",
-    prepare=_strong(memory.access_form),
-)
-def st_strong(state: AgentState, op: Op, address: Any, value: Any, hint: Any = None) -> None:
-    """The store of each active lane; with .release, what precedes it is released with the value."""
-    space = op.data.weak[0]
-    if (there := memory.remote_of(state, space, address)) is None:
-        _store(state, op, space, address, value)
-        return
-
-    def store_there() -> tuple[Any, ...]:
-        _store(state, op, "shared", there, value)
-        return ()
-
-    remote_memory.by_owner(state, op, there, store_there)
-
-
-def _store(state: AgentState, op: Op, space: str, address: Any, value: Any) -> None:
-    """`st_strong` to a state space. If `state.remote` is set, it is the shared memory of that CTA."""
-    move, clocks, order = op.data, state.cta.shared.clocks, state.machine.order
-    with _strongly(state, Strong(move.ordering.scope, move.size)):
-        memory.store(state, op, (space, *move.weak[1:]), by_lane(address), value)
-    for lane, place in _places(state, op, space, by_lane(address)):
-        patterns.write(clocks, state.warp, lane, place.word, move.ordering)
-        state.touch(place.key(state), "store")
-        if move.ordering.releases and order is not None:
-            order.release(state.key, place.key(state))
-
-
-def _now(place: Place) -> tuple[Any, ...]:
-    """The present contents of a word."""
-    start = place.address - place.cells.origin
-    return tuple(place.cells.payload[start : start + place.size].tolist())
-
-
-def _is_other(place: Place, seen: tuple[Any, ...]) -> bool:
-    return _now(place) != seen
-
-
-def _why(place: Place) -> str:
-    return f"for a semaphore, which is {_now(place)[0]:g}, to change"

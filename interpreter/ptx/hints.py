@@ -12,9 +12,9 @@ from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.lanes import active_rows, one_lane, uniform
 from lowtide.interpreter.numbers.cells import UNWRITTEN, ZERO_TYPE
 from lowtide.interpreter.numbers.registers import canonical
-from lowtide.interpreter.ptx.memory import cells_of, space_of
 from lowtide.interpreter.ptx.moves import GENERIC_SHARED
 from lowtide.interpreter.ptx.running import Op
+from lowtide.interpreter.ptx.spaces import cells_of, space_of
 from lowtide.interpreter.ptx.table import Table
 
 TABLE = Table()

@@ -7,18 +7,14 @@ Caches and cache hints change no number. Strong loads and stores (.acquire, .rel
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from lowtide.interpreter.machine import register_memory, remote_memory, unwritten
+from lowtide.interpreter.machine import register_memory, unwritten
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.lanes import by_lane
-from lowtide.interpreter.machine.variables import local_rows
 from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.cells import Cells
 from lowtide.interpreter.numbers.registers import canonical, unsigned
 from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
-from lowtide.interpreter.ptx.moves import GENERIC_LOCAL, GENERIC_SHARED
 from lowtide.interpreter.ptx.running import Op
+from lowtide.interpreter.ptx.spaces import by_memory, cells_of, space_of
 from lowtide.interpreter.ptx.syntax import Address, Group, Name, Register
 from lowtide.interpreter.ptx.table import Form, Table, bits_of
 
@@ -26,52 +22,10 @@ TABLE = Table()
 
 TYPES = "b8 u8 s8 b16 u16 s16 b32 u32 s32 f32 b64 u64 s64 f64"
 _SPACES = "global shared shared::cta shared::cluster local const"
-_NAMED = ("global", "shared", "local", "const")
 _EVICTIONS = "L1::evict_first L1::evict_last L1::evict_normal L1::evict_unchanged L1::no_allocate"
 _LEVEL_2 = "L2::evict_first L2::evict_last L2::evict_normal L2::cache_hint L2::64B L2::128B L2::256B"
 HINTS = f"ca cg cs cv lu wb wt nc {_EVICTIONS} {_LEVEL_2} weak"
 _SECTION = "Data Movement and Conversion Instructions"
-
-
-def space_of(form: Form) -> str:
-    """The state space of an instruction: "global", "shared", "cluster", "local", "const", "" for generic addresses."""
-    if "shared::cluster" in form.words:
-        return "cluster"
-    return next((word.partition("::")[0] for word in form.words if word.partition("::")[0] in _NAMED), "")
-
-
-def cells_of(state: AgentState, op: Op, space: str, address: Any) -> tuple[Cells, Any]:
-    """The memory of a state space, and the address in it. A generic address determines its space."""
-    if not space:
-        rows = np.asarray(address)
-        active = rows if rows.ndim == 0 or state.mask is None else rows[state.mask]
-        spaces = np.unique((active >= GENERIC_SHARED).astype(int) + (active >= GENERIC_LOCAL))
-        if len(spaces) > 1:
-            raise state.violation(
-                op, "lanes access memory of several state spaces in one instruction; split it [mixed-spaces]"
-            )
-        space, start = _WINDOWS[int(spaces[0])]
-        address = address - start
-    if space == "local":
-        return local_rows(state, op, address)
-    home = state.cta if state.remote is None else state.remote[0]
-    return (home.shared if space in ("shared", "cluster") else state.machine.memory), address
-
-
-def remote_of(state: AgentState, space: str, address: Any) -> Any:
-    """The addresses of an access in the cluster's shared memory, if some are in another CTA; otherwise None."""
-    if state.remote is not None or space not in ("", "cluster"):
-        return None
-    if not space:
-        active = by_lane(address, len(state.lanes))
-        active = active if state.mask is None else active[state.mask]
-        if ((active < GENERIC_SHARED) | (active >= GENERIC_LOCAL)).any():
-            return None
-        address = address - GENERIC_SHARED
-    return address if remote_memory.reaches(state, address) else None
-
-
-_WINDOWS = (("global", 0), ("shared", GENERIC_SHARED), ("local", GENERIC_LOCAL))
 
 
 def access_form(form: Form) -> tuple[str, int, int, bool]:
@@ -142,10 +96,12 @@ def ld(state: AgentState, op: Op, address: Any, hint: Any = None) -> Any:
 def load(state: AgentState, op: Op, form: tuple[Any, ...], address: Any) -> Any:
     """The registers of a load with the data of `load_form`."""
     space, width, count, is_group, held, bits, is_signed, domain = form
-    if (remote := remote_of(state, space, address)) is not None:
-        own = ("shared", width, count, True, *form[4:])
-        loaded = remote_memory.by_owner(state, op, remote, lambda: load(state, op, own, remote))
-        return loaded if is_group else loaded[0]
+    if space in ("", "cluster"):
+        has_run, loaded = by_memory(
+            state, op, space, address, lambda own, there: load(state, op, (own, *form[1:]), there)
+        )
+        if has_run:
+            return loaded
     cells, place = cells_of(state, op, space, address)
     (loaded,) = register_memory.load(state, (op,), cells, (place,), width, count)
     if held > bits:
@@ -208,15 +164,12 @@ def st(state: AgentState, op: Op, address: Any, value: Any, hint: Any = None) ->
 def store(state: AgentState, op: Op, form: tuple[Any, ...], address: Any, value: Any) -> None:
     """A store with the data of `access_form`."""
     space, width, _, is_group = form
-    if (remote := remote_of(state, space, address)) is not None:
-        own = ("shared", *form[1:])
-
-        def store_there() -> tuple[Any, ...]:
-            store(state, op, own, remote, value)
-            return ()
-
-        remote_memory.by_owner(state, op, remote, store_there)
-        return
+    if space in ("", "cluster"):
+        has_run, _ = by_memory(
+            state, op, space, address, lambda own, there: store(state, op, (own, *form[1:]), there, value)
+        )
+        if has_run:
+            return
     cells, place = cells_of(state, op, space, address)
     values = value if is_group else (value,)
     lacks, domain = unwritten.lacking(state, op, values), state.machine.domain

@@ -60,7 +60,11 @@ class Operands(Words):
                 self.reject("only a predicate register is negated by ! [ptx-negated]")
             return Negated(register)
         found = self._element("an operand")
-        vector = self._vector(found.name) if isinstance(found, Name) else None
+        if not isinstance(found, Name):
+            return found
+        if self.word in ("+", "-"):  # the address of a byte of a variable
+            return Address(found, self._offset())
+        vector = self._vector(found.name)
         return found if vector is None else vector
 
     def _vector(self, name: str) -> Group | None:
@@ -88,17 +92,21 @@ class Operands(Words):
 
     def _address(self) -> Address:
         base = self._element("an address, which is a register, a variable or a number,")
-        offset, coordinates = 0, None
-        if self.take("+") or self.word == "-":
-            offset = self.integer()
-            if offset not in _OFFSETS:
-                self.reject(f"{offset} bytes after an address; an offset has 32 bits [ptx-offset]")
-            offset = offset - 2**32 if offset >= 2**31 else offset
+        offset, coordinates = self._offset(), None
         if self.take(","):
             self.expect("{")
             coordinates = self._elements()
         self.expect("]")
         return Address(base, offset, coordinates)
+
+    def _offset(self) -> int:
+        """The bytes after an address; 0 if none are given."""
+        if not self.take("+") and self.word != "-":
+            return 0
+        offset = self.integer()
+        if offset not in _OFFSETS:
+            self.reject(f"{offset} bytes after an address; an offset has 32 bits [ptx-offset]")
+        return offset - 2**32 if offset >= 2**31 else offset
 
     def _immediate(self) -> Immediate:
         sign = -1 if self.take("-") else 1

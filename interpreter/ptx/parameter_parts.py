@@ -38,7 +38,7 @@ def resolved(body: Sequence[Label | Instruction], parameters: Collection[str]) -
     Another register with such addresses, such as one that holds either of two, is refused where it is read.
     """
     instructions = [each for each in body if isinstance(each, Instruction)]
-    if not any(each.name in _MOVES and isinstance(each.operands[1], Name) for each in instructions):
+    if not any(each.name in _MOVES and isinstance(each.operands[1], Name | Address) for each in instructions):
         return list(body)
     written = Counter(each for instruction in instructions for each in _registers(instruction.operands[:1]))
     parts: dict[Register, Address] = {}
@@ -61,6 +61,8 @@ def _part(instruction: Instruction, parts: dict[Register, Address], parameters: 
     if instruction.name in _MOVES:
         if isinstance(first, Name) and first.name in parameters:
             return Address(first)
+        if isinstance(first, Address) and isinstance(first.base, Name) and first.base.name in parameters:
+            return first
         return parts.get(first) if isinstance(first, Register) else None
     if instruction.name in _SUMS and isinstance(first, Register) and isinstance(operands[2], Immediate):
         known = parts.get(first)

@@ -83,6 +83,8 @@ class _Code:
             return self.held.get(self.slot(operand), _NONE)
         if isinstance(operand, Group):
             return _joined([self.of(each) for each in operand.elements])
+        if isinstance(operand, Address) and isinstance(operand.base, Name):  # `name+4`
+            operand = operand.base
         is_known = isinstance(operand, Name) and operand.name in self.variables
         return frozenset({operand.name}) if is_known and isinstance(operand, Name) else _NONE
 
