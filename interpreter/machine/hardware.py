@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.elements import ElementType, element_of_ptx
-from lowtide.errors import InterpreterError, NotInterpreted
+from lowtide.errors import InterpreterError
 from lowtide.interpreter.numbers.domains import Domain
 
 Ints = NDArray[np.int64]
@@ -198,31 +198,27 @@ def tma_swizzle(addresses: Ints, span: int) -> Ints:
 
 
 def ldmatrix(rows: Values, num: int, trans: bool) -> Values:
-    """The values that each lane receives: array (32, num, 2), the low and high half of `num` registers; for bytes,
-    (32, num, 4).
+    """The values that each lane receives: array (32, num, 2), the low and high half of `num` registers; for elements of
+    one byte (32, num, 4), of four bytes (32, num, 1).
 
-    `rows` has the 16 bytes at the address of each lane, 8 elements, or 16 of one byte: array (8 * num, 8) or
-    (8 * num, 16), the rows of matrix 0 from lanes 0–7, of matrix 1 from lanes 8–15, and so on. For each matrix, lane l
-    receives four bytes from 4 * (l % 4) of row l / 4; with `trans`, of the transposed matrix of 16-bit elements
-    (PTX ISA, "ldmatrix").
+    `rows` has the 16 bytes at the address of each lane, array (8 * num, elements): the rows of matrix 0 from lanes 0–7,
+    of matrix 1 from lanes 8–15, and so on. For each matrix, lane l receives four bytes from 4 * (l % 4) of row l / 4;
+    with `trans`, of the transposed matrix of 16-bit elements, each of which may be two of one byte (PTX ISA,
+    "ldmatrix").
     """
-    matrices = rows.reshape(num, 8, -1)
-    if trans:
-        if matrices.shape[2] != 8:
-            raise NotInterpreted(
-                "ldmatrix.trans transposes 16-bit elements; these are of 8 bits: load them by bytes [ldmatrix-trans]"
-            )
-        matrices = matrices.swapaxes(1, 2)
-    return matrices.reshape(num, 32, -1).swapaxes(0, 1)
+    if not trans:
+        return rows.reshape(num, 32, -1).swapaxes(0, 1)
+    return rows.reshape(num, 8, 8, -1).swapaxes(1, 2).reshape(num, 32, -1).swapaxes(0, 1)
 
 
 def stmatrix(registers: Values, num: int, trans: bool) -> Values:
-    """The rows that are written: array (8 * num, 8), row r of matrix j at the address that lane 8 * j + r gives.
+    """The rows that are written: array (8 * num, elements), row r of matrix j at the address that lane 8 * j + r gives.
 
-    `registers`: array (32, num, 2), the low and high half of each lane's `num` registers. For each matrix, lane l holds
-    elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4; with `trans`, of the transposed one (PTX ISA, "stmatrix").
+    `registers`: array (32, num, 2), the low and high half of each lane's `num` registers; for elements of one byte
+    (32, num, 4), of four bytes (32, num, 1). For each matrix, lane l holds elements 2 * (l % 4) and 2 * (l % 4) + 1 of
+    row l / 4; with `trans`, of the transposed matrix of 16-bit elements (PTX ISA, "stmatrix").
     """
-    matrices = registers.swapaxes(0, 1).reshape(num, 8, 8)
+    matrices = registers.swapaxes(0, 1)
     if trans:
-        matrices = matrices.swapaxes(1, 2)
-    return matrices.reshape(8 * num, 8)
+        matrices = matrices.reshape(num, 8, 8, -1).swapaxes(1, 2)
+    return matrices.reshape(8 * num, -1)

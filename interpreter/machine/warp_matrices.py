@@ -17,7 +17,7 @@ from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Access, 
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.integers import INTEGERS
 from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
-from lowtide.interpreter.numbers.registers import halves, is_raw, number, numbers_of, raw, types_of
+from lowtide.interpreter.numbers.registers import Number, is_raw, number, numbers_of, raw, types_of
 from lowtide.interpreter.numbers.storage import cut, in_memory, is_cut
 from lowtide.interpreter.program.batches import NotTogether
 
@@ -37,25 +37,32 @@ def ldmatrix(
     whole_warp(state, ops[0])
     lanes = len(state.lanes)
     given = np.stack([by_lane(address, lanes) for address in addresses]).reshape(len(ops), -1, WARP)[..., : 8 * num]
-    payload, dtype = _rows(state, state.access_by_warps(ops, 8 * num), given.reshape(-1))
+    payload, dtype = _rows(state, state.access_by_warps(ops, 8 * num), given.reshape(-1), trans)
     held = hardware.ldmatrix(payload, given.size // 8, trans)
     held = held.reshape(WARP, len(ops), -1, num, held.shape[-1]).transpose(2, 0, 1, 3, 4)  # warp, lane, op, matrix
     registers = _received(held.reshape(lanes, num * len(ops), -1), dtype)
     return [registers[at : at + num] for at in range(0, len(registers), num)]
 
 
-def _rows(state: AgentState, access: Access, rows: Ints) -> tuple[Values, str]:
-    """The 16 bytes at each address, and the type of their elements, of one or two bytes."""
-    shared = state.cta.shared
-    is_of_bytes = any(name in INTEGERS or ELEMENT_BYTES[name] == 1 for name in shared.dtypes_at(access, rows))
-    width = 1 if is_of_bytes else 2
-    return shared.load_any(access, rows, width, _ROW_BYTES // width)
+def _rows(state: AgentState, access: Access, rows: Ints, trans: bool) -> tuple[Values, str]:
+    """The 16 bytes at each address, and the type of their elements: of one or two bytes, or f32. Wider ones, and f32 if
+    units of 16 bits are transposed, are read as bits."""
+    shared, domain = state.cta.shared, state.machine.domain
+    found = shared.dtypes_at(access, rows)
+    is_of_bytes = any(name in INTEGERS or ELEMENT_BYTES[name] == 1 for name in found)
+    width = 1 if is_of_bytes else max((ELEMENT_BYTES[name] for name in found), default=2)
+    payload, dtype = shared.load_any(access, rows, width, _ROW_BYTES // width)
+    if width <= 2 or (width == _WORD_BYTES and not trans):
+        return payload, dtype
+    return np.ascontiguousarray(domain.to_bits(payload, dtype)).view(np.int8), "i8"
 
 
 def _received(registers: Values, dtype: str) -> tuple[Any, ...]:
-    """Registers (32, num, elements): packed, or the bits of integers."""
+    """Registers (32, num, elements): f32, packed, or the bits of integers."""
     if dtype in INTEGERS and INTEGERS[dtype].itemsize == 1:
         return tuple(np.ascontiguousarray(registers.astype(np.int8)).view(np.int32)[..., 0].T)
+    if registers.shape[-1] == 1:
+        return tuple(Number(each, dtype) for each in registers[..., 0].T)
     return tuple(Packed(registers[:, matrix], dtype) for matrix in range(registers.shape[1]))
 
 
@@ -70,26 +77,35 @@ def stmatrix(
         raise NotTogether
     (dtype,), domain, shared = types, state.machine.domain, state.cta.shared
     together, lanes = [register for registers in given for register in registers], np.arange(8 * len(given[0]))
-    values = np.zeros((32, len(together), 2), domain.payload)
+    if dtype != ZERO_TYPE and ELEMENT_BYTES[dtype] > (2 if trans else _WORD_BYTES):
+        dtype = "i16"  # bits
+    width = 2 if dtype == ZERO_TYPE else ELEMENT_BYTES[dtype]
+    values = np.zeros((32, len(together), _WORD_BYTES // width), domain.payload)
     for index, register in enumerate(together):
-        if dtype != ZERO_TYPE:
-            values[:, index] = halves(register, dtype, domain)
+        if dtype == "i16":
+            values[:, index] = _words(register, domain)
+        elif dtype != ZERO_TYPE:
+            values[:, index] = numbers_of(register, _WORD_BYTES * 8, dtype, domain)
     rows = np.concatenate([by_lane(address)[lanes] for address in addresses])
     access = state.access_of(ops, np.concatenate([lanes] * len(ops)))
     disjoint(shared, access, rows, _ROW_BYTES)
-    shared.store(access, rows, hardware.stmatrix(values, len(together), trans), dtype, 8)
+    shared.store(access, rows, hardware.stmatrix(values, len(together), trans), dtype, _ROW_BYTES // width)
 
 
 def transposed(state: AgentState, op: Described, register: Any) -> Any:
     """movmatrix: an 8x8 matrix of 16-bit elements, one row of a register in each four lanes, transposed."""
     whole_warp(state, op)
     domain = state.machine.domain
-    if types_of(register):
-        (dtype,) = types_of(register)
-        payload = np.broadcast_to(numbers_of(register, 32, dtype, domain), (32, 2))
-        return Packed(np.ascontiguousarray(payload.reshape(8, 8).T).reshape(32, 2), dtype)
-    words = np.ascontiguousarray(by_lane(raw(register, 32, domain)).astype(np.int32)[:, None]).view(np.int16)
-    return np.ascontiguousarray(words.reshape(8, 8).T).reshape(32, 2).view(np.int32)[:, 0]
+    dtype = next(iter(types_of(register)), "f32")
+    if ELEMENT_BYTES[dtype] <= 2:
+        payload = np.broadcast_to(numbers_of(register, 32, dtype, domain), (32, _WORD_BYTES // ELEMENT_BYTES[dtype]))
+        return Packed(payload.reshape(8, 8, -1).swapaxes(0, 1).reshape(payload.shape), dtype)
+    return np.ascontiguousarray(_words(register, domain).reshape(8, 8).T).reshape(32, 2).view(np.int32)[:, 0]
+
+
+def _words(register: Any, domain: Domain) -> NDArray[np.int16]:
+    """The low and high half of a register as integers: (32, 2)."""
+    return np.ascontiguousarray(by_lane(raw(register, 32, domain)).astype(np.int32)[:, None]).view(np.int16)
 
 
 def _type_of_halves(registers: Sequence[Any]) -> str:
