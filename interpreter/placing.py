@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 
 from lowtide.elements import ELEMENTS, element_type
 from lowtide.errors import InterpreterError, NotInterpreted
+from lowtide.interpreter.machine import map_objects
 from lowtide.interpreter.machine.global_memory import GlobalMemory
+from lowtide.interpreter.machine.map_fields import BYTES, encoded, fields_of
+from lowtide.interpreter.machine.map_limits import check_tensor_map
 from lowtide.interpreter.machine.matrices import Matrix
 from lowtide.interpreter.machine.tensor_maps import TensorMap, WithMaps
 from lowtide.interpreter.numbers.cells import CODES, CONTINUED, ELEMENT_BYTES
@@ -26,13 +29,6 @@ from lowtide.launches import TensorMap as RecordedMap
 _LEVELS = 3  # of rows within matrices within a batch, which memory keeps apart
 _POINTER = 8  # bytes
 _HALF = "i32"  # holds half of an i64, which the payload of the float domains cannot hold whole
-
-# cuTensorMapEncodeTiled (CUDA driver API, "Tensor Map Object Management").
-_MAP_RANKS = range(1, 6)
-_MAP_ALIGNMENT = 16  # bytes, of the address and the strides
-_MAP_BOX = 256  # elements along a dimension
-_MAP_EXTENT, _MAP_STRIDE = 2**32, 2**40
-_MAP_SWIZZLES = (0, 32, 64, 128)
 
 
 def element_of(dtype: str) -> str:
@@ -189,15 +185,22 @@ class Places:
                     f"{what}: a pointer at byte {offset} of a struct of {len(data)} bytes [launched-struct]"
                 )
             data[offset : offset + _POINTER] = self.address(pointer).to_bytes(_POINTER, "little")
-        number = int.from_bytes(data, "little", signed=True)
         maps = {at: self._tensor_map(each, f"{what} at byte {at}") for at, each in struct.maps}
+        for offset, map in maps.items():
+            if not 0 <= offset <= len(data) - BYTES:
+                raise InterpreterError(
+                    f"{what}: a tensor map at byte {offset} of a struct of {len(data)} bytes [launched-map]"
+                )
+            data[offset : offset + BYTES] = encoded(fields_of(map))
+        number = int.from_bytes(data, "little", signed=True)
         return WithMaps.of(number, maps) if maps else number
 
     def _tensor_map(self, map: RecordedMap, what: str) -> TensorMap:
         element, at = element_of(map.dtype), self.address(map.at)
         check_tensor_map(map, at, ELEMENT_BYTES[element], what)
         matrix = Matrix(map.at.array, at, map.shape, map.strides, Scalar(element, 8 * ELEMENT_BYTES[element]))
-        return TensorMap(matrix, map.box, map.shape, (*map.strides, 1), map.swizzle)
+        found = TensorMap(matrix, map.box, map.shape, (*map.strides, 1), map.swizzle)
+        return replace(found, at=map_objects.place_parameter(self.memory, found, what))
 
 
 def _placed(memory: GlobalMemory, numbers: Domain, name: str, array: Array, order: Order) -> int:
@@ -222,34 +225,3 @@ def _placed(memory: GlobalMemory, numbers: Domain, name: str, array: Array, orde
     payload = None if values is None else numbers.of_matrix(values, element)
     batch = count, batch_stride
     return memory.allocate(name, rows, columns, row_stride or columns, element, payload, array.misaligned, batch)
-
-
-def check_tensor_map(map: RecordedMap, address: int, width: int, what: str) -> None:
-    """Raises InterpreterError for a tensor map that cuTensorMapEncodeTiled refuses. `width`: bytes of an element."""
-    rank = len(map.shape)
-    if rank not in _MAP_RANKS or len(map.box) != rank or len(map.strides) != rank - 1:
-        raise InterpreterError(
-            f"{what}: a tensor map of {rank} dimensions with a box of {len(map.box)} and {len(map.strides)} strides; "
-            "CUDA takes 1 to 5, with a side of the box for each and a stride for each but the innermost [encode-rank]"
-        )
-    if any(not 1 <= side <= _MAP_EXTENT for side in map.shape):
-        raise InterpreterError(
-            f"{what}: a tensor map with extents {list(map.shape)}; CUDA takes 1 to 2^32 [encode-extents]"
-        )
-    if any(not 1 <= side <= _MAP_BOX for side in map.box):
-        raise InterpreterError(
-            f"{what}: a tensor map with a box of {list(map.box)} elements; CUDA takes sides of 1 to {_MAP_BOX}"
-            " [encode-box]"
-        )
-    strides = [stride * width for stride in map.strides]
-    if address % _MAP_ALIGNMENT or any(each % _MAP_ALIGNMENT or not 0 <= each < _MAP_STRIDE for each in strides):
-        raise InterpreterError(
-            f"{what}: a tensor map at address {address:#x} with strides of {strides} bytes; CUDA takes multiples of "
-            f"{_MAP_ALIGNMENT}, and strides below 2^40 [encode-address]"
-        )
-    row = map.box[-1] * width
-    if map.swizzle not in _MAP_SWIZZLES or row % _MAP_ALIGNMENT or (map.swizzle and row > map.swizzle):
-        raise InterpreterError(
-            f"{what}: a tensor map with rows of {row} bytes in its box and a swizzle of {map.swizzle}; CUDA takes rows "
-            f"that are multiples of {_MAP_ALIGNMENT} bytes, and no longer than a swizzle of 32, 64 or 128 [encode-rows]"
-        )

@@ -42,7 +42,8 @@ _CODES = {
     "race": """
         async-proxy async-proxy-reads cluster-access-at-end cluster-cta-ended cluster-ends-early cluster-not-begun
         cluster-uninitialised copy-in-flight cp-async-unwaited earlier-kernels global-lanes-race global-race
-        held-registers mbarrier-busy mbarrier-in-cluster mbarrier-init-fence mbarrier-race phase-unwaited
+        held-registers map-acquire map-in-use map-release mbarrier-busy mbarrier-in-cluster mbarrier-init-fence
+        mbarrier-race phase-unwaited
         ptx-a-written ptx-accumulators-written ptx-wgmma-fence ptx-written-in-flight race-with-open-read
         race-with-read shared-lanes-race shared-race shared-word-race store-unread wgmma-a-fence wgmma-unwaited
         """,
@@ -57,7 +58,7 @@ _CODES = {
         """,
     "misaligned": """
         box-address box-corner bulk-multiple descriptor-base-offset descriptor-start global-misaligned
-        mbarrier-address misaligned-access reduced-box-address stored-box-address
+        map-alignment mbarrier-address misaligned-access reduced-box-address stored-box-address
         """,
     "trap": "kernel-breakpoint kernel-trap",
     "illegal-launch": """
@@ -71,8 +72,8 @@ _CODES = {
         """,
     "bad-input": """
         encode-address encode-box encode-extents encode-rank encode-rows kernel-arguments launched-array
-        launched-element launched-float launched-gaps launched-kernel launched-parameters launched-relocation
-        launched-shape launched-strides launched-struct tensor-maps-declared
+        launched-element launched-float launched-gaps launched-kernel launched-map launched-parameters
+        launched-relocation launched-shape launched-strides launched-struct tensor-maps-declared
         """,
     "step-budget": "out-of-steps",
     "time-budget": "out-of-time",

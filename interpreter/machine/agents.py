@@ -19,6 +19,8 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.copies import AsyncCopies
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.interleavings import Order
+from lowtide.interpreter.machine.map_fences import MapFences
+from lowtide.interpreter.machine.map_uses import MapUses
 from lowtide.interpreter.machine.memory import SharedMemory
 from lowtide.interpreter.machine.options import Observers, Options
 from lowtide.interpreter.machine.teams import WARP, Seat, Team, seats_of, team_of
@@ -130,6 +132,8 @@ class Machine:
     dynamic_bytes: int = 0  # of shared memory, which the launch gives
     spans: dict[Any, Span] = field(default_factory=dict)  # of shared memory
     order: Order | None = None  # checks whether the run speaks for every order of agents, if asked for
+    map_fences: MapFences = field(default_factory=MapFences)
+    map_uses: MapUses = field(default_factory=MapUses)
     ctas_together: int = 1  # the most CTAs of a convoy; 1 if a CTA may wait for another
 
     @cached_property

@@ -56,6 +56,7 @@ class GlobalMemory(Allocations):
         self.words = Words()
         self._on_write = on_write
         self.variables: dict[tuple[int, str], int] = {}  # addresses of variables of modules
+        self.parameter_maps: dict[int, Any] = {}  # tensor maps that are parameters, by their addresses
         self._earlier_kernels: dict[int, int] | None = None  # their clock in each CTA; None if they have ended
         # By CTA and agent: the epoch of its wait for them, and the lanes that waited (None: all).
         self._waiting: dict[tuple[int, int], tuple[int, Ints | None]] = {}
@@ -143,6 +144,12 @@ class GlobalMemory(Allocations):
         """Replace elements of a type, `size` bytes from each address, by a function of them, as `set_atomic` does."""
         span = self.span(access, addresses, size, align=ELEMENT_BYTES[dtype])
         self.put_numbers(span, function(self.numbers(access, span, dtype)), dtype)
+
+    def writes(self, span: Span) -> dict[tuple[int, int], int]:
+        """The last writes of a span in this launch: by thread of the grid and epoch + 1, the op."""
+        writers = self._writer[span.units].reshape(-1) - 1
+        found = zip(writers, self._epoch[span.units].reshape(-1), self._site[span.units].reshape(-1), strict=True)
+        return {(int(thread), int(stored)): int(site) for thread, stored, site in found if thread >= 0}
 
     def _open(self, access: Access, span: Span) -> Span:
         """Nothing orders the write of these bytes before it lands."""

@@ -38,7 +38,8 @@ ALIGNMENT = 128  # of a box in shared memory (PTX ISA, "cp.async.bulk.tensor")
 class TensorMap:
     """Boxes of a matrix or a batch as a tensor; sides, extents and strides outermost first, in elements.
 
-    `span` is the swizzle's, 32, 64 or 128 bytes, or 0 for none.
+    `span` is the swizzle's, 32, 64 or 128 bytes, or 0 for none. `at` is the address of the map itself, if it is in
+    memory.
     """
 
     matrix: Matrix
@@ -46,6 +47,7 @@ class TensorMap:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     span: int
+    at: int | None = None
 
     @property
     def element(self) -> Scalar:
@@ -96,8 +98,10 @@ class WithMaps(int):
 
 
 def map_at(parameter: Any, offset: int) -> Any:
-    """The tensor map at an offset of a parameter; the parameter itself if there is none."""
-    return parameter.maps.get(offset, parameter) if isinstance(parameter, WithMaps) else parameter
+    """The address of the tensor map at an offset of a parameter, or the map itself if it is not in memory; the
+    parameter if there is none."""
+    found = parameter.maps.get(offset, parameter) if isinstance(parameter, WithMaps) else parameter
+    return found.at if isinstance(found, TensorMap) and found.at is not None else found
 
 
 def encode(

@@ -8,14 +8,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lowtide.interpreter.machine import mbarrier_objects, tensor_maps, tensor_stores
+import numpy as np
+
+from lowtide.interpreter.machine import map_objects, mbarrier_objects, tensor_maps, tensor_stores
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.clusters import address_in, owner, receivers
 from lowtide.interpreter.machine.lanes import active_lane_numbers, of_active, one_lane, uniform
 from lowtide.interpreter.machine.mbarriers import Mbarrier
 from lowtide.interpreter.machine.reliances import INIT_SEEN
-from lowtide.interpreter.machine.tensor_maps import TensorMap
+from lowtide.interpreter.machine.tensor_maps import TensorMap, WithMaps
 from lowtide.interpreter.machine.tensor_stores import Change
+from lowtide.interpreter.machine.views import thread_of
 from lowtide.interpreter.numbers.cells import Described
 
 
@@ -34,10 +37,13 @@ def load(
     coordinates that do not fit it, and an mbarrier that the TMA unit may not see.
     """
     one_lane(state, op, "start a copy by TMA")
-    map = of_active(state, map)
-    corner = _corner(state, op, map, coordinates)
+    found = _map(state, op, map)
+    corner = _corner(state, op, found, coordinates)
     signalled = signalled_by(state, op, barrier, mask)
-    tensor_maps.load_box(state, op, map, corner, uniform(state, op, destination), signalled)
+    own = next((each for each in signalled if each.home is state.cta), None)
+    if own is not None:
+        _note_use(state, op, map, (own.source, own.completed))
+    tensor_maps.load_box(state, op, found, corner, uniform(state, op, destination), signalled)
 
 
 def signalled_by(state: AgentState, op: Described, barrier: Any, mask: Any = None) -> list[Mbarrier]:
@@ -64,10 +70,11 @@ def signalled_by(state: AgentState, op: Described, barrier: Any, mask: Any = Non
 def store(state: AgentState, op: Described, map: Any, coordinates: Sequence[Any], source: Any) -> None:
     """Store a box of the CTA's shared memory into a tensor."""
     one_lane(state, op, "start a store by TMA")
-    map = of_active(state, map)
-    corner = _corner(state, op, map, coordinates)
-    tensor_maps.check_corner(state, op, map, corner)
-    tensor_stores.store_box(state, op, map, corner, uniform(state, op, source), active_lane_numbers(state)[0])
+    found = _map(state, op, map)
+    corner = _corner(state, op, found, coordinates)
+    tensor_maps.check_corner(state, op, found, corner)
+    _note_use(state, op, map)
+    tensor_stores.store_box(state, op, found, corner, uniform(state, op, source), active_lane_numbers(state)[0])
 
 
 def reduce(
@@ -76,19 +83,37 @@ def reduce(
     """As `store`, but each element becomes a function of its old value and the stored one: `make` gives the function
     for a type of elements."""
     one_lane(state, op, "start a reduction by TMA")
-    map = of_active(state, map)
-    corner = _corner(state, op, map, coordinates)
-    tensor_maps.check_corner(state, op, map, corner)
+    found = _map(state, op, map, reduces=True)
+    corner = _corner(state, op, found, coordinates)
+    tensor_maps.check_corner(state, op, found, corner)
+    _note_use(state, op, map)
     at = uniform(state, op, source), active_lane_numbers(state)[0]
-    tensor_stores.reduce_box(state, op, map, corner, at, make(map.element.name))
+    tensor_stores.reduce_box(state, op, found, corner, at, make(found.element.name))
 
 
-def _corner(state: AgentState, op: Described, map: Any, coordinates: Sequence[Any]) -> tuple[int, ...]:
-    """The coordinates, outermost first."""
-    if not isinstance(map, TensorMap):
+def _map(state: AgentState, op: Described, map: Any, reduces: bool = False) -> TensorMap:
+    """A tensor map, or the one at an address. `reduces` as in `map_objects.used`."""
+    map = of_active(state, map)
+    if isinstance(map, TensorMap):
+        return map
+    if not isinstance(map, int | np.ndarray) or isinstance(map, WithMaps):
         raise state.violation(
             op, "the descriptor is not a tensor map; pass a tensor map as this parameter [map-descriptor]"
         )
+    return map_objects.used(state, op, uniform(state, op, map), reduces)
+
+
+def _note_use(state: AgentState, op: Described, map: Any, landing: tuple[int, int] | None = None) -> None:
+    """Note a copy by a map that the kernel may change. `landing`: the clock and phase of the mbarrier of a load."""
+    if isinstance(map, int | np.ndarray):
+        address = uniform(state, op, map)
+        if address not in state.machine.memory.parameter_maps:
+            lane = active_lane_numbers(state)[0]
+            state.machine.map_uses.begin(op, address, thread_of(state.cta.index, state.warp, lane), landing)
+
+
+def _corner(state: AgentState, op: Described, map: TensorMap, coordinates: Sequence[Any]) -> tuple[int, ...]:
+    """The coordinates, outermost first."""
     if len(coordinates) != len(map.box):
         raise state.violation(
             op, f"{len(coordinates)} coordinates for a map of {len(map.box)} dimensions [map-coordinates]"
@@ -99,6 +124,7 @@ def _corner(state: AgentState, op: Described, map: Any, coordinates: Sequence[An
 def commit(state: AgentState) -> None:
     """Each active lane closes its group of stores."""
     for lane in active_lane_numbers(state):
+        state.machine.map_uses.commit(thread_of(state.cta.index, state.warp, lane))
         if (state.warp, lane) in state.cta.stores:  # an empty group counts too, but has no effect
             tensor_stores.commit(state, lane)
 
@@ -106,7 +132,9 @@ def commit(state: AgentState) -> None:
 def wait(state: AgentState, pending: int, read: bool) -> None:
     """Each active lane waits for its own groups except the `pending` youngest, or until they have `read` their
     boxes."""
+    stored = state.cta.shared.clocks.epoch(state.warp) + 1
     for lane in active_lane_numbers(state):
+        state.machine.map_uses.wait(thread_of(state.cta.index, state.warp, lane), pending, stored)
         if (state.warp, lane) in state.cta.stores:
             tensor_stores.wait(state, pending, read, lane)
 

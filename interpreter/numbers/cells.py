@@ -313,6 +313,12 @@ class Cells:
         dtype = in_memory(dtype)
         return self._read(access, span, dtype, count), dtype
 
+    def load_bytes(self, access: Access, addresses: Ints, size: int) -> Values:
+        """`size` bytes from each address, written as integers of any width: (n, size). Raises as `load`."""
+        span = self.span(access, addresses, size)
+        self._before_read(access, span)
+        return self.bits(access, span, 1)
+
     def store(
         self, access: Access, addresses: Ints, payload: Values, dtype: str, count: int = 1, align: int | None = None
     ) -> None:

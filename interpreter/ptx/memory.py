@@ -9,6 +9,8 @@ from typing import Any
 
 from lowtide.interpreter.machine import register_memory, unwritten
 from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.map_fields import encoded, fields_of
+from lowtide.interpreter.machine.tensor_maps import TensorMap
 from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.cells import Cells
 from lowtide.interpreter.numbers.registers import canonical, unsigned
@@ -138,6 +140,8 @@ def _part(form: Form) -> _Part:
 def ld_param(state: AgentState, op: Op, value: Any) -> Any:
     """A kernel's parameter, or a part of one that is passed by value."""
     part: _Part = op.data
+    if isinstance(value, TensorMap):
+        value = int.from_bytes(encoded(fields_of(value)), "little")
     if not registers.is_raw(value):
         if part.offset or part.count > 1:
             value = registers.raw(value, 64, state.machine.domain)

@@ -17,11 +17,8 @@ def reason(parts: list[str]) -> str | None:
         return "sparse products are not interpreted; take dense operands [no-sparse]"
     if any(part.startswith(("im2col", "tile::gather", "tile::scatter")) for part in parts):
         return "copies by im2col, gather and scatter are not interpreted; take boxes (.tile) [no-im2col]"
-    if name == "tensormap" or any(part.startswith("tensormap::") for part in parts):
-        return (
-            "tensor maps that a kernel changes are not interpreted; let the host encode a map for each tensor, and "
-            "pass it by value [no-tensormap-replace]"
-        )
+    if parts[:4] == ["tensormap", "replace", "tile", "swizzle_atomicity"]:
+        return "the atomicity of a swizzle, of Blackwell, is not interpreted; compile for sm_90a [no-map-atomicity]"
     if name == "fns":
         return "fns, which finds the n-th set bit, is not interpreted; compute it by popc and shifts [no-fns]"
     if name == "wmma":

@@ -22,6 +22,7 @@ from lowtide.interpreter.ptx import (
     permutes,
     strong_accesses,
     synchronization,
+    tensor_maps,
     tensors,
     wgmma,
 )
@@ -49,6 +50,7 @@ ROWS: Table = joined(
     strong_accesses.TABLE,
     orders.TABLE,
     tensors.TABLE,
+    tensor_maps.TABLE,
     bulk.TABLE,
     matrices.TABLE,
     wgmma.TABLE,

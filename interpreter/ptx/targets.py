@@ -16,10 +16,11 @@ _LEAST: Mapping[str, int] = MappingProxyType(
         **dict.fromkeys(("cp.async.bulk", "cp.reduce.async.bulk", "barrier.cluster", "mapa", "getctarank"), 90),
         **dict.fromkeys(("stmatrix", "elect.sync", "griddepcontrol", "fence.proxy.async", "st.async", "wgmma"), 90),
         **dict.fromkeys(("setmaxnreg", "multimem", "tensormap", "mbarrier.try_wait"), 90),
+        "fence.proxy.tensormap::generic": 90,
     }
 )
 _ARCHITECTURE_SPECIFIC: Mapping[str, tuple[int, ...]] = MappingProxyType(
-    {"wgmma": (90,), "setmaxnreg": (90, 100, 101, 103, 110, 120, 121)}
+    {"wgmma": (90,), **dict.fromkeys(("setmaxnreg", "tensormap.replace"), (90, 100, 101, 103, 110, 120, 121))}
 )
 """Only in targets with an `a`, of these numbers."""
 _TARGET = re.compile(r"sm_(\d+)([af]?)")

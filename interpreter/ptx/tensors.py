@@ -1,12 +1,15 @@
 """TMA: boxes of tensors (PTX ISA, "cp.async.bulk.tensor", "cp.async.bulk.commit_group", "…wait_group").
 
-A tensor map is the value of its parameter, and thus of a register that holds the parameter's address.
+A register holds the address of a tensor map; if a map is not in memory, as in modules of MLIR, the map itself.
 """
 
 from typing import Any
 
+import numpy as np
+
 from lowtide.interpreter.machine import tma
 from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.tensor_maps import WithMaps
 from lowtide.interpreter.ptx.bulk import REDUCTIONS, change_of
 from lowtide.interpreter.ptx.lane_by_lane import lane_by_lane
 from lowtide.interpreter.ptx.moves import GENERIC_SHARED
@@ -19,6 +22,17 @@ _SECTION = "Data Movement and Conversion Instructions"
 _RANKS = tuple(f"{rank}d" for rank in range(1, 6))
 
 
+def _of_global(state: AgentState, op: Op, tensor: Any) -> Any:
+    """A map and coordinates. Raises InterpreterError for a map in shared or local memory."""
+    map, _ = tensor
+    if isinstance(map, int | np.ndarray) and not isinstance(map, WithMaps):
+        active = map if state.mask is None else np.broadcast_to(map, state.mask.shape)[state.mask]
+        if np.max(active) >= GENERIC_SHARED:
+            rule = "a tensor map outside of global memory and parameters; copy it there by tensormap.cp_fenceproxy"
+            raise state.violation(op, f"{rule} [map-space]")
+    return tensor
+
+
 @TABLE.effects(
     *(f"cp.async.bulk.tensor.{rank}.{to}.global" for rank in _RANKS for to in ("shared::cluster", "shared::cta")),
     words="tile mbarrier::complete_tx::bytes multicast::cluster L2::cache_hint",
@@ -28,7 +42,7 @@ _RANKS = tuple(f"{rank}d" for rank in range(1, 6))
 @lane_by_lane
 def load(state: AgentState, op: Op, destination: Any, tensor: Any, barrier: Any, *further: Any) -> None:
     """Load a box into shared memory; a cache hint, the last operand, has no effect."""
-    map, coordinates = tensor
+    map, coordinates = _of_global(state, op, tensor)
     mask = further[0] if op.data else None
     tma.load(state, op, map, coordinates, destination % GENERIC_SHARED, barrier, mask)
 
@@ -40,7 +54,7 @@ def load(state: AgentState, op: Op, destination: Any, tensor: Any, barrier: Any,
 )
 @lane_by_lane
 def store(state: AgentState, op: Op, tensor: Any, source: Any, *further: Any) -> None:
-    map, coordinates = tensor
+    map, coordinates = _of_global(state, op, tensor)
     tma.store(state, op, map, coordinates, source)
 
 
@@ -58,7 +72,7 @@ def _reduction(form: Form) -> Any:
 )
 @lane_by_lane
 def reduce(state: AgentState, op: Op, tensor: Any, source: Any, *further: Any) -> None:
-    map, coordinates = tensor
+    map, coordinates = _of_global(state, op, tensor)
     tma.reduce(state, op, map, coordinates, source, op.data)
 
 

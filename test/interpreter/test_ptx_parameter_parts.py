@@ -60,6 +60,17 @@ def test_tensor_maps_and_other_parts_of_a_struct_are_read_by_its_address():
     np.testing.assert_array_equal(found["out"], 3 * np.arange(256))
     with pytest.raises(InterpreterError, match=r"\[map-descriptor\]"):
         launching.run(STRUCT, struct_record(offset=384))
+    with pytest.raises(InterpreterError, match=r"\[launched-map\]"):
+        launching.run(STRUCT, struct_record(offset=400))
+
+
+def test_the_bytes_of_a_tensor_map_in_a_struct_are_read():
+    """They are the same at both places, whatever they are, and not zero."""
+    text = STRUCT.replace("mul.lo.u32 %r7, %r7, %r1;", "ld.param.u32 %r7, [%rd1+256]; ld.param.u32 %r8, [%rd1];")
+    text = text.replace("[%rd6], %r7;", "[%rd6], %r7; sub.u32 %r8, %r7, %r8; st.global.u32 [%rd6+4], %r8;")
+    text = text.replace("%rd5, %r2, 4;", "%rd5, %r2, 0;").replace("st.global.u32 [%rd6]", "@!%p1 st.global.u32 [%rd6]")
+    found = launching.run(text.replace("st.global.u32 [%rd6+4]", "@!%p1 st.global.u32 [%rd6+4]"), struct_record())
+    assert found["out"][0] != 0 and found["out"][1] == 0
 
 
 def test_an_address_of_a_parameter_that_may_be_another_one_is_refused():
