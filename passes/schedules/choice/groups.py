@@ -8,6 +8,7 @@ from typing import Any
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.rules.groups import taken_with_groups
+from lowtide.passes.schedules.rules.required import default_fields
 from lowtide.passes.support.problem.problem import Problem
 
 _WIDEST = 16  # bytes of a store of one thread
@@ -33,8 +34,7 @@ def fields(given: Schedule, problem: Problem) -> Mapping[str, Any]:
     D is not packed, because rows after the last group must not be written. So stores are only as wide as the rows of a
     contiguous D allow.
     """
-    table = taken_with_groups(problem)
-    found = {path: taken[0] for path, taken in table.items() if taken[0] is not None and given.get(path) is None}
+    found = default_fields(taken_with_groups(problem), given)
     if not problem.is_grouped:
         return found
     store = gcd(*((problem.n or 0) * element_type(each).bytes for each in problem.stored), _WIDEST)

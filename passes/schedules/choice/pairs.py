@@ -5,6 +5,7 @@ from typing import Any
 
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.rules.pairs import WITH_PAIRS
+from lowtide.passes.schedules.rules.required import default_fields
 from lowtide.passes.support.problem.problem import Problem
 
 
@@ -12,4 +13,4 @@ def fields(given: Schedule, problem: Problem) -> Mapping[str, Any]:
     """The values of open fields that pairs require, by path; none for one accumulator."""
     if problem.pairs is None:
         return {}
-    return {path: taken[0] for path, taken in WITH_PAIRS.items() if taken[0] is not None and given.get(path) is None}
+    return default_fields(WITH_PAIRS, given)

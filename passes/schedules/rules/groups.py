@@ -5,9 +5,8 @@ turn, one group after the other, and only rows of the group are stored. All tile
 not depend on where groups end. With groups of K, the number of tiles is known, but the K steps of each tile are not.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from types import MappingProxyType
-from typing import Any
 
 from lowtide.dialects.tile import (
     KOrderKind,
@@ -19,13 +18,14 @@ from lowtide.dialects.tile import (
     WavesKind,
 )
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.schedules.rules.required import Table, not_taken
 from lowtide.passes.support.agents.atoms import TMA_RANKS
 from lowtide.passes.support.problem.matrix_layouts import a_is_mk
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 
 # The values of fields that groups support; the first is the default. None: the field is left out.
-WITH_GROUPS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
+WITH_GROUPS: Table = MappingProxyType(
     {
         "grid.scheduler": (SchedulerKind.persistent, SchedulerKind.even_split),
         "grid.cluster": ((1, 1), None),
@@ -41,7 +41,7 @@ WITH_GROUPS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
     }
 )
 # As above, for groups of K. The number of K steps of an item depends on its group.
-WITH_GROUPS_OF_K: Mapping[str, tuple[Any, ...]] = MappingProxyType(
+WITH_GROUPS_OF_K: Table = MappingProxyType(
     {
         "grid.tail": (TailKind.whole, None),
         "grid.k_division": (None,),
@@ -58,7 +58,7 @@ WHY = "rows are grouped, and only the device knows where groups end"
 _WHY_OF_K = "K is grouped, and only the device knows where groups end"
 
 
-def taken_with_groups(problem: Problem) -> Mapping[str, tuple[Any, ...]]:
+def taken_with_groups(problem: Problem) -> Table:
     """The values of fields that the problem's groups support, by path; empty without groups."""
     return WITH_GROUPS if problem.is_grouped else WITH_GROUPS_OF_K if problem.k_is_grouped else MappingProxyType({})
 
@@ -78,12 +78,8 @@ def groups(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
     if problem.k_is_grouped:
         yield from _of_k(schedule)
     why = WHY if problem.is_grouped else _WHY_OF_K
-    for path, taken in taken_with_groups(problem).items():
-        value = schedule.get(path)
-        if value is not None and value not in taken:
-            others = " or ".join(str(each) for each in taken if each is not None)
-            way_out = f"take {others}" if others else "leave it out"
-            yield f"{path} = {value}: {why}; {way_out} [groups-field]"
+    for field, way_out in not_taken(taken_with_groups(problem), schedule):
+        yield f"{field}: {why}; {way_out} [groups-field]"
 
 
 def _of_k(schedule: Schedule) -> Iterator[str]:

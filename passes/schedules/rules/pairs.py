@@ -4,20 +4,20 @@ A tile of accumulators has the first columns of the pairs in its first half, and
 So each thread holds both columns of a pair. The parts of the epilogue are parts of D, which has half as many columns.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from types import MappingProxyType
-from typing import Any
 
 from lowtide.dialects.tile import EpilogueMath, EpilogueStart, OperandsKind
 from lowtide.dialects.tile.division import Adder
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.schedules.rules.required import Table, not_taken
 from lowtide.passes.support.agents.atoms import TMA_RANKS
 from lowtide.passes.support.problem.matrix_layouts import b_is_nk
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 
 # The values of fields that pairs support; the first is the default. None: the field is left out.
-WITH_PAIRS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
+WITH_PAIRS: Table = MappingProxyType(
     {
         "grid.operands": (None, OperandsKind.as_given),
         "epilogue.math": (EpilogueMath.registers,),
@@ -37,11 +37,8 @@ def pairs(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]
             f"pairs of columns with layout {problem.layout}: K must be B's last dimension, and D must lie by rows; "
             "take layout tn or nn, and D by rows [pairs-of-columns]"
         )
-    for path, taken in WITH_PAIRS.items():
-        value = schedule.get(path)
-        if value is not None and value not in taken:
-            others = " or ".join(str(each) for each in taken if each is not None)
-            yield f"{path} = {value}: {WHY}; take {others} [pairs-field]"
+    for field, way_out in not_taken(WITH_PAIRS, schedule):
+        yield f"{field}: {WHY}; {way_out} [pairs-field]"
     tile, division = schedule.grid.tile, schedule.k_division
     if tile is not None and tile[1] % _COLUMNS_TOGETHER:
         yield (

@@ -1,16 +1,16 @@
 """Rules of rows of A that are taken at an index: threads copy them, one row after the other, by cp.async."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from types import MappingProxyType
-from typing import Any
 
 from lowtide.dialects.tile import OperandsKind, RepeatKind, TailKind
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.schedules.rules.required import Table, not_taken
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 
 # For each field, the values that are legal with taken rows. The first is the default; None: the field is left out.
-WITH_TAKEN_ROWS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
+WITH_TAKEN_ROWS: Table = MappingProxyType(
     {
         "grid.operands": (None, OperandsKind.as_given),
         "grid.cluster": ((1, 1), None),
@@ -28,9 +28,5 @@ def taken_rows(schedule: Schedule, problem: Problem, target: Target) -> Iterator
     """For each given field with a value that is not legal with taken rows, a message."""
     if not problem.takes_rows:
         return
-    for path, taken in WITH_TAKEN_ROWS.items():
-        value = schedule.get(path)
-        if value is not None and value not in taken:
-            others = " or ".join(str(each) for each in taken if each is not None)
-            way_out = f"take {others}" if others else "leave it out"
-            yield f"{path} = {value}: {WHY}; {way_out} [taken-rows-field]"
+    for field, way_out in not_taken(WITH_TAKEN_ROWS, schedule):
+        yield f"{field}: {WHY}; {way_out} [taken-rows-field]"
