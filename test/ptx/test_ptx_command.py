@@ -1,9 +1,11 @@
 """`lowtide ptx`: recorded launches of kernels of Triton and CUDA run as on the GPU, and planted faults are reported."""
 
+import io
 import json
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -244,6 +246,14 @@ def test_a_tensor_map_that_cannot_be_is_refused(code: str, folder: Path) -> None
     assert (report["status"], report["code"]) == (2, code)
 
 
+def zipped(contents: bytes) -> bytes:
+    """A file of numpy whose array `in` has these contents."""
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w") as archive:
+        archive.writestr("in.npy", contents)
+    return held.getvalue()
+
+
 @pytest.mark.parametrize(
     ("name", "contents", "code"),
     [
@@ -252,6 +262,7 @@ def test_a_tensor_map_that_cannot_be_is_refused(code: str, folder: Path) -> None
         ("launch.json", b"\xff\xfe", "launch-file-json"),
         ("launch.json", None, "launch-file-missing"),
         ("before.npz", b"PK\x03\x04 no archive", "launch-file-arrays"),
+        ("before.npz", zipped(b"\x93NUMPY\x01\x00\x10\x00{'descr': '<i4, (\n"), "launch-file-arrays"),
         ("kernel.ptx", None, "ptx-file-missing"),
         ("kernel.ptx", b"\x00\x01", "ptx-word"),
         ("kernel.ptx", b"", "launch-file-kernel"),
