@@ -32,7 +32,7 @@ def as_halves(gemm: tile.GemmOp) -> ir.Value:
     n = extent(whole_results(gemm)[0], -1)
     of_d = ir.MemRefType(whole_results(gemm)[0].type).shape[-1]
     *groups, _, k = type_.shape
-    layout = ir.StridedLayoutAttr.get(0, [ir.ShapedType.get_dynamic_stride_or_offset()] * (type_.rank) + [1])
+    layout = ir.StridedLayoutAttr.get(0, [ir.ShapedType.get_dynamic_stride_or_offset()] * type_.rank + [1])
     halves = ir.MemRefType.get([2, *groups, of_d, k], type_.element_type, layout)
     apart, between = (stride, build.mul(stride, 2)) if gemm.interleaved else (build.mul(n, stride), stride)
     extents = [build.constant(2), *(extent(gemm.b, dim) for dim in range(len(groups))), n, extent(gemm.b, -1)]
@@ -131,15 +131,15 @@ def _assert_shapes(gemm: tile.GemmOp, full: list[ir.Value], extents: tuple[ir.Va
     first, second, rows, columns = (
         ("B", "A", "N columns", "M rows") if gemm.swapped else ("A", "B", "M rows", "N columns")
     )
-    checks = [
-        (gemm.a, a_m, _rows_in_memory(gemm, "a", m), f"{first} and D must have the same {rows[0]}"),
+    checks = []
+    if not Problem.of(gemm).takes_rows:
+        checks.append((gemm.a, a_m, _rows_in_memory(gemm, "a", m), f"{first} and D must have the same {rows[0]}"))
+    checks += [
         (gemm.b, b_n, _rows_in_memory(gemm, "b", n), f"{second} and D must have the same {columns[0]}")
         if not gemm.pairs
         else (gemm.b, b_n, Builder.index().mul(n, 2), "B must have two rows for each of the N columns of D"),
         (gemm.b, b_k, k, "A and B must have the same K"),
     ]
-    if Problem.of(gemm).takes_rows:
-        del checks[0]
     checks += _checks_of_results(gemm, full, (m, n), (rows, columns))
     if is_batch(d) and not Problem.of(gemm).k_is_grouped:
         batch = extent(d, 0)
