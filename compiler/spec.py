@@ -66,9 +66,8 @@ class GemmSpec(GemmFields):
     - `a_rows`: whether the rows of A are taken at an index (a gather), as for tokens that are sent to experts; False,
       the default. If True, the kernel also takes `a_rows`, s32 (M,): row m of the product is computed from row
       `a_rows[m]` of A, or from zeros if A has no such row. A has any number of rows. Only the device reads `a_rows`.
-      Rows may be grouped. The layout
-      must be tn or tt, and D by rows; a batch, groups of K, packed weights, block scales and f32 by pieces are not
-      supported.
+      Rows may be grouped. The layout must be tn or tt, and D by rows; a batch, groups of K, packed weights, block
+      scales and f32 by pieces are not supported.
     - `pairs`: None, the default, or how pairs of columns lie in B, as in a gated MLP. B then has 2 · N columns and D
       has N. For each element of D, the epilogue takes two accumulators: `def swiglu(gate, up)`. With "stacked", B's
       first N columns belong to `gate` and the others to `up`; with "interleaved" they alternate. The layout must be tn
