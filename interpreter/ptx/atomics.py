@@ -35,7 +35,7 @@ _SECTION = "Parallel Synchronization and Communication Instructions"
 _SPACES = "global shared shared::cta shared::cluster"
 _FURTHER = "L2::cache_hint v2 v4 v8"
 _HALVES = "f16 f16x2 bf16 bf16x2"
-_TYPES = f"b16 b32 u32 s32 b64 u64 s64 f32 f64 {_HALVES}"
+_TYPES = f"b16 b32 u32 s32 b64 u64 s64 b128 f32 f64 {_HALVES}"
 _EXTREMA = "u32 s32 u64 s64"
 
 # The new value of a word, from the old one and the operands: arrays (32,) in the instruction's type.
@@ -52,7 +52,7 @@ _CHANGES: Mapping[str, tuple[str, Callable[..., Any]]] = MappingProxyType(
     }
 )
 _FLOATS = f"f32 f64 {_HALVES}"
-_MOVES: Mapping[str, str] = MappingProxyType({"exch": "b32 b64", "cas": "b16 b32 b64"})
+_MOVES: Mapping[str, str] = MappingProxyType({"exch": "b32 b64 b128", "cas": "b16 b32 b64 b128"})
 _NAMES = (*_CHANGES, *_MOVES)
 _VECTOR = 128  # bits
 _WORD = 4  # bytes of the largest integer that memory holds as one element
@@ -62,7 +62,8 @@ _WORD = 4  # bytes of the largest integer that memory holds as one element
 class _Atomic:
     """An atomic operation on words of a state space ("" for generic addresses), and the new value of a register from
     the old one and the operands. `in_turn` does the same for the word of one lane, if it is an integer. `count`: the
-    number of elements of a vector, 0 for a scalar. `has_hint`: the last operand is a cache policy."""
+    number of elements of a vector, 0 for a scalar. `has_hint`: the last operand is a cache policy. `bits`: of a
+    register; 128 bits are in two registers, and registers of them are tuples."""
 
     change: Change
     function: Callable[..., Any]
@@ -76,6 +77,11 @@ class _Atomic:
     @property
     def size(self) -> int:
         return self.bits // 8
+
+    @property
+    def parts(self) -> int:
+        """Registers for one word."""
+        return 2 if self.type == "b128" else 1
 
 
 def _prepare(form: Form) -> _Atomic:
@@ -97,7 +103,8 @@ def _prepare(form: Form) -> _Atomic:
     change = Change(name, ordering_of(form), form.row.results > 0)
     functions = _function(form, name), _one_by_one(form, name)
     has_hint = "L2::cache_hint" in form.words
-    return _Atomic(change, functions[0], space_of(form), form.bits, form.type, functions[1], count, has_hint)
+    bits = min(form.bits, 64)
+    return _Atomic(change, functions[0], space_of(form), bits, form.type, functions[1], count, has_hint)
 
 
 def _function(form: Form, name: str) -> Callable[..., Any]:
@@ -105,6 +112,8 @@ def _function(form: Form, name: str) -> Callable[..., Any]:
     domain, bits = form.domain, form.bits
     if name == "exch":
         return lambda old, new: new
+    if name == "cas" and form.type == "b128":
+        return partial(_swapped, domain)
     if name == "cas":
         return lambda old, wanted, new: blend(_raw(old, bits, domain) == _raw(wanted, bits, domain), new, old)
     if form.type in _FLOATS.split():
@@ -117,6 +126,12 @@ def _function(form: Form, name: str) -> Callable[..., Any]:
         return canonical(_CHANGES[name][1](*words), bits)
 
     return compute
+
+
+def _swapped(domain: Any, old: tuple[Any, ...], wanted: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
+    """.cas of words of two registers."""
+    low, high = (_raw(x, 64, domain) == _raw(y, 64, domain) for x, y in zip(old, wanted, strict=True))
+    return tuple(blend(low & high, x, y) for x, y in zip(new, old, strict=True))
 
 
 def _raw(value: Any, bits: int, domain: Any) -> NDArray[Any]:
@@ -165,12 +180,18 @@ def _atom(state: AgentState, op: Op, space: str, address: Any, operands: tuple[A
         for mask in _turns(state, rows) if found is None else ():
             state.mask = mask
             old = _apply(state, op, cells, rows, operands)
-            found = old if found is None else blend(mask, old, found)
+            found = old if found is None else _blended(mask, old, found)
     finally:
         state.mask = outer
     if outer is None:
         state.cta.shared.clocks.settle(state.warp, state.count)
     return found
+
+
+def _blended(mask: Any, old: Any, found: Any) -> Any:
+    if isinstance(old, tuple):
+        return tuple(blend(mask, x, y) for x, y in zip(old, found, strict=True))
+    return blend(mask, old, found)
 
 
 def _apply_in_turn(state: AgentState, op: Op, cells: Cells, rows: NDArray[Any], operands: tuple[Any, ...]) -> Any:
@@ -216,9 +237,11 @@ def _apply_in_turn(state: AgentState, op: Op, cells: Cells, rows: NDArray[Any], 
 def _one_by_one(form: Form, name: str) -> Callable[..., int] | None:
     """The new value of an integer word, signed, from the old one and the operands; None for floats and cas."""
     bits, is_unsigned = form.bits, form.type[0] == "u"
+    if name == "cas" or form.type == "b128":
+        return None
     if name == "exch":
         return lambda old, new: new
-    if name == "cas" or form.type in _FLOATS.split():
+    if form.type in _FLOATS.split():
         return None
     function = _CHANGES[name][1]
 
@@ -241,21 +264,27 @@ def _turns(state: AgentState, rows: NDArray[Any]) -> Iterator[Any]:
 def _apply(state: AgentState, op: Op, cells: Cells, rows: NDArray[Any], operands: tuple[Any, ...]) -> Any:
     """Change a word for each active lane; returns the old values."""
     atomic: _Atomic = op.data
-    size, change = atomic.size, atomic.change
-    places = [(lane, Place(cells, int(rows[lane]), size)) for lane in active_lane_numbers(state)]
+    size, change, parts = atomic.size, atomic.change, atomic.parts
+    lanes = active_lane_numbers(state)
+    places = [(lane, Place(cells, int(rows[lane]) + size * part, size)) for lane in lanes for part in range(parts)]
     before = [now(place) for _, place in places]
     with strongly(state, Strong(change.ordering.scope, size, is_atomic=True)):
-        ((old,),) = register_memory.load(state, (op,), cells, (rows,), size, 1)
+        (loaded,) = register_memory.load(state, (op,), cells, (rows,), size, parts)
         for lane, place in places:
             semaphores.before(state, place, lane, change)
-        new = register_memory.narrowed(atomic.function(old, *operands), atomic.bits, state.machine.domain)
-        register_memory.store(state, (op,), cells, (rows,), ((new,),), size)
-    for (lane, place), seen in zip(places, before, strict=True):
+        old = loaded if parts > 1 else loaded[0]
+        new = atomic.function(old, *operands)
+        stored = [
+            register_memory.narrowed(x, atomic.bits, state.machine.domain) for x in (new if parts > 1 else (new,))
+        ]
+        register_memory.store(state, (op,), cells, (rows,), (stored,), size)
+    for number, (lane, place) in enumerate(places):
         semaphores.after(state, op, place, lane, change)
-        is_same = now(place) == seen
+        word = slice(number - number % parts, number - number % parts + parts)
+        is_same = all(now(each) == seen for (_, each), seen in zip(places[word], before[word], strict=True))
         state.changes += not is_same
         if change.asks and is_same:
-            state.polls.append(Wait(partial(is_other, place, seen), partial(why, place), op))
+            state.polls.append(Wait(partial(is_other, place, before[number]), partial(why, place), op))
     return old
 
 

@@ -177,7 +177,7 @@ def _widths(form: Form, count: int) -> list[int]:
     """The widths of constants among the sources."""
     if not form.types:
         return [64 if "b64" in form.words else 32] * count
-    bits, name = form.bits, form.row.name
+    bits, name = min(form.bits, 64), form.row.name
     widths = [bits] * count
     if name in ("mad.wide",):
         widths[2] = 2 * bits

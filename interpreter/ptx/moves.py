@@ -14,6 +14,7 @@ from lowtide.interpreter.ptx.table import Form, Table
 
 TABLE = Table()
 
+_LONG = "b128"  # in two registers of 64 bits
 _BITS = "b16 b32 b64 pred u16 s16 u32 s32 u64 s64 f16 bf16 f32 f64"
 _SECTION = "Data Movement and Conversion Instructions"
 
@@ -24,11 +25,15 @@ GENERIC_LOCAL = 1 << 41
 """The start of a thread's own memory among generic addresses."""
 
 
-@TABLE.values("mov", types=_BITS, section=f"{_SECTION}: mov")
+@TABLE.values("mov", types=f"{_BITS} {_LONG}", section=f"{_SECTION}: mov")
 def mov(form: Form) -> Callable[..., Any]:
     """A register, a constant or an address; or the parts of a register, or a register made of parts."""
     target, *sources = form.instruction.operands
     bits, domain = form.bits, form.domain
+    if form.type == _LONG:
+        if any(not isinstance(each, Group) or len(each.elements) != 2 for each in (target, *sources)):
+            raise TypeError("registers of 128 bits are groups of two")
+        return lambda values: tuple(map(registers.readable, values))
     if isinstance(target, Group):
         parts = len(target.elements)
         return lambda value: _cut(value, bits, parts, domain)

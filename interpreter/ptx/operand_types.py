@@ -80,6 +80,7 @@ def _check(instruction: Instruction, name: str, type: str, count: int) -> None:
                     f"{instruction.describe()}: {held} registers for {count} elements; give one for each "
                     "[vector-elements]"
                 )
+    type = "b64" if type == "b128" else type  # in two registers
     for register in _registers(operands):
         if not _fits(register.type, type, is_data):
             least = "at least " if is_data else ""

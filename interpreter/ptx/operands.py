@@ -47,6 +47,13 @@ class Operands(Words):
         self.entry.registers.append(made)
         return made
 
+    def define_any(self, scope: Scope, name: str, type: str) -> Register | Name:
+        """Define a register; one of 128 bits is a vector of two registers of 64."""
+        if type != "b128":
+            return self.define(scope, name, type)
+        scope.vectors[name] = Group(tuple(self.define(scope, f"{name}.{half}", "b64") for half in ("low", "high")))
+        return Name(name)
+
     def operand(self) -> Operand:
         if self.take("{"):
             return Group(self._elements())
@@ -126,10 +133,12 @@ class Operands(Words):
         while scope is not None:
             if name in scope.registers:
                 return scope.registers[name]
+            if name in scope.vectors:
+                return Name(name)
             if scope.ranges and (match := _NUMBERED.fullmatch(name)):
                 type, count = scope.ranges.get(match[1], ("", 0))
                 if int(match[2]) < count:
-                    return self.define(scope, name, type)
+                    return self.define_any(scope, name, type)
             if name in scope.variables:
                 return Name(scope.variables[name])
             scope = scope.outer

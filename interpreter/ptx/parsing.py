@@ -363,7 +363,7 @@ class _Parser(Operands):
                 self.scope.ranges[name] = type, self.integer()
                 self.expect(">")
             else:
-                self.define(self.scope, name, type)
+                self.define_any(self.scope, name, type)
             if not self.take(","):
                 break
         self.expect(";")
@@ -393,6 +393,8 @@ class _Parser(Operands):
                 self.reject(f"',' or ';' is expected, not {self.word!r} [ptx-comma]")
         place = self.starts[self.at]
         self.at += 1
+        if name.endswith(".b128") and name.startswith(("ld", "st")):
+            name = f"{name.removesuffix('.b128')}.v2.b64"  # its registers are vectors of two
         if _CARRIES.fullmatch(name):
             self._add_carry(name, operands)
         text, sources = self.text[start : place + 1], self.sources.at(start)

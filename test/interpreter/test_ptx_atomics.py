@@ -114,7 +114,7 @@ st.global.u32 [%rd11], %r7;"""
         ("atom.global.add.b32 %r2, [%rd1], 1;", r"\.add takes u32, .*\[atomic-type\]"),
         ("red.global.inc.s32 [%rd1], 1;", r"\.inc takes u32, not s32 \[atomic-type\]"),
         ("red.global.add.f16 [%rd1], %rs1;", r"\[atomic-noftz\]"),
-        ("atom.global.b128.exch %rd2, [%rd1], %rd3;", r"\.b128 of atom is not interpreted.*\[modifier-unknown\]"),
+        ("atom.global.b256.exch %rd2, [%rd1], %rd3;", r"\.b256 of atom is not interpreted.*\[modifier-unknown\]"),
         ("fence.acq_rel;", r"a fence has a scope: .*\[fence-scope\]"),
         ("membar;", r"a membar has a level: cta, gl, sys \[membar-level\]"),
     ],
