@@ -24,12 +24,11 @@ from lowtide.dialects.enums import gemm_layout, operand_kinds, result_kinds, who
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import OperandKind, OperandsKind
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.agents.reductions import swapped_result
 from lowtide.passes.support.ir.rewriting import before, erase
 from lowtide.passes.support.problem.kernels import schedule_if_any
 from lowtide.passes.support.problem.matrix_layouts import swapped_layout
 from lowtide.passes.support.problem.operand_kinds import swapped_kind
-from lowtide.passes.support.problem.problem import keep_asked
+from lowtide.passes.support.problem.problem import keep_asked, swapped_result
 from lowtide.targets import Target
 
 

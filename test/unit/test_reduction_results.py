@@ -10,11 +10,13 @@ import lowtide as lt
 from lowtide import runtime
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.epilogue.results import ResultKind
-from lowtide.compiler.problem_ir import problem_text
+from lowtide.compiler.problem_ir import problem_text, seen_by_passes
 from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.dialects.tile import ResultKind as KindInIr
+from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import LoadError
 from lowtide.interpreter import interpret
+from lowtide.passes.schedules.choice.choice import choose
 from lowtide.passes.support.agents.reductions import lines_of
 from lowtide.reductions import REDUCTIONS
 from lowtide.runtime.verify import verify_kernel
@@ -38,6 +40,10 @@ def _logarithms(acc: Any, target: _INDEX) -> Any:
 
 def _spec(epilogue: Any = _sums, **fields: Any) -> lt.GemmSpec:
     return lt.GemmSpec(**{"a": "bf16", "b": "bf16", "d": "bf16", "epilogue": epilogue} | fields)
+
+
+def _squares(acc: Any, x: lt.Full) -> Any:
+    return {"d": acc + x, "squares": lt.sum((acc + x) * (acc + x), dim=1)}
 
 
 def _logarithms_and_sums(acc: Any, target: _INDEX) -> Any:
@@ -143,6 +149,23 @@ def test_lanes_that_share_a_part_of_a_line_are_refused() -> None:
     assert lines_of(Layout(((4, 8), 2), ((16, 1), 8)), (8, 8), "row").shuffles == (1, 2)
     with pytest.raises(lt.ScheduleError, match=r"either the same rows or no common row.*\[reduction-lanes\]"):
         lines_of(Layout(((24, 4), 1), ((4, 1), 0)), (4, 24), "row")
+    # 48 threads hold a column of 192 rows, so two warps have some common rows.
+    with pytest.raises(lt.ScheduleError, match=r"two warps, must hold .*\[reduction-lanes\]"):
+        lines_of(Layout((384, (4, 4)), (4, (1, 1536))), (192, 32), "row")
+
+
+@pytest.mark.parametrize(("tile", "is_legal"), [((192, 64), False), ((128, 64), True)], ids=str)
+def test_a_swapped_product_reduces_the_columns_of_its_tiles(tile: tuple[int, int], is_legal: bool) -> None:
+    """Some of the twelve warps of a tile of 192 rows would hold some common lines. The choice knows this rule."""
+    own = seen_by_passes(_spec(_squares, m=1024, n=1024, k=512), get("sm_90a"))
+    assert [each.axis for each in own.reductions] == ["row"]
+    assert [each.axis for each in own.swap().reductions] == ["column"]
+    given = Schedule.parse(f"grid.tile = {[*tile]}, grid.operands = swapped, roles = cooperative({tile[0] // 64})")
+    if is_legal:
+        assert choose(own, get("sm_90a"), given).schedule.grid.tile == tile
+    else:
+        with pytest.raises(lt.ScheduleError, match=r"reduction-lanes"):
+            choose(own, get("sm_90a"), given)
 
 
 def test_the_order_of_sums_names_reductions_and_refuses_those_over_rows() -> None:

@@ -34,12 +34,6 @@ def in_kernel(reduction: Reduction) -> Reduction:
     return Reduction("row", reduction.operation) if reduction.axis == "all" else reduction
 
 
-def swapped_result(kind: ResultKind) -> ResultKind:
-    """The kind that a result has if the kernel computes Dᵀ."""
-    reduction = reduction_of(kind)
-    return kind if reduction is None else ResultKind[reduction.swapped.word]
-
-
 @dataclass(frozen=True)
 class Lines:
     """The lines of a fragment. `values`: for each line of a thread, in order, its offset from the thread's first line,
@@ -55,8 +49,8 @@ class Lines:
 
 @lru_cache(maxsize=256)
 def lines_of(tv: Layout, shape: tuple[int, int], axis: str) -> Lines:
-    """The lines of a fragment along an axis. Raises ScheduleError if two lanes hold some common lines but not the same
-    lines, or if warps are not evenly apart."""
+    """The lines of a fragment along an axis. Raises ScheduleError if two lanes of a warp, or two warps, hold some
+    common lines but not the same lines, or if warps are not evenly apart."""
     split = split_coordinates(tv, shape)
     split = split if axis == "row" else split.turned
     threads, _ = extents(tv)
@@ -68,15 +62,19 @@ def lines_of(tv: Layout, shape: tuple[int, int], axis: str) -> Lines:
     shuffles = tuple(bit for bit in (1, 2, 4, 8, 16) if np.array_equal(line[numbers ^ bit], line))
     warps = line.reshape(-1, _WARP)
     shared = int(np.prod([2 for _ in shuffles], initial=1))
-    owners = {(int(x[0]), int(y[0])) for x, y in zip(warps, across.reshape(-1, _WARP), strict=True)}
+    held = [frozenset((own[:, None] + np.array([*by_line])).ravel().tolist()) for own in warps]
+    owners = [*zip(held, across.reshape(-1, _WARP)[:, 0].tolist(), strict=True)]
     places = sorted({place for _, place in owners})
     step = reduce(gcd, places, 0) or 1
     is_even = places == [step * number for number in range(len(places))]
-    if any(len({*own.tolist()}) * shared != _WARP for own in warps) or not is_even:
+    # Warps hold the same lines, one at each place, or no common line.
+    is_divided = len({*owners}) == len(owners) == len({*held}) * len(places)
+    is_divided = is_divided and sum(map(len, {*held})) == len(frozenset().union(*held))
+    if any(len({*own.tolist()}) * shared != _WARP for own in warps) or not is_even or not is_divided:
         raise ScheduleError(
-            f"reductions of {axis}s: two lanes of a warp must hold either the same {axis}s or no common {axis}, and "
-            f"warps must be evenly apart, unlike in the TV layout {tv}; take another multiply.atom or epilogue.tile "
-            "[reduction-lanes]"
+            f"reductions of {axis}s: two lanes of a warp, and two warps, must hold either the same {axis}s or no "
+            f"common {axis}, and warps must be evenly apart, unlike in the TV layout {tv}; take another multiply.atom "
+            "or epilogue.tile [reduction-lanes]"
         )
     return Lines(tuple((offset, tuple(held)) for offset, held in sorted(by_line.items())), shuffles, len(places), step)
 

@@ -55,6 +55,12 @@ _EXCHANGED = str.maketrans("mn", "nm")
 _EXCHANGED_OPERANDS = str.maketrans("ab", "ba")
 
 
+def swapped_result(kind: ResultKind) -> ResultKind:
+    """The kind that a result has if the kernel computes Dᵀ."""
+    reduction = REDUCTIONS.get(str(kind))
+    return kind if reduction is None else ResultKind[reduction.swapped.word]
+
+
 @dataclass(frozen=True)
 class Problem:
     """Sizes (None: known at run time), layout and element types (names of rows of `lowtide.elements`) of a GEMM.
@@ -75,8 +81,8 @@ class Problem:
     kinds: tuple[OperandKind, ...] = ()
     operands: tuple[str, ...] = ()
     """The element type of each epilogue operand."""
-    has_math: bool = False
-    """Whether the epilogue calls functions (erf, exp, …), which need many registers."""
+    functions: int = 0
+    """The number of functions (erf, exp, …) that the epilogue calls for each element."""
     d_is_column_major: bool = False
     """Whether full results and full operands lie column by column, in a batch for each product."""
     swapped: bool = False
@@ -109,6 +115,11 @@ class Problem:
     pairs: str | None = None
     """How pairs of columns lie in B, "stacked" or "interleaved"; None without pairs. `n` counts the columns of B, two
     for each column of D."""
+
+    @property
+    def has_math(self) -> bool:
+        """Whether the epilogue calls functions, which need many registers."""
+        return self.functions > 0
 
     @property
     def sums(self) -> int:
@@ -272,6 +283,7 @@ class Problem:
             layout=swapped_layout(self.layout),
             kinds=tuple(map(swapped_kind, self.kinds)),
             converted=self.converted[::-1],
+            results=tuple(map(swapped_result, self.results)),
             expected=frozenset(name.translate(_EXCHANGED) if name in "mn" else name for name in self.expected),
             d_is_column_major=not self.d_is_column_major,
             swapped=not self.swapped,
@@ -309,8 +321,8 @@ class Problem:
         batches = [static_extent(ir.MemRefType(value.type), 0) for value in of_batch]
         return replace(
             known,
-            has_math=any(each.is_pair for each in known.reductions)
-            or any(
+            functions=sum(each.is_pair for each in known.reductions)
+            + sum(
                 op.operation.name.startswith("math.") and op.operation.name not in _PLAIN_MATH
                 for op in gemm.epilogue.blocks[0].operations
             ),
