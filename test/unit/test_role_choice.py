@@ -79,7 +79,7 @@ def test_consumers_take_turns_where_epilogues_are_a_large_part_of_the_time(size:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"n": None}, {"n": 8188}, {"has_math": True}, {"kinds": (OperandKind.full,), "operands": ("bf16",)}]
+    "changes", [{"n": None}, {"n": 8188}, {"functions": 2}, {"kinds": (OperandKind.full,), "operands": ("f32",)}]
 )
 def test_consumers_that_take_turns_keep_registers_for_the_epilogue(changes: dict[str, Any]) -> None:
     schedule = chosen(replace(problem(8192, 8192, 512), **changes))
@@ -262,10 +262,13 @@ def test_rows_of_whole_16_bytes_are_packed_if_asked_for() -> None:
 def test_a_full_operand_is_read_in_rows_beside_few_accumulators(layout: GemmLayout, size: int | None) -> None:
     schedule = chosen(problem(size, layout=layout, kinds=(OperandKind.full, OperandKind.per_column)))
     (m, n, _), (rows, columns) = schedule.tile_mnk, schedule.epilogue.tile
-    assert schedule.epilogue.prefetch == min(4, m // rows * (n // columns) - 1)  # of 32 bytes each
     assert (schedule.epilogue.path, schedule.epilogue.math) == (StorePath.smem, EpilogueMath.rows)
-    m, n, _ = schedule.tile_mnk
-    assert m * n // (128 * schedule.agents.consumer.all_warpgroups) <= 128
+    consumer = schedule.agents.consumer
+    sums = m * n // (128 * consumer.warpgroups)
+    assert sums <= (192 if consumer.turns > 1 and size is not None else 128)
+    elements = rows * columns // (128 * consumer.warpgroups)
+    assert (schedule.epilogue.prefetch or 0) <= min(128 // (2 * elements), m // rows * (n // columns) - 1)
+    assert elements <= 16 or sums <= 128
 
 
 @pytest.mark.parametrize(
@@ -287,17 +290,20 @@ def test_every_whole_part_has_a_buffer_where_they_fit(
 @pytest.mark.parametrize("size", [(20000, 4172, 500), (2065, None, 16), (None, None, None)])
 @pytest.mark.parametrize("d", ["bf16", "f32"])
 def test_functions_without_tma_stores_have_room_beside_the_accumulators(size: Size, d: str) -> None:
-    schedule = chosen(replace(problem(*size, d=d, kinds=(OperandKind.full,)), has_math=True))
+    schedule = chosen(replace(problem(*size, d=d, kinds=(OperandKind.full,)), functions=1))
     (m, n, _), consumers = schedule.tile_mnk, schedule.agents.consumer.warpgroups
     assert schedule.epilogue.path is StorePath.smem and m == 64 * consumers
     is_alone = consumers == schedule.agents.consumer.turns == 1
     assert n // 2 <= (64 if is_alone or d == "f32" else 128)
 
 
-def test_functions_change_nothing_where_stores_are_by_tma() -> None:
-    """But for the time at which the first part is stored."""
-    given = "epilogue.start = all_sums"
-    assert chosen(replace(problem(8192), has_math=True), given) == chosen(problem(8192), given)
+@pytest.mark.parametrize("changes", [{"functions": 1}, {"kinds": (OperandKind.full,), "operands": ("bf16",)}], ids=str)
+def test_consumers_take_turns_where_the_epilogue_takes_long(changes: dict[str, Any]) -> None:
+    """So one multiplies while the other computes its epilogue. Without functions and operands, consumers share a
+    larger tile."""
+    schedule, plain = chosen(replace(problem(8192), **changes)), chosen(problem(8192))
+    assert (schedule.tile_mnk[:2], schedule.agents.consumer.turns) == ((128, 192), 2)
+    assert (plain.tile_mnk[:2], plain.agents.consumer.turns) == ((256, 192), 1)
 
 
 # Other targets --------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from lowtide.passes.schedules.facts.resources import (
     runs_ahead,
     scratch_element,
     stored_columns,
+    sums_per_thread,
     swizzle_base,
     threads_of,
     tile_of_d,
@@ -55,6 +56,7 @@ _SCRATCH_BYTES = 32768  # of an epilogue through shared memory without TMA, besi
 # Columns of a part of such an epilogue. ptxas spills wider ones beside the accumulators of the largest tiles.
 _COLUMNS_BESIDE_OPERANDS = 64
 _COLUMNS_BESIDE_ROWS = 32  # of one full operand
+_MANY_SUMS, _VALUES_BESIDE_SUMS = 128, 16  # of a thread: with more sums, a part of the epilogue has so few elements
 _COLUMNS_OF_FUNCTIONS = 32  # of f32
 _NARROWER_STORE = 8  # bytes: the warps of any consumer can then divide 8 columns
 _COLUMNS_OF_BOXES = 64  # at most, of a D by columns that TMA stores
@@ -62,7 +64,8 @@ _COLUMNS_OF_BOXES = 64  # at most, of a D by columns that TMA stores
 # 128 bytes, 75 with 32, and 84 with none; with 256 ptxas spills beside the largest tiles.
 _PREFETCH_BYTES = 128
 # They may take this share of the registers of a consumer that are left beside the sums and the current part (two for
-# each element), less if rows may end within 16 bytes. With more, kernels of three consumers and 4001×4003×101 spilled.
+# each element, and one for each function), less if rows may end within 16 bytes. With more, kernels of three consumers
+# and 4001×4003×101 spilled.
 _PREFETCHED, _PREFETCHED_OF_ANY_ROWS = 0.8, 0.5
 _REGISTER_BYTES = 4
 # First rows are stored early from this number of K steps on. LLVM unrolls shorter loops, which leave no registers.
@@ -179,6 +182,8 @@ def _tile_beside_roles(schedule: Schedule, problem: Problem) -> Extents2:
     most = _SCRATCH_BYTES * 8 // (m * element_type(scratch_element(schedule, problem)).bits)
     if problem.region_kinds and schedule.epilogue.math is EpilogueMath.rows:
         most = min(most, _COLUMNS_BESIDE_ROWS // max(1, problem.region_kinds.count(OperandKind.full)))
+        if sums_per_thread(schedule) > _MANY_SUMS:
+            most = min(most, _VALUES_BESIDE_SUMS * multiplying_threads(schedule) // m)
     elif problem.region_kinds:
         most = min(most, _COLUMNS_BESIDE_OPERANDS)
     if schedule.epilogue.store is not None:
@@ -209,7 +214,7 @@ def _prefetch(schedule: Schedule, problem: Problem, target: Target) -> int:
     assert part is not None
     held = schedule.agents.consumer.registers or registers_at_entry(threads_of(schedule), target)
     elements = part[0] * part[1] // multiplying_threads(schedule)
-    beside = held - m * n // multiplying_threads(schedule) - 2 * elements
+    beside = held - m * n // multiplying_threads(schedule) - (2 + problem.functions) * elements
     share = _PREFETCHED if stores_whole_rows(problem.compiled) else _PREFETCHED_OF_ANY_ROWS
     most = min(_PREFETCH_BYTES, int(share * beside) * _REGISTER_BYTES)
     a_part = elements * sum(element_type(dtype).bytes for dtype in full)

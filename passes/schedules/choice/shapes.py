@@ -19,7 +19,8 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.choice import tiles
 from lowtide.passes.schedules.choice.asked_for import stores_by_tma, wgmma_width
-from lowtide.passes.schedules.facts.resources import results_fill_registers
+from lowtide.passes.schedules.facts.resources import REGISTER_BITS, results_fill_registers
+from lowtide.passes.schedules.rules.epilogue import stores_whole_rows
 from lowtide.passes.schedules.rules.multiply import column_step, widest
 from lowtide.passes.schedules.rules.tma import panel_swizzle
 from lowtide.passes.support.problem.matrix_layouts import b_is_nk
@@ -33,6 +34,8 @@ _ACCUMULATORS_BESIDE_COLUMNS = 64  # if it holds elements of one that lies by co
 # Accumulators per thread if an epilogue without TMA calls functions, in tiles of one block of rows per consumer: ptxas
 # interleaves the calls of a whole part, and spills with more.
 _ACCUMULATORS_BESIDE_FUNCTIONS, _FEW_BESIDE_FUNCTIONS = 128, 64
+_ACCUMULATORS_IN_TURN = 192  # of a consumer that takes turns, with at most one function
+_OF_THREADS = 32  # columns of a part of the epilogue that threads store
 _NARROW = (16, 32)  # columns of tiles for a D that has no more
 
 
@@ -105,15 +108,15 @@ def whole(given: Schedule, kinds: tuple[Agents, ...], problem: Problem, target: 
         for agents in kinds
     ]
     legal, found, fitting = wgmma_widths(problem.a, problem.b, problem.acc), [], []
+    # Consumers that take turns were up to 13 % slower with a narrower last part of each tile (H200, N = 176), and up to
+    # 10 % slower with a narrower last tile of each matrix of a batch (16 × 2048×2048×128, 128×192 instead of 128×128).
+    by_tma = stores_by_tma(given, problem)
     for rows, agents, most_n in rows_of:
         most, is_one_block = _room(agents, given, problem)
         least, widths = _widths(given, problem, min(tiles.NARROWEST, most_n))
         for n in widths:
-            # Consumers that take turns were up to 13 % slower with a narrower last part of each tile (H200, N = 176),
-            # and up to 10 % slower with a narrower last tile of each matrix of a batch (16 × 2048×2048×128, 128×192
-            # instead of 128×128).
             in_turn = agents.consumer.turns > 1 and not given.agents.has_producer
-            if in_turn and n > tiles.NARROWEST and n % tiles.NARROWEST:
+            if in_turn and n > tiles.NARROWEST and n % (tiles.NARROWEST if by_tma else _OF_THREADS):
                 continue
             found.append(Shape(rows, n, depth, agents, least))
             has_room = rows * n // (WARPGROUP_THREADS * agents.consumer.warpgroups) <= most
@@ -165,14 +168,27 @@ def _room(agents: Agents, given: Schedule, problem: Problem) -> tuple[float, boo
     most, by_tma = inf, stores_by_tma(given, problem)
     if OperandKind.full in problem.region_kinds:
         most = _ACCUMULATORS_BESIDE_COLUMNS if problem.d_is_column_major else _ACCUMULATORS_BESIDE_ROWS
-    # The tallest tile of a consumer that takes turns leaves no registers for functions, row addresses, or a run-time N.
+    # The tallest tile of a consumer that takes turns leaves no registers for several functions, row addresses, or a
+    # run-time N.
     is_simple = by_tma and problem.compiled.n is not None and not problem.has_math
     if agents.consumer.turns > 1 and not is_simple:
-        most = min(most, _ACCUMULATORS_BESIDE_FUNCTIONS)
+        if _takes_few_registers(problem):
+            return _ACCUMULATORS_IN_TURN, False
+        # With several functions of a full operand, one warpgroup takes longer than another multiplies (dGELU, H200).
+        most = 0 if most < inf and problem.functions > 1 else min(most, _ACCUMULATORS_BESIDE_FUNCTIONS)
     if not problem.has_math or by_tma or problem.lacks_d:  # reductions alone use a value at a time
         return most, False
     is_tight = agents.consumer.all_warpgroups == 1 or results_fill_registers(problem)  # one consumer has no setmaxnreg
     return min(most, _FEW_BESIDE_FUNCTIONS if is_tight else _ACCUMULATORS_BESIDE_FUNCTIONS), True
+
+
+def _takes_few_registers(problem: Problem) -> bool:
+    """Whether an epilogue computes at most one function, of elements and operands of at most 16 bits that are moved
+    in whole vectors."""
+    fulls = [name for kind, name in zip(problem.kinds, problem.operands, strict=True) if kind is OperandKind.full]
+    held = (*(() if problem.lacks_d else problem.stored), *fulls)
+    is_narrow = all(element_type(name).bits < REGISTER_BITS for name in held)
+    return is_narrow and problem.functions <= 1 and problem.compiled.n is not None and stores_whole_rows(problem)
 
 
 def _has_width(given: Schedule) -> bool:

@@ -37,6 +37,12 @@ class Product:
     of tiles, it always loads whole boxes."""
     ends_anywhere: "bool | np.ndarray" = False
     """Whether `m` is the mean number of rows of the products, which may end anywhere in a tile."""
+    read_bytes: Numbers = 0
+    """Bytes that the epilogue reads for each element of D."""
+    computed: Numbers = 0
+    """The cycles of an SM for the functions that the epilogue computes of each sum."""
+    moved: Numbers = 0
+    """The cycles of an SM in which threads load operands of the epilogue for each sum, and store its results."""
 
 
 def stacked(products: Sequence[Product]) -> Product:

@@ -23,6 +23,12 @@ _STORE = 32  # bytes per cycle and SM of a tile's stores, times `Constants.store
 _SUM = 4  # bytes of a partial sum
 # No calibration has larger clusters. With them the same tiles took 0.94 to 1.015 of the time in [2, 2] (H200, H100).
 _MOST_FITTED, _NOT_FITTED = 4, 1.03
+# With more sums in a thread, no registers are left to load operands of the epilogue ahead. Then it takes longer by this
+# factor (dSwiGLU, 8192×14336×4096, H200).
+_MOST_SUMS, _THREADS, _WAITS = 176, 128, 1.8
+# The factor by which the epilogue takes longer with one warpgroup, or with one of several that take turns. The share of
+# its loads and stores by which it delays the multiplication of another consumer.
+_OF_ONE, _COMPETES = 2.0, 0.07
 _SHARED, _MOST_STAGES = 227 * 1024, 8  # bytes of shared memory for a ring of stages, and its most stages
 
 
@@ -154,7 +160,7 @@ def cycles(grids: Grids, product: Product, found: Constants, sm_count: int, larg
     # Halves of a last wave that is more than half full take two waves.
     last = np.ceil(parts * over / at_once) * wave(np.minimum(parts * over, at_once), parts)
     total = full * wave(at_once, np.ones(len(grids))) + np.where(over > 0, last, 0)
-    after_turns = np.where(grids.turns > 1, found.last_in_turn + stored, 0)
+    after_turns = np.where(grids.turns > 1, found.last_in_turn + stored + sum(_work(grids, product)), 0)
     total += after_turns + np.where(grids.cluster > 1, found.cluster_launch, 0)
     beside_last = max(0, found.launch - found.launch_beside)
     total += np.where(_fit_in_pairs(grids, product), beside_last, found.launch) + found.launch_of_cta * busy
@@ -219,7 +225,7 @@ def _stage_bytes(grids: Grids, product: Product) -> np.ndarray:
 
 def _stages(grids: Grids, product: Product) -> np.ndarray:
     """The stages of the ring that fit in shared memory; if TMA stores D, beside a tile of it."""
-    by_tma = np.logical_not(product.stores_columns) & (grids.parts == 1)
+    by_tma = np.logical_not(product.stores_columns) & (grids.parts == 1) & (np.asarray(product.read_bytes) == 0)
     tile = np.where(by_tma, grids.rows * grids.columns * product.result_bytes, 0)
     return np.clip(np.floor((_SHARED - tile) / _stage_bytes(grids, product)), 2, _MOST_STAGES)
 
@@ -251,13 +257,26 @@ def _cta(
     beside = np.where(in_turn, found.tile_in_turn, found.tile + stored)
     tall = np.where(product.stores_early, found.tall_early, found.tall)
     beside += np.where((grids.rows > _ROWS * grids.warpgroups) & ~in_turn, tall, 0)
+    computed, moved = _work(grids, product)
 
     def of(running: np.ndarray, parts: np.ndarray) -> np.ndarray:
         rate = _cycles_per_byte(running, sm_count * found.l2, found.l2_of_pair, sm_count)
         step = either(products / parts, bytes_of_step * rate + stores, found.step_sharpness)
-        return np.asarray(steps * (either(step, arrival, 4) + of_step) + beside)
+        of_steps = steps * (either(step, arrival, 4) + of_step)
+        work = computed + moved
+        # What the steps of the other consumers do not hide.
+        longer = (stored + work - (grids.turns - 1) * of_steps) / grids.turns
+        return np.asarray(of_steps + beside + np.where(in_turn, np.maximum(_COMPETES * moved, longer), work))
 
     return of
+
+
+def _work(grids: Grids, product: Product) -> tuple[np.ndarray, np.ndarray]:
+    """The cycles of the epilogue of a tile, in addition to its stores by TMA: of functions, and of loads and stores."""
+    elements = grids.rows * grids.columns
+    factor = np.where(grids.warpgroups == 1, _OF_ONE, 1.0)
+    waits = (product.read_bytes > 0) & (elements > _MOST_SUMS * _THREADS * grids.warpgroups)
+    return product.computed * elements * factor, product.moved * elements * factor * np.where(waits, _WAITS, 1.0)
 
 
 def _products(grids: Grids, product: Product, found: Constants) -> np.ndarray:
@@ -340,7 +359,8 @@ def _bytes_of_memory(
     near_a, near_b = by_row | (of_rows == 1), ~by_row | (of_columns == 1)
     a = of_a * (1 + again_a) * _copies(of_columns / grids.cluster_columns, near_a, found)
     b = of_b * (1 + again_b) * _copies(of_rows / grids.cluster_rows, near_b, found)
-    return (a + b + found.written * product.m * product.n * product.result_bytes) * product.batch
+    beside = found.written * product.result_bytes + product.read_bytes
+    return (a + b + beside * product.m * product.n) * product.batch
 
 
 def _missed(size: np.ndarray, found: Constants) -> np.ndarray:
