@@ -21,6 +21,7 @@ from lowtide.interpreter.machine.semaphores import Change, Place
 from lowtide.interpreter.machine.views import Scope, Strong
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.numbers.cells import Cells
+from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.registers import SIGNED, Number, canonical, is_raw, raw, unsigned
 from lowtide.interpreter.ptx.floats import of_floats
 from lowtide.interpreter.ptx.orders import SCOPES, ordering_of
@@ -49,6 +50,14 @@ _CHANGES: Mapping[str, tuple[str, Callable[..., Any]]] = MappingProxyType(
         "and": ("b32 b64", lambda value, other: value & other),
         "or": ("b32 b64", lambda value, other: value | other),
         "xor": ("b32 b64", lambda value, other: value ^ other),
+    }
+)
+# The same of floats: functions of payloads and a type. If one of two is NaN, the extremum is the other.
+_OF_FLOATS: Mapping[str, Callable[[Domain], Callable[..., Any]]] = MappingProxyType(
+    {
+        "add": lambda domain: domain.add,
+        "min": lambda domain: lambda value, other, dtype: domain.min_number(value, other),
+        "max": lambda domain: lambda value, other, dtype: domain.max_number(value, other),
     }
 )
 _FLOATS = f"f32 f64 {_HALVES}"
@@ -89,16 +98,20 @@ def _prepare(form: Form) -> _Atomic:
     if len(names) != 1:
         raise form.instruction.error(f"an atomic operation is one of {', '.join(_NAMES)} [atomic-kind]")
     (name,) = names
+    count = next((int(word[1:]) for word in form.words if word in ("v2", "v4", "v8")), 0)
     types = (_MOVES[name] if name in _MOVES else _CHANGES[name][0]).split() + _FLOATS.split() * (name == "add")
+    types += _HALVES.split() * (count > 0 and name in ("min", "max"))
     if form.type not in types:
         raise form.instruction.error(f".{name} takes {', '.join(types)}, not {form.type} [atomic-type]")
     if ("noftz" in form.words) != (form.type in _HALVES.split()):
-        raise form.instruction.error(f".add of {_HALVES.replace(' ', ', ')} has .noftz, others do not [atomic-noftz]")
-    count = next((int(word[1:]) for word in form.words if word in ("v2", "v4", "v8")), 0)
-    if count and (form.type not in ("f32", *_HALVES.split()) or count * form.bits > _VECTOR or name != "add"):
+        halves = _HALVES.replace(" ", ", ")
+        raise form.instruction.error(f"operations on {halves} have .noftz, others do not [atomic-noftz]")
+    elements = ("f32",) * (name == "add") + tuple(_HALVES.split()) * (name in ("add", "min", "max"))
+    if count and (form.type not in elements or count * form.bits > _VECTOR):
         raise form.instruction.error(
-            f".{name} of a vector of {count} {form.type} does not exist; vectors have .add, elements of f32, "
-            f"{_HALVES.replace(' ', ', ')}, and at most {_VECTOR // 8} bytes: take scalars [atomic-vector]"
+            f".{name} of a vector of {count} {form.type} does not exist; vectors have .add, elements of f32, or .add, "
+            f".min, .max, elements of {_HALVES.replace(' ', ', ')}, and at most {_VECTOR // 8} bytes: take scalars"
+            " [atomic-vector]"
         )
     change = Change(name, ordering_of(form), form.row.results > 0)
     functions = _function(form, name), _one_by_one(form, name)
@@ -117,7 +130,7 @@ def _function(form: Form, name: str) -> Callable[..., Any]:
     if name == "cas":
         return lambda old, wanted, new: blend(_raw(old, bits, domain) == _raw(wanted, bits, domain), new, old)
     if form.type in _FLOATS.split():
-        return of_floats(form, domain.add)
+        return of_floats(form, _OF_FLOATS[name](domain))
 
     def compute(*values: Any) -> Any:
         words = [_raw(value, bits, domain) for value in values]

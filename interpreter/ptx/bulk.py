@@ -1,7 +1,7 @@
-"""Bulk copies and reductions of consecutive bytes, and asynchronous stores.
+"""Bulk copies and reductions of consecutive bytes, and asynchronous stores and reductions of registers.
 
-PTX ISA, "cp.async.bulk", "cp.reduce.async.bulk", "cp.async.bulk.prefetch", "st.async". Reductions of boxes of tensors
-are in tensors.py.
+PTX ISA, "cp.async.bulk", "cp.reduce.async.bulk", "cp.async.bulk.prefetch", "st.async", "red.async". Reductions
+of boxes of tensors are in tensors.py.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.interpreter.machine import bulk_copies, register_memory
+from lowtide.interpreter.machine import async_reductions, bulk_copies, register_memory
 from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.lanes import by_lane
 from lowtide.interpreter.numbers.domains import Domain
+from lowtide.interpreter.numbers.registers import canonical, raw
 from lowtide.interpreter.ptx.lane_by_lane import lane_by_lane
 from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.syntax import Group
@@ -143,3 +145,16 @@ def store_async(state: AgentState, op: Op, address: Any, value: Any, barrier: An
     domain = state.machine.domain
     parts = [register_memory.narrowed(each, 8 * width, domain) for each in (value if is_group else (value,))]
     bulk_copies.store_async(state, op, address, parts, width, barrier)
+
+
+@TABLE.effects(
+    "red.async",
+    types="b32 u32 s32 u64 s64",
+    words=f"relaxed cluster shared::cluster mbarrier::complete_tx::bytes {REDUCTIONS}",
+    section="Parallel Synchronization and Communication Instructions: red.async",
+    prepare=lambda form: (form.bits, _reduction(form)),
+)
+def reduce_async(state: AgentState, op: Op, address: Any, value: Any, barrier: Any) -> None:
+    bits, how = op.data
+    words = canonical(by_lane(raw(value, bits, state.machine.domain)), bits)
+    async_reductions.reduce(state, op, address, words, barrier, how)

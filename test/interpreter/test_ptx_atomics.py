@@ -170,7 +170,19 @@ def test_the_elements_of_a_vector_are_added_one_by_one(dtype, kind):
     np.testing.assert_array_equal(found["old"], start)
 
 
-@pytest.mark.parametrize("instruction", ["add.v2.u32", "exch.v2.f32", "add.v8.f32"])
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_the_elements_of_a_vector_of_halves_become_the_least_or_the_greatest(kind):
+    """Of the numbers of all lanes, and of those in memory; a NaN is left out."""
+    body = f"""mov.u32 %r30, %tid.x; cvt.rn.f32.u32 %r31, %r30; cvt.rn.{kind}.f32 %rs1, %r31; neg.{kind} %rs2, %rs1;
+    setp.eq.u32 %p1, %r30, 5; @%p1 mov.b16 %rs1, 0x7FFF;
+    red.global.max.noftz.v2.{kind} [%rd1], {{%rs1, %rs2}};
+    mov.b32 %r32, {{%rs1, %rs2}};
+    atom.global.min.noftz.v2.{kind}x2 {{%r33, %r34}}, [%rd1+4], {{%r32, %r32}};"""
+    found = run(kernel(body, "x"), {"x": (kind, np.full(6, 7.0))})["x"]
+    np.testing.assert_array_equal(np.asarray(found, np.float64), [31, 7, 0, -31, 0, -31])
+
+
+@pytest.mark.parametrize("instruction", ["add.v2.u32", "exch.v2.f32", "add.v8.f32", "min.v2.f32"])
 def test_vectors_that_no_atomic_operation_takes_are_refused(instruction):
     with pytest.raises(InterpreterError, match=r"\[atomic-vector\]|\[atomic-type\]"):
         run(kernel(f"atom.global.{instruction} {{%r2, %r3}}, [%rd1], {{%r2, %r3}};", "x"), {"x": ("f32", 8)})
