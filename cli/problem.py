@@ -52,6 +52,8 @@ _GROUP = "K per scale of packed weights (such as --b s4 with --a bf16): 32, 64 o
 _PAIRS = "How pairs of columns lie in B: stacked or interleaved. The epilogue takes both. Default: no pairs."
 _GROUPS = "The number of groups of rows, each with its own matrix of B. Default: rows are not grouped."
 _K_GROUPS = "The number of groups of K, each with its own matrix of D; layout nt. Default: K is not grouped."
+_A_ROWS = "Take the rows of A at an index, the operand a_rows."
+_D_ROWS = "Store into the rows of D at an index, the operand d_rows."
 _PRECISIONS = f"How products of f32 are computed: f32, tf32, {', '.join(DECOMPOSITIONS)}. Default f32."
 
 
@@ -79,6 +81,8 @@ class Problem:
     batch: str | int | None = None
     groups: Annotated[int | None, _option("--groups", _GROUPS, min=1)] = None
     k_groups: Annotated[int | None, _option("--k-groups", _K_GROUPS, min=1)] = None
+    a_rows: Annotated[bool | None, _option("--a-rows", _A_ROWS)] = None
+    d_rows: Annotated[bool | None, _option("--d-rows", _D_ROWS)] = None
     pairs: Annotated[str | None, _option("--pairs", _PAIRS)] = None
     epilogue: Epilogue = None
 
@@ -109,6 +113,8 @@ class Problem:
             group=self.group,
             zero_points=bool(self.zero_points),
             amax=bool(self.amax),
+            a_rows=bool(self.a_rows),
+            d_rows=bool(self.d_rows),
             pairs=self.pairs,
             epilogue=ready_epilogue(self.epilogue or "none"),
         )

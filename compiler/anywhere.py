@@ -50,9 +50,9 @@ def _packed(schedule: Schedule, names: list[str]) -> Schedule:
 
 
 def _by_elements(schedule: Schedule, spec: GemmSpec) -> Schedule:
-    """The schedule in which threads store D from their fragments. If rows are grouped, each store has one element: D
-    lies by rows, and a fragment has several columns of a row."""
-    store = {"epilogue.store": element_type(spec.d).bytes} if spec.is_grouped else {}
+    """The schedule in which threads store D from their fragments. If rows are grouped or stored at an index, each store
+    has one element: D lies by rows, and a fragment has several columns of a row."""
+    store = {"epilogue.store": element_type(spec.d).bytes} if spec.is_grouped or spec.d_rows else {}
     return schedule.set({**dict.fromkeys(_OF_OTHER_STORES), "epilogue.path": StorePath.direct, **store})
 
 

@@ -10,6 +10,7 @@ from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.epilogue.results import Result, ResultKind
 from lowtide.compiler.spec_fields import (
     A_ROWS,
+    D_ROWS,
     ENDS,
     ENDS_TYPE,
     FAST,
@@ -35,6 +36,7 @@ class GemmFields:
     batch: int | Unbatched | None = UNBATCHED
     groups: int | Groups | Ungrouped | None = UNGROUPED
     a_rows: bool = False
+    d_rows: bool = False
     pairs: str | None = None
     a: str
     b: str
@@ -145,7 +147,9 @@ class GemmFields:
     @property
     def d_shape(self) -> tuple[int | None, ...]:
         """The shape in memory of D and of full operands: (M, N), or (N, M) for `d_order="column"`, after the batch or
-        the groups of K, if any."""
+        the groups of K, if any. With `d_rows`, D has any number of rows."""
+        if self.d_rows:
+            return (None, self.n)
         groups = (self.group_count,) if self.k_is_grouped else ()
         return (*self.batch_shape, *groups, *((self.m, self.n) if self.d_order == "row" else (self.n, self.m)))
 
@@ -176,11 +180,12 @@ class GemmFields:
     @property
     def operands(self) -> tuple[Operand, ...]:
         """The epilogue's operands in the order of its parameters, then the scales and zero points of packed weights, or
-        the block scales, or the ends of groups of rows and the rows of A that are taken."""
+        the block scales, or the ends of groups of rows and the indices of rows of A and D."""
         scales = (Operand(SCALES, OperandKind.GROUP_SCALE, self.scales or self.a, self.group),) if self.group else ()
         zero_type = "s8" if element_type(self.b).lowest else "u8"
         zeros = (Operand(ZEROS, OperandKind.GROUP_ZERO, zero_type, self.group),) if self.zero_points else ()
         of_blocks = self.block_scales.operands if self.block_scales is not None else ()
         ends = (Operand(ENDS, OperandKind.ENDS, ENDS_TYPE, count=self.group_count),) if self.is_grouped else ()
         taken = (Operand(A_ROWS, OperandKind.A_ROWS, ENDS_TYPE),) if self.a_rows else ()
-        return (*self.epilogue_graph.operands, *scales, *zeros, *of_blocks, *ends, *taken)
+        placed = (Operand(D_ROWS, OperandKind.D_ROWS, ENDS_TYPE),) if self.d_rows else ()
+        return (*self.epilogue_graph.operands, *scales, *zeros, *of_blocks, *ends, *taken, *placed)

@@ -145,7 +145,7 @@ def _operand_type(spec: GemmSpec, operand: Operand) -> ir.Type:
         return _output(spec, dtype)
     if kind is OperandKind.SCALAR:
         return value_type(dtype)
-    if kind is OperandKind.A_ROWS:
+    if kind in (OperandKind.A_ROWS, OperandKind.D_ROWS):
         return ir.MemRefType.get(_extents(spec.m), ir_type(dtype))
     if kind is OperandKind.PER_COLUMN and spec.rows_are_grouped:
         return _matrix((spec.group_count, spec.n), dtype)

@@ -11,6 +11,7 @@ from lowtide.compiler.gemm_fields import GemmFields
 from lowtide.compiler.spec_fields import (
     A_ROWS,
     D_ORDERS,
+    D_ROWS,
     ENDS,
     FAST,
     LAYOUTS,
@@ -22,7 +23,14 @@ from lowtide.compiler.spec_fields import (
     extent_of,
     groups_of,
 )
-from lowtide.compiler.spec_rules import check_a_rows, check_block_scales, check_groups, check_pairs, check_weights
+from lowtide.compiler.spec_rules import (
+    check_a_rows,
+    check_block_scales,
+    check_d_rows,
+    check_groups,
+    check_pairs,
+    check_weights,
+)
 from lowtide.decompositions import DECOMPOSITIONS, decompositions_of
 from lowtide.elements import ELEMENTS, EPILOGUE_TYPE, element_type, output_types, types_of_d, weight_types
 from lowtide.errors import SpecError
@@ -68,6 +76,13 @@ class GemmSpec(GemmFields):
       `a_rows[m]` of A, or from zeros if A has no such row. A has any number of rows. Only the device reads `a_rows`.
       Rows may be grouped. The layout must be tn or tt, and D by rows; a batch, groups of K, packed weights, block
       scales and f32 by pieces are not supported.
+    - `d_rows`: whether the product's rows are stored into the rows of D at an index (a scatter); False, the default. If
+      True, the kernel also takes `d_rows`, s32 (M,): row m of the product is stored into row `d_rows[m]` of D, and
+      nowhere if D has no such row. D has any number of rows, so calls must pass `out`; its other rows are not written.
+      If two elements of `d_rows` are equal, either row may be stored. Only the device reads `d_rows`. Per-row operands
+      are (M,): they have the product's rows. Rows may be grouped, and `a_rows` may be given too. D must be by rows;
+      full operands, results other than full ones, a batch, groups of K, packed weights, block scales and f32 by pieces
+      are not supported.
     - `pairs`: None, the default, or how pairs of columns lie in B, as in a gated MLP. B then has 2 · N columns and D
       has N. For each element of D, the epilogue takes two accumulators: `def swiglu(gate, up)`. With "stacked", B's
       first N columns belong to `gate` and the others to `up`; with "interleaved" they alternate. The layout must be tn
@@ -156,6 +171,7 @@ class GemmSpec(GemmFields):
         accumulators = 1 if self.pairs is None else 2
         graph = trace(self.epilogue, self.sums, self.d, bool(self.amax), types, accumulators)
         object.__setattr__(self, "epilogue_graph", graph)
+        check_d_rows(self)
         self._check_results(types)
         self._check_names()
 
@@ -219,6 +235,11 @@ class GemmSpec(GemmFields):
             raise SpecError(
                 f"the epilogue's operand {A_ROWS!r} has the name of the rows of A that are taken: rename it"
                 " [a-rows-operand-name]"
+            )
+        if self.d_rows and D_ROWS in names:
+            raise SpecError(
+                f"the epilogue's operand {D_ROWS!r} has the name of the rows of D that are stored: rename it"
+                " [d-rows-operand-name]"
             )
         check_block_scales(self)  # first: the scales are operands
         for result in self.results:

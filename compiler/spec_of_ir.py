@@ -33,7 +33,7 @@ from lowtide.passes.support.problem.element_types import element_name
 from lowtide.passes.support.problem.matrix_layouts import is_column_major
 from lowtide.passes.support.problem.problem import Problem, first_full
 from lowtide.reductions import REDUCTIONS, VALUE
-from lowtide.runtime.manifest import OUTPUT_DIMS, matrix_dims
+from lowtide.runtime.manifest import KIND_DIMS, ROW_INDICES, matrix_dims, output_dims
 from lowtide.runtime.results import returned
 
 Epilogue = Callable[..., Any]
@@ -111,10 +111,11 @@ def spec_of(module: ir.Module) -> FoundProblem:
     in_the_sum = {kind: dtype for _, kind, dtype in operands if kind in _IN_THE_SUM}
     target = OperandKind.TARGET
     in_epilogue = [one for one in operands if OperandKind(one[1]).is_of_epilogue or one[1] == target.value]
+    indices = [type_ for kind, type_ in zip(kinds, types[first:], strict=True) if kind in ROW_INDICES]
     whole = bool(found)
     return FoundProblem(
         GemmSpec(
-            **(_extents([types[0], types[1], d], (layout, d_order), problem) | dict.fromkeys(empty, 0)),
+            **(_extents([types[0], types[1], d, *indices], (layout, d_order), problem) | dict.fromkeys(empty, 0)),
             batch=UNBATCHED if problem.k_is_grouped else _batch([types[0], types[1], d]),
             groups=_groups(problem, types[1], d),
             a=_dtype(types[0]),
@@ -130,6 +131,7 @@ def spec_of(module: ir.Module) -> FoundProblem:
             block_scales=scales_of(kinds),
             pairs=problem.pairs,
             a_rows=problem.takes_rows,
+            d_rows=problem.places_rows,
             amax=ResultKind.amax in problem.results,
             result_types={name: dtype for name, dtype in full.items() if dtype != _dtype(d)},
             epilogue=_replay(found[0] if whole else None, in_epilogue, given, problem),
@@ -213,16 +215,19 @@ def shape_as_it_lies(type_: ir.MemRefType) -> list[int | None]:
 
 
 def words_of(problem: Problem) -> dict[str, Any]:
-    """The words of a manifest's spec for pairs of columns, and for rows of A at an index."""
+    """The words of a manifest's spec for pairs of columns, and for rows of A and D at an index."""
     pairs = {} if problem.pairs is None else {"pairs": problem.pairs}
-    return pairs | ({"a_rows": True} if problem.takes_rows else {})
+    indices = {"a_rows": problem.takes_rows, "d_rows": problem.places_rows}
+    return pairs | {name: True for name, is_there in indices.items() if is_there}
 
 
 def _extents(types: list[ir.Type], lies: tuple[str, str], problem: Problem) -> dict[str, int | None]:
     layout, d_order = lies
-    spec = {**dict(zip("ab", problem.given_types, strict=True)), "layout": layout, **words_of(problem)}
+    words = words_of(problem)
+    spec = {**dict(zip("ab", problem.given_types, strict=True)), "layout": layout, "d_order": d_order, **words}
+    indices = [KIND_DIMS[word] for word in ROW_INDICES if word in words]
     extents: dict[str, int | None] = {"m": None, "n": None, "k": None}
-    for type_, letters in zip(types, (*matrix_dims(spec), OUTPUT_DIMS[d_order]), strict=True):
+    for type_, letters in zip(types, (*matrix_dims(spec), output_dims(spec), *indices), strict=True):
         for letter, extent in zip(letters, shape_as_it_lies(type_)[-2:], strict=True):
             if letter not in extents:
                 continue

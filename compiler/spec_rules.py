@@ -1,9 +1,10 @@
-"""Which fields packed weights, groups, pairs of columns and block scales support."""
+"""Which fields packed weights, groups, rows at an index, pairs of columns and block scales support."""
 
 from collections.abc import Mapping
 
 from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.dtypes import choices
+from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.gemm_fields import GemmFields
 from lowtide.compiler.spec_fields import (
     GROUPED_LAYOUTS,
@@ -97,7 +98,7 @@ def check_weights(spec: GemmFields) -> None:
 
 
 def _features(spec: GemmFields) -> dict[str, bool]:
-    """Features that groups, gathered rows and pairs of columns do not support, and whether the spec has each."""
+    """Features that groups, rows at an index and pairs of columns do not support, and whether the spec has each."""
     return {
         "a batch": spec.is_batched,
         "packed weights": spec.is_mixed,
@@ -137,14 +138,32 @@ def check_groups(spec: GemmFields) -> None:
 
 def check_a_rows(spec: GemmFields) -> None:
     """Raises SpecError for fields that rows of A at an index do not support."""
-    if not isinstance(spec.a_rows, bool):
-        raise SpecError(
-            f"a_rows is {spec.a_rows!r} ({type(spec.a_rows).__name__}); it must be True or False [a-rows-word]"
-        )
+    _check_flag("a_rows", spec.a_rows)
     if not spec.a_rows:
         return
     beside = {"groups of K": spec.k_is_grouped, f"layout={spec.layout!r}": spec.layout not in GROUPED_LAYOUTS}
     _refuse("rows of A at an index", _features(spec) | beside, "gather them before the product [a-rows-beside]")
+
+
+def check_d_rows(spec: GemmFields) -> None:
+    """Raises SpecError for fields, operands and results that rows of D at an index do not support."""
+    _check_flag("d_rows", spec.d_rows)
+    if not spec.d_rows:
+        return
+    full = [x.name for x in spec.epilogue_graph.operands if x.kind is OperandKind.FULL]
+    others = [x.name for x in spec.results if x not in spec.full_results]
+    beside = {
+        "groups of K": spec.k_is_grouped,
+        f"the full operand {', '.join(full)}": bool(full),
+        f"the result {', '.join(others)}": bool(others),
+    }
+    _refuse("rows of D at an index", _features(spec) | beside, "store D in order, and scatter its rows [d-rows-beside]")
+
+
+def _check_flag(name: str, value: object) -> None:
+    """Raises SpecError unless the value of a field is a bool."""
+    if not isinstance(value, bool):
+        raise SpecError(f"{name} is {value!r} ({type(value).__name__}); it must be True or False [rows-word]")
 
 
 def check_pairs(spec: GemmFields) -> None:

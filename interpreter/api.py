@@ -13,7 +13,7 @@ from lowtide.dialects.text import check_text
 from lowtide.dialects.tile import ResultKind
 from lowtide.errors import InterpreterError, IRError, with_code
 from lowtide.interpreter.host import Host
-from lowtide.interpreter.inputs.arguments import Argument, arguments_of, is_returned, output_of, rows_in_groups
+from lowtide.interpreter.inputs.arguments import Argument, arguments_of, is_returned, output_of, rows_written
 from lowtide.interpreter.inputs.memory import in_place_of, matrix_of
 from lowtide.interpreter.launching import Launcher
 from lowtide.interpreter.machine.exploration import Explorer
@@ -74,7 +74,8 @@ def interpret(
     its dtype and contents; if it is also a full operand, D is written in its place (in the interpreter's memory: arrays
     are not changed). Otherwise D is allocated, with rows at multiples of 16 bytes. The same holds for other full
     results. Arrays of results other than D are written. If K is 0, D is the epilogue of 0; if M or N is 0, D is empty.
-    If rows are grouped, the rows of full results after the last end are not changed.
+    If rows are grouped, the rows of full results after the last end are not changed; with rows of D at an index, those
+    that the index does not name.
     `sms` is the result of tile.sm_count and the number of CTAs that run at a time, in whole clusters and at least one
     cluster. `seed` determines the order of agents. `domain` is "float" or "hopper" (D in its own dtype), "exact" or
     "field" (D in int64): see `domains`. `on_progress` gets the number of ended CTAs of a launch, and of all its CTAs.
@@ -114,8 +115,11 @@ def _run(
     assert isinstance(d, np.ndarray)
     results = [(position, x) for position, x in enumerate(arguments) if x.result not in (None, ResultKind.absent)]
     others = [(position, x) for position, x in results if position != output]
+    counted = rows_written(arguments)
     if 0 in d.shape:  # nothing to compute
         return _results(arguments, _zeros(arguments[output], numbers), [(x, _zeros(x, numbers)) for _, x in others])
+    if any(each.is_places and not np.size(each.value) for each in arguments):  # the product has no rows
+        return _results(arguments, _given(arguments[output], numbers), [(x, _given(x, numbers)) for _, x in others])
     with np.errstate(all="ignore"):
         placed = _placed(host, arguments, offsets)
         if trace is not None:
@@ -129,7 +133,6 @@ def _run(
         raise InterpreterError(
             f"level {host.level}: {changed} has changed; a kernel writes only results and workspaces [kernel-wrote]"
         )
-    counted = rows_in_groups(arguments)
     kept = [counted if x.result is ResultKind.full else None for _, x in others]
     written = [
         (x, _written(host, placed[position], np.asarray(x.value), rows).reshape(np.shape(x.value)))
@@ -164,6 +167,13 @@ def _zeros(result: Argument, numbers: domains.Domain) -> Array:
     """A result that needs no sums: without elements, or 0."""
     assert isinstance(result.type, MemRef)
     return numbers.matrix_of(np.zeros(np.shape(result.value), numbers.payload), result.type.element.name)
+
+
+def _given(result: Argument, numbers: domains.Domain) -> Array:
+    """A result that is not written, as it was given."""
+    found = _zeros(result, numbers)
+    found[...] = result.value
+    return found
 
 
 def _results(arguments: list[Argument], of_d: Array, others: Sequence[tuple[Argument, Array]]) -> Any:
@@ -227,22 +237,22 @@ def _placed(host: Host, arguments: list[Argument], offsets: Mapping[str, int]) -
     return placed
 
 
-def _written(host: Host, matrix: Any, given: Array, rows: int | None) -> Array:
-    """A result as stored. If rows are grouped, its first `rows` rows are in groups, and the others are those of
-    `given`. Raises InterpreterError if an element of a group was not written, or if another element was."""
+def _written(host: Host, matrix: Any, given: Array, rows: Array | None) -> Array:
+    """A result as stored. `rows`: whether each row is written; the others are those of `given`. Raises InterpreterError
+    if an element of these rows was not written, or if another element was."""
     payload, written = host.memory.contents(matrix.name)
     name = "D" if matrix.name == "d" else matrix.name
-    if rows is not None and written[rows:].any():
-        row, column = np.argwhere(written[rows:])[0].tolist()
+    if rows is not None and written[~rows].any():
+        row, column = np.argwhere(written & ~rows[:, None])[0].tolist()
         raise InterpreterError(
-            f"level {host.level}: {name}[{rows + row}, {column}] was written, but the last group of rows ends at {rows}"
-            " [d-after-groups]"
+            f"level {host.level}: {name}[{row}, {column}] was written, but row {row} is in no group of rows, or is not "
+            "named by the index of rows of D [d-row-of-none]"
         )
     if len(matrix.shape) == 3:  # a batch: the rows of all its matrices
         stored = (matrix.shape[0], -1, payload.shape[-1])
         payload, written = payload.reshape(stored), written.reshape(stored)
-    if not written[:rows].all():
-        missing = ~written[:rows]
+    missing = ~written if rows is None else ~written & rows[:, None]
+    if missing.any():
         place = np.unravel_index(np.flatnonzero(missing)[0], missing.shape)
         raise InterpreterError(
             f"level {host.level}: {name}[{', '.join(map(str, place))}] was never written, nor "
@@ -250,5 +260,5 @@ def _written(host: Host, matrix: Any, given: Array, rows: int | None) -> Array:
         )
     found = host.domain.matrix_of(payload, matrix.element.name)
     if rows is not None:
-        found[rows:] = given[rows:]
+        found[~rows] = given[~rows]
     return found

@@ -35,6 +35,7 @@ from lowtide.runtime.manifest import (
     ONE,
     PACKED_ROWS,
     PAIRED_ROWS,
+    ROWS_OF_D,
     is_mixed,
     output_of,
     problem_dims,
@@ -162,7 +163,7 @@ class Kernel:
     def workspace_bytes(self, *matrices: Any, **operands: Any) -> int:
         """The bytes of workspace that a call with these operands needs, from a base aligned to 256 bytes.
 
-        Arguments and errors as in a call, without `out`; nothing is allocated or launched.
+        Arguments and errors as in a call, without `out`, whose rows do not matter; nothing is allocated or launched.
         """
         by_name = self._by_name(matrices, operands)
         if not self.program.workspaces:
@@ -172,6 +173,7 @@ class Kernel:
         records = {name: view(value, name) for name, value in arrays.items()}
         arguments = [x for x in self._arguments if x["name"] in records]
         views, extents = self._settled({x["name"]: check_layout(x, records[x["name"]]) for x in arguments})
+        extents.setdefault(ROWS_OF_D, extents["m"])
         if 0 in self._output_shape(extents):
             return 0
         if not extents["k"]:  # read as zeros with K = 1
@@ -212,6 +214,12 @@ class Kernel:
         """The values in the host function's order, and the return value of the call: D, or a dict of results. Results
         that are not passed are allocated."""
         by_name, outputs = self._by_name(matrices, operands), outputs_by_name(out, list(self._outputs))
+        if "d_rows" in self.manifest["spec"] and len(outputs) < len(self._outputs):
+            missing = next(name for name in self._outputs if name not in outputs)
+            raise LaunchError(
+                f"kernel {self.name}: {missing} is not given, and rows are stored into its rows at an index, so their "
+                "number is unknown; pass out= [out-of-placed-rows]"
+            )
         inputs = [*matrices, *[operands[name] for name in by_name]]
         results = {
             name: self._allocate(inputs, stream, place) if (given := outputs.get(name)) is None else given

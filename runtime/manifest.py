@@ -10,6 +10,7 @@
               "groups_of_k": 8|null,                      groups of K with a D each; without: none
               "pairs": "stacked"|"interleaved",     two columns of B for each of D; without: one
               "a_rows": true,                                rows of A are taken at an index; without: all, in order
+              "d_rows": true,                               rows of D are stored at an index; without: all, in order
               "group": 128},                                  of packed weights (`weights`), "b"; default: no scales
      "schedule": text, "epilogue": text|null,                                             for the reader
      "summation": text|null,                               the order of sums; equal texts give equal bits
@@ -19,8 +20,8 @@
      "origin": text|null,                   the IR of the problem, for `lowtide check`; not read here
      "example": {"m": …, "n": …, "k": …},                                  run-time extents that `verify` uses
      "arguments": [{"name", "role": "input"|"output", "kind": "matrix"|"full"|"per_row"|"per_column"|"scalar"|
-                              "group_scale"|"group_zero"|"ends"|"target"|"a_rows"|a scale of blocks|
-                              "amax"|a reduction, such as "row_sum",                        results have role output
+                              "group_scale"|"group_zero"|"ends"|"target"|"a_rows"|"d_rows"|
+                              a scale of blocks|"amax"|a reduction, such as "row_sum",      results have role output
                     "dtype", "shape": [int|null, …], "base_alignment": bytes,
                     "row_stride_alignment": bytes,
                     "allocated_alignment": bytes,          rows of an output that the runtime allocates; optional
@@ -47,7 +48,8 @@ and `all_…` (1). A `target`, s32 (M), has the column of each row whose value i
 With groups of rows, the first dimension of B is the group, and `ends`, s32 (row_groups), gives the ends of the groups.
 With groups of K, the first dimension of `full` arguments is the group, and `ends` is s32 (groups_of_k). With `a_rows`,
 row m of the product is computed from row `a_rows[m]` of A, or from zeros if A has no such row. The argument of this
-kind is s32 (M). A has any number of rows.
+kind is s32 (M). A has any number of rows. With `d_rows`, row m of the product is stored into row `d_rows[m]` of each
+`full` output, and nowhere if there is no such row. The argument is s32 (M), and these outputs have any number of rows.
 
 With a batch, all but scalars, amax and `all_…` have it as the first dimension. Inputs may lack it, or have a stride of
 0 there.
@@ -101,6 +103,7 @@ KINDS: dict[str, int] = {
     "group_zero": 2,
     "ends": 1,
     "a_rows": 1,
+    "d_rows": 1,
     "amax": 1,
 }
 BLOCK_SCALES = ("row_scale", "column_scale", "row_block_scale", "column_block_scale")
@@ -109,7 +112,8 @@ KINDS |= dict.fromkeys((*REDUCTIONS, "target"), 1)
 ABSENT = "absent"  # the kind of a D that is not stored, if all outputs are reductions: calls do not pass it
 KINDS[ABSENT] = 2
 IN_THE_SUM = ("group_scale", "group_zero", *BLOCK_SCALES)  # kinds of arguments that act in the sum
-NOT_OF_EPILOGUE = (*IN_THE_SUM, "ends", "target", "a_rows")  # kinds of arguments that the epilogue does not read
+ROW_INDICES = ("a_rows", "d_rows")  # kinds of arguments that are indices of rows, and the words of specs with them
+NOT_OF_EPILOGUE = (*IN_THE_SUM, "ends", "target", *ROW_INDICES)  # kinds of arguments that the epilogue does not read
 STALE = 2.0**20  # the value of an amax before a check: larger than any result, like one left by a previous call
 # Kinds that all products of a batch share.
 UNBATCHED = ("scalar", "amax", *(word for word, reduction in REDUCTIONS.items() if not reduction.dims))
@@ -133,7 +137,7 @@ KIND_DIMS: dict[str, tuple[str, ...]] = {
     "ends": (ROW_GROUPS,),
     "amax": (ONE,),
     "target": ("m",),
-    "a_rows": ("m",),
+    **dict.fromkeys(ROW_INDICES, ("m",)),
     **{word: tuple(reduction.dims) or (ONE,) for word, reduction in REDUCTIONS.items()},
     "row_scale": ("k/128", "m"),
     "column_scale": ("k/128", "n"),
@@ -142,6 +146,7 @@ KIND_DIMS: dict[str, tuple[str, ...]] = {
 }
 PACKED_ROWS = "packed_rows"  # in place of n: rows of bytes; each holds the weights of two rows
 ROWS_OF_A = "rows_of_a"  # in place of m: of an A whose rows are taken at an index
+ROWS_OF_D = "rows_of_d"  # in place of m: of full outputs whose rows are stored at an index
 PAIRED_ROWS = "paired_rows"  # in place of n: rows of B; two belong to each column of D
 PAIRS = ("stacked", "interleaved")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -276,8 +281,9 @@ def _check_spec(spec: Mapping[str, Any]) -> None:
     group = spec.get("group", 1)
     if not is_integer(group) or group < 1 or ("group" in spec and not is_mixed(spec)):
         raise ValueError(f"spec.group is {shown(group)}, must be a positive integer, beside packed weights")
-    if spec.get("a_rows", True) is not True:
-        raise ValueError(f"spec.a_rows is {shown(spec['a_rows'])}, must be true, or left out")
+    for word in ROW_INDICES:
+        if spec.get(word, True) is not True:
+            raise ValueError(f"spec.{word} is {shown(spec[word])}, must be true, or left out")
     if "pairs" in spec and not _is_word(spec["pairs"], PAIRS):
         raise ValueError(f"spec.pairs is {shown(spec['pairs'])}, must be left out, or one of {', '.join(PAIRS)}")
     precisions = decompositions_of(spec["a"])
@@ -330,8 +336,11 @@ def _check_arguments(arguments: Sequence[Any], spec: Mapping[str, Any]) -> None:
         raise ValueError(
             "with spec.row_groups, and only then, B is per_group; with groups one argument has the kind ends"
         )
-    if sum(x["kind"] == "a_rows" for x in arguments) != int("a_rows" in spec):
-        raise ValueError("with spec.a_rows, and only then, one argument has the kind a_rows")
+    for word in ROW_INDICES:
+        if sum(x["kind"] == word for x in arguments) != int(word in spec):
+            raise ValueError(f"with spec.{word}, and only then, one argument has the kind {word}")
+    if "d_rows" in spec and ({*kinds} != {"full"} or any(map(is_full_operand, arguments))):
+        raise ValueError("with spec.d_rows, outputs are full, and no input is")
 
 
 def output_of(arguments: Sequence[Mapping[str, Any]]) -> int:
@@ -433,6 +442,11 @@ def matrix_dims(spec: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ..
     return a, (*groups, *b)
 
 
+def output_dims(spec: Mapping[str, Any]) -> tuple[str, str]:
+    """The problem extents of the dimensions of D and full operands, in memory order, without the batch."""
+    return (ROWS_OF_D, "n") if "d_rows" in spec else OUTPUT_DIMS[spec.get("d_order", "row")]
+
+
 def outer_extents(spec: Mapping[str, Any]) -> tuple[str, ...]:
     """The names of the extents of a problem other than m, n and k: the batch, or the number of groups of rows."""
     return tuple(name for name in (BATCH, ROW_GROUPS, K_GROUPS) if name in spec)
@@ -450,16 +464,16 @@ def is_mixed(spec: Mapping[str, Any]) -> bool:
 
 def problem_dims(manifest: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """For each argument, the problem extents ("m", "n", "k", "batch", "row_groups", "groups", "packed_rows",
-    "paired_rows", "rows_of_a") of its dimensions, in memory order. Scales may count blocks: "k/128" (`extent_of`)."""
+    "paired_rows", "rows_of_a", "rows_of_d") of its dimensions, in memory order. Scales may count blocks: "k/128"
+    (`extent_of`)."""
     a_dims, b_dims = matrix_dims(manifest["spec"])
-    output_dims = OUTPUT_DIMS[manifest["spec"].get("d_order", "row")]
     matrices = iter((a_dims, b_dims))
     outer = (BATCH,) if BATCH in manifest["spec"] else ()
     of_groups = (K_GROUPS,) if K_GROUPS in manifest["spec"] else ()
     dims: dict[str, tuple[str, ...]] = {}
     for argument in manifest["arguments"]:
         if argument["kind"] in ("full", ABSENT):
-            own: tuple[str, ...] = (*of_groups, *output_dims)
+            own: tuple[str, ...] = (*of_groups, *output_dims(manifest["spec"]))
         elif argument["kind"] == "ends":
             own = of_groups or KIND_DIMS["ends"]
         else:

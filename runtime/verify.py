@@ -30,6 +30,7 @@ from lowtide.runtime.manifest import (
     PACKED_ROWS,
     PAIRED_ROWS,
     ROWS_OF_A,
+    ROWS_OF_D,
     STALE,
     extent_of,
     is_mixed,
@@ -38,6 +39,7 @@ from lowtide.runtime.manifest import (
 )
 from lowtide.runtime.operands import Operand
 from lowtide.runtime.results import D, returned, returned_results
+from lowtide.runtime.row_indices import drawn_rows_of_d, places_in, random_places
 
 _SHARED = 0.25  # the probability that an operand of a batch lacks the batch dimension
 _MOST_MATRICES = 64  # matrices of a batch that are compared
@@ -84,6 +86,8 @@ def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tu
             values = np.sort(np.append(rng.integers(0, grouped + 1, shape[0] - 1), grouped))
         elif argument["kind"] == "a_rows":  # some are outside of A
             values = rng.integers(-1, extents[ROWS_OF_A] + 1, shape)
+        elif argument["kind"] == "d_rows":
+            values = random_places(rng, extents["m"])
         elif exact and argument["kind"] == "matrix" and element_type(dtype).is_float:
             values = np.sign(rng.standard_normal(shape)) * (rng.random(shape) < share)
         else:
@@ -106,7 +110,7 @@ def example_extents(manifest: Mapping[str, Any]) -> dict[str, int]:
                 " [example-extent]"
             )
         extents[dim] = extent
-    extents["one"], extents[ROWS_OF_A] = 1, extents["m"] // 2 + 1
+    extents |= {"one": 1, ROWS_OF_A: extents["m"] // 2 + 1, ROWS_OF_D: drawn_rows_of_d(extents["m"])}
     spec = manifest["spec"]
     if "pairs" in spec:
         extents[PAIRED_ROWS] = 2 * extents["n"]
@@ -200,13 +204,17 @@ def verify_kernel(
     rows = np.arange(m)
     if m > most_rows and math.prod(extents.values()) > 2**30:
         rows = _some(m, most_rows, rng)
+    places = _places(manifest, operands)
+    rows = rows if places is None else rows[places[rows] >= 0]
+    of_d = rows if places is None else places[rows]
     message, ratio = "", 0.0
     for number, (name, array) in enumerate(outputs.items()):
         values = array.values().reshape(-1, *array.shape[-2:])
-        own = check_written(array) or ("" if number else check_others(manifest, operands, values))
+        own = check_written(array, places) or ("" if number else check_others(manifest, operands, values))
         for matrix in _some(len(values), _MOST_MATRICES, rng).tolist():
             result = in_rows(manifest, values[matrix])
-            found, difference = compare(result[rows], *expected(manifest, operands, exact, rows, matrix, number), rows)
+            wanted = expected(manifest, operands, exact, rows, matrix, number)
+            found, difference = compare(result[of_d], *wanted, of_d)
             ratio = max(ratio, found)
             own = own or (f"matrix {matrix}: {difference}" if difference and len(values) > 1 else difference)
         message = message or (own if list(outputs) == [D] or not own else f"{name}: {own}")
@@ -233,6 +241,12 @@ def _checked_results(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
             f"{len(results_of(manifest['epilogue_program']))}; compile the kernel and save it again [program-results]"
         )
     return full
+
+
+def _places(manifest: Mapping[str, Any], operands: Mapping[str, Any]) -> np.ndarray | None:
+    """The row of D of each row of the product, −1 for rows that are not stored; None if all are stored in order."""
+    index = next((operands[x["name"]].values() for x in manifest["arguments"] if x["kind"] == "d_rows"), None)
+    return None if index is None else places_in(index, example_extents(manifest)[ROWS_OF_D])
 
 
 def _unwritten(manifest: Mapping[str, Any], output: Mapping[str, Any]) -> HostArray:

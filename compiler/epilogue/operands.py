@@ -60,11 +60,12 @@ class OperandKind(enum.Enum):
     ENDS = "ends"
     TARGET = "target"
     A_ROWS = "a_rows"
+    D_ROWS = "d_rows"
 
     @property
     def is_of_epilogue(self) -> bool:
         """Whether the region reads it. Other operands act in the sum, or are the ends of groups, the columns of
-        lt.gather or the rows of A that are taken."""
+        lt.gather, or indices of rows of A or D."""
         return self in (OperandKind.FULL, OperandKind.PER_ROW, OperandKind.PER_COLUMN, OperandKind.SCALAR)
 
     @property
@@ -141,6 +142,7 @@ class Operand:
             OperandKind.PER_ROW: (m,),
             OperandKind.TARGET: (m,),
             OperandKind.A_ROWS: (m,),
+            OperandKind.D_ROWS: (m,),
             OperandKind.PER_COLUMN: (n,),
             OperandKind.ENDS: (self.count,),
             OperandKind.ROW_SCALE: (_blocks(k), m),

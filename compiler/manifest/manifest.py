@@ -28,13 +28,15 @@ from lowtide.runtime.manifest import (
     FORMAT,
     K_GROUPS,
     KIND_DIMS,
-    OUTPUT_DIMS,
     PACKED_ROWS,
     PAIRED_ROWS,
     ROW_GROUPS,
+    ROW_INDICES,
     ROWS_OF_A,
+    ROWS_OF_D,
     is_mixed,
     matrix_dims,
+    output_dims,
 )
 
 # The longest input IR that is saved with a kernel, in characters; only dumps of the last levels are longer.
@@ -60,7 +62,6 @@ def manifest_of(lowered_text: str, origin_text: str, schedule: str) -> dict[str,
                 "the host function lacks tile.problem = #tile.problem<…>, or the kernel problem; tile-to-ctas writes"
                 " both [problem-of-host]"
             )
-        dims = _dims(facts)
         names = argument_names(function)
         chosen = Schedule.parse(schedule) if schedule else Schedule()
         arguments = _arguments(function, names, facts, alignments_of(chosen, problem))
@@ -70,7 +71,7 @@ def manifest_of(lowered_text: str, origin_text: str, schedule: str) -> dict[str,
             result |= {"base_alignment": aligned, "row_stride_alignment": aligned}
             if is_packed("d", chosen):  # the runtime's own output is not packed
                 result["allocated_alignment"] = moved_alignment("d", chosen, own)
-        spec = _spec(arguments, facts, dims)
+        spec = _spec(arguments, facts)
         pairs = zip(names[2 + len(facts["results"]) :], facts["kinds"], strict=True)
         operands = [name for name, kind in pairs if is_of_epilogue(OperandKind[kind])]
         epilogue_text, epilogue_program = epilogue_of(origin_text, operands)
@@ -121,18 +122,18 @@ def _facts(function: ir.OpView) -> dict[str, Any] | None:
 
 
 def _dims(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """The extents of A, B and each result by dimension, after that of a batch. B of groups begins with the group."""
+    """The extents of each argument by dimension, after that of a batch. B of groups begins with the group."""
     of_kind = _dims_of_kinds(facts)
     grouped = {ROW_GROUPS: None} if facts["grouped"] == ROW_GROUPS else {}
     a, b = matrix_dims({**facts["types"], "layout": facts["layout"], **grouped, **facts["more"]})
-    return [a, b, *(of_kind[kind] for kind in facts["results"])]
+    return [a, b, *(of_kind[kind] for kind in (*facts["results"], *facts["kinds"]))]
 
 
 def _dims_of_kinds(facts: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """The extents of arguments by their kinds, after the batch. With groups of K, those of full arguments begin with
     the number of groups."""
     of_groups = (K_GROUPS,) if facts["grouped"] == K_GROUPS else ()
-    full = dict.fromkeys(("full", ABSENT), (*of_groups, *OUTPUT_DIMS[facts["d_order"]]))
+    full = dict.fromkeys(("full", ABSENT), (*of_groups, *output_dims({"d_order": facts["d_order"], **facts["more"]})))
     return KIND_DIMS | full | ({"ends": of_groups} if of_groups else {})
 
 
@@ -142,10 +143,8 @@ def _arguments(
     entries = []
     roles = ["input"] * 2 + ["output"] * len(facts["results"]) + ["input"] * len(facts["kinds"])
     kinds = ["matrix"] * 2 + facts["results"] + facts["kinds"]
-    of_kind = _dims_of_kinds(facts)
-    letters = [*_dims(facts), *(of_kind[kind] for kind in facts["kinds"])]
     values = function.regions[0].blocks[0].arguments
-    for name, role, kind, value, dims in zip(names, roles, kinds, values, letters, strict=True):
+    for name, role, kind, value, dims in zip(names, roles, kinds, values, _dims(facts), strict=True):
         type_ = value.type
         is_memref = isinstance(type_, ir.MemRefType)
         dtype = element_type(element_name(type_.element_type if is_memref else type_)).stored_as
@@ -170,10 +169,10 @@ def _arguments(
     return entries
 
 
-def _spec(arguments: list[dict[str, Any]], facts: Mapping[str, Any], dims: list[tuple[str, ...]]) -> dict[str, Any]:
+def _spec(arguments: list[dict[str, Any]], facts: Mapping[str, Any]) -> dict[str, Any]:
     extents: dict[str, int | None] = {"m": None, "n": None, "k": None}
-    for argument, letters in zip(arguments, dims, strict=False):
-        if argument["kind"] not in ("matrix", "full"):
+    for argument, letters in zip(arguments, _dims(facts), strict=True):
+        if argument["kind"] not in ("matrix", "full", *ROW_INDICES):
             continue
         shape = argument["shape"]
         for letter, extent in zip((*[BATCH] * (len(shape) - len(letters)), *letters), shape, strict=True):
@@ -181,8 +180,7 @@ def _spec(arguments: list[dict[str, Any]], facts: Mapping[str, Any], dims: list[
     order = {} if facts["d_order"] == "row" else {"d_order": facts["d_order"]}
     sums = {"acc": facts["acc"]} | ({"fast": True} if facts["fast"] else {})
     sums |= {"precision": facts["precision"]} if facts["precision"] else {}
-    extents = {
-        letter: extent for letter, extent in extents.items() if letter not in (PACKED_ROWS, PAIRED_ROWS, ROWS_OF_A)
-    }
+    of_arrays = (PACKED_ROWS, PAIRED_ROWS, ROWS_OF_A, ROWS_OF_D)
+    extents = {letter: extent for letter, extent in extents.items() if letter not in of_arrays}
     group = {"group": facts["group"]} if facts["group"] else {}
     return {**extents, **facts["types"], **sums, "layout": facts["layout"], **order, **group, **facts["more"]}

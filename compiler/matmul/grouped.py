@@ -7,7 +7,7 @@ for the mean number of rows (or K) per group, rounded up to a power of two. So c
 
 import importlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -34,7 +34,8 @@ Epilogue = Callable[..., Any]
 class Grouped(NamedTuple):
     """A grouped product with any number of rows, or any K: the types of A, B and D, the layout, N, K (if rows are
     grouped) or M (if K is), the number of groups, the rows or K per group for which the schedule is chosen (`share`),
-    the target, the epilogue, how pairs of columns lie in B, and whether rows of A are taken at an index."""
+    the target, the epilogue, how pairs of columns lie in B, and whether rows of A are taken, or rows of D stored, at an
+    index."""
 
     types: tuple[str, str, str]
     layout: str
@@ -46,6 +47,7 @@ class Grouped(NamedTuple):
     epilogue: Epilogue | None
     pairs: str | None = None
     a_rows: bool = False
+    d_rows: bool = False
 
     @property
     def is_of_k(self) -> bool:
@@ -64,14 +66,16 @@ class Grouped(NamedTuple):
             )
         return self._replace(n=self.n // 2, pairs=pairs)
 
-    def taking(self, rows: int) -> "Grouped":
-        """This product with `rows` rows, which the kernel gathers from A. Raises LaunchError for groups of K."""
+    def at_indices(self, rows: int, names: Collection[str]) -> "Grouped":
+        """This product with `rows` rows and the indices `names`: "a_rows", "d_rows" or both. Raises LaunchError for
+        groups of K."""
         if self.is_of_k:
             raise LaunchError(
-                "a_rows is not supported for groups of K, where A is (M, K): pass b (groups, K, N), or gather the rows "
-                "before the call [grouped-a-rows]"
+                f"{' and '.join(names)} with groups of K: there A is (M, K), and D has a matrix for each group; pass b "
+                "(groups, K, N), or gather or scatter rows in another kernel [grouped-row-index]"
             )
-        return self._replace(a_rows=True, share=_share(rows, self.groups))
+        share = _share(rows, self.groups)
+        return self._replace(share=share, a_rows="a_rows" in names, d_rows="d_rows" in names)
 
     def spec(self, grouped: int | None) -> GemmSpec:
         """The problem with this number of rows, or this K. Raises SpecError."""
@@ -88,6 +92,7 @@ class Grouped(NamedTuple):
             layout=self.layout,
             pairs=self.pairs,
             a_rows=self.a_rows,
+            d_rows=self.d_rows,
             epilogue=self.epilogue,
         )
 
@@ -168,6 +173,7 @@ class GroupedMatmul:
         epilogue: Epilogue | None = None,
         pairs: str | None = None,
         a_rows: Any = None,
+        d_rows: Any = None,
         out: Any = None,
         stream: Any = None,
         **operands: Any,
@@ -182,7 +188,10 @@ class GroupedMatmul:
         `lt.matmul`. A full operand is (rows, N); a per-column operand is (groups, N), or (N,) if all groups share it.
         `pairs`: how pairs of columns lie in B (groups, K, 2 · N), as in `lt.GemmSpec`; K is contiguous in B, and the
         epilogue takes two accumulators. `a_rows`, int32 (rows,): row i of the product is computed from row
-        `a_rows[i]` of A, or from zeros if A has no such row. A then has any number of rows. The launch is asynchronous.
+        `a_rows[i]` of A, or from zeros if A has no such row. A then has any number of rows. `d_rows`, int32 (rows,):
+        row i of the product is stored into row `d_rows[i]` of D, or nowhere if D has no such row. D then has any number
+        of rows, and must be given as `out`; its other rows are not written. Elements of `d_rows` must be different: if
+        two are equal, either row may be stored. The launch is asynchronous.
 
         With A (M, K) and B (K, N), K is grouped. D is (groups, M, N): for each group, the product over its K, which is
         0 for an empty group. A has M contiguous, such as `x.mT` for x (K, M), and B has N contiguous. Elements of K
@@ -202,8 +211,11 @@ class GroupedMatmul:
         target = target_of(driver.device(device or 0)).name
         groups_of_k = math.prod(view(ends, "ends").shape) if len(right.shape) == len(left.shape) else 0
         product = product_of(left, right, d, target, epilogue, groups_of_k).of_pairs(pairs)
-        if a_rows is not None:
-            product, operands = product.taking(math.prod(view(a_rows, "a_rows").shape)), operands | {"a_rows": a_rows}
+        given = {"a_rows": a_rows, "d_rows": d_rows}
+        indices = {name: index for name, index in given.items() if index is not None}
+        if indices:
+            rows = max(math.prod(view(index, name).shape) for name, index in indices.items())
+            product, operands = product.at_indices(rows, indices), operands | indices
         kernel = self._kernels[product]
         if kernel is None:
             kernel = self._kernels[product] = kernel_for(product)

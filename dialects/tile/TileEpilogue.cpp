@@ -165,6 +165,7 @@ bool lowtide::tile::isBlockScale(OperandKind kind) {
   case OperandKind::ends:
   case OperandKind::target:
   case OperandKind::a_rows:
+  case OperandKind::d_rows:
     return false;
   }
   llvm_unreachable("all kinds are above");
@@ -176,7 +177,7 @@ bool lowtide::tile::actsInTheSum(OperandKind kind) {
 
 bool lowtide::tile::isReadByTheRegion(OperandKind kind) {
   return !actsInTheSum(kind) && kind != OperandKind::ends && kind != OperandKind::target &&
-         kind != OperandKind::a_rows;
+         kind != OperandKind::a_rows && kind != OperandKind::d_rows;
 }
 
 int64_t lowtide::tile::rankOf(OperandKind kind) {

@@ -73,6 +73,11 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
     With an `a_rows` operand, a vector of i32 of length M on the device, row m of the product has row `a_rows[m]` of A, and
     zeros if A has no such row. A then has any number of rows. The operand has no argument in the region.
 
+    With a `d_rows` operand, a vector of i32 of length M on the device, row m of the product is stored into row
+    `d_rows[m]` of each result, and nowhere if the result has no such row. All results are full ones, with any number of
+    rows. Rows that the operand does not name are not written. If two of its elements are equal, either row may be
+    stored. The operand has no argument in the region; operands of rows have M elements.
+
     If D has three dimensions and A and B have two, K is grouped instead: matrix g of D is the product over the range of
     K from `ends[g - 1]`, or 0, up to `ends[g]`. For an empty range it is 0. The end before is clamped to
     [0, K], and an end to [the end before, K]. The layout is `nt`, so that a group consists of rows of A and B. Operands
@@ -115,6 +120,9 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
     tile.gemm tn %a, %b into %d acc(f32) operands(ends %ends : memref<64xi32>, a_rows %index : memref<?xi32>) {
       …
     } : memref<?x?xbf16, strided<[?, 1]>>, memref<64x?x?xbf16, strided<[?, ?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>
+    tile.gemm tn %a, %b into %d acc(f32) operands(d_rows %places : memref<?xi32>) {
+      …
+    } : memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>
     tile.gemm nt %a, %b into %d acc(f32) operands(ends %ends : memref<64xi32>) {
       …
     } : memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>, memref<64x?x?xf32, strided<[?, ?, 1]>>
@@ -325,11 +333,13 @@ def Tile_TakeRowsOp : Tile_Op<"take_rows", [Pure]> {
   let summary = "A matrix of rows of another one, at an index";
   let description = [{
     Row i of the result is row `index[i]` of the source; it has as many rows as the index has elements. Nothing is copied:
-    what reads a window of the result reads these elements of the index, and then the rows. If the source has no row
-    `index[i]`, row i is zero.
+    what reads or writes a window of the result reads these elements of the index, and then reads or writes the rows. If
+    the source has no row `index[i]`, row i is zero, and what is stored there is dropped. Rows that are stored have
+    different elements of the index: two stores to one row are a race.
 
     ```mlir
     %rows = tile.take_rows %a at %index : memref<40x64xbf16, strided<[?, 1]>>, memref<?xi32> to memref<?x64xbf16, strided<[?, 1]>>
+    tile.store %acc into %rows[%m, %n] { … } : !tile.tile<128x64xf32>, memref<?x64xbf16, strided<[?, 1]>>
     ```
   }];
   let arguments = (ins AnyMemRef:$source, MemRefRankOf<[I32], [1]>:$index);

@@ -102,17 +102,39 @@ static Value operandOf(GemmOp op, OperandKind wanted) {
 // The operand that says where groups of rows end; null without one.
 static Value endsOf(GemmOp op) { return operandOf(op, OperandKind::ends); }
 
+// The one operand of a kind is a vector of i32.
+static bool isOneIndex(GemmOp op, OperandKind wanted) {
+  auto index = dyn_cast<MemRefType>(operandOf(op, wanted).getType());
+  return llvm::count_if(op.getKinds(), [&](Attribute kind) { return kindOf(kind) == wanted; }) == 1 && index &&
+         index.getRank() == 1 && index.getElementType().isSignlessInteger(32);
+}
+
 // A's rows are taken at an index: one vector says where, and M is its extent.
 static LogicalResult verifyTakenRows(GemmOp op, MemRefType a, MemRefType d) {
-  auto isTaken = [](Attribute kind) { return kindOf(kind) == OperandKind::a_rows; };
-  auto index = dyn_cast<MemRefType>(operandOf(op, OperandKind::a_rows).getType());
-  if (llvm::count_if(op.getKinds(), isTaken) != 1 || !index || index.getRank() != 1 ||
-      !index.getElementType().isSignlessInteger(32))
+  if (!isOneIndex(op, OperandKind::a_rows))
     return op.emitOpError() << "has one vector of i32 that says which rows of A are taken [gemm-a-rows]";
   bool aIsMK = op.getLayout() == GemmLayout::tn || op.getLayout() == GemmLayout::tt;
   if (!aIsMK || a.getRank() != 2 || (d && isBatch(d)) || op.getWeights() || op.getSwapped() || op.getPrecision())
     return op.emitOpError() << "takes rows of A at an index: A is one matrix with rows of K, and there are no batch, no "
                             << "groups of K, no packed weights, no pieces and no swapped operands [gemm-taken-rows]";
+  return success();
+}
+
+// Rows of the product are stored into the rows of D at an index: one vector says where, and M is its extent.
+static LogicalResult verifyPlacedRows(GemmOp op, MemRefType d, int64_t m) {
+  if (!isOneIndex(op, OperandKind::d_rows))
+    return op.emitOpError() << "has one vector of i32 that says into which rows of D rows are stored [gemm-d-rows]";
+  int64_t places = cast<MemRefType>(operandOf(op, OperandKind::d_rows).getType()).getDimSize(0);
+  if (!agree(m, places))
+    return op.emitOpError() << "M is " << m << " but d_rows has " << places << " elements [gemm-d-rows-count]";
+  auto isFullResult = [](Attribute kind) { return resultKindOf(kind) == ResultKind::full; };
+  bool areFull = llvm::all_of(op.getOutKinds(), isFullResult);
+  bool readsFull = llvm::any_of(op.getKinds(), [](Attribute kind) { return kindOf(kind) == OperandKind::full; });
+  if (!d || !areFull || readsFull || isBatch(d) || isColumnMajor(d) || op.getWeights() || op.getSwapped() ||
+      op.getPrecision())
+    return op.emitOpError() << "stores rows of D at an index: D is one matrix that lies by rows, and there are no other "
+                            << "kinds of results, no full operands, no batch, no groups of K, no packed weights, no "
+                            << "pieces and no swapped operands [gemm-placed-rows]";
   return success();
 }
 
@@ -152,7 +174,7 @@ static LogicalResult verifyFullResults(GemmOp op, int64_t m, int64_t n) {
     return success();
   MemRefType d = full.front();
   unsigned outer = isBatch(d) ? 1 : 0;
-  if (!agree(m, d.getDimSize(outer)))
+  if (!operandOf(op, OperandKind::d_rows) && !agree(m, d.getDimSize(outer)))
     return op.emitOpError() << "M is " << m << " in A but " << d.getDimSize(outer) << " in D [gemm-m]";
   if (op.getPairs() && !ShapedType::isDynamic(n)) {
     if (n % 2)
@@ -205,6 +227,8 @@ LogicalResult GemmOp::verify() {
       return failure();
     m = cast<MemRefType>(taken.getType()).getDimSize(0);
   }
+  if (operandOf(*this, OperandKind::d_rows) && failed(verifyPlacedRows(*this, d, m)))
+    return failure();
   int64_t n = b.getDimSize(outerOfB + (bIsNK ? 0 : 1)), kb = b.getDimSize(outerOfB + (bIsNK ? 1 : 0));
   if (failed(verifyWeights(*this, a, b, ka)))
     return failure();

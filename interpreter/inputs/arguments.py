@@ -12,12 +12,14 @@ from lowtide.dialects.tile import ResultKind
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.inputs.extents import (
     BATCH,
+    D_ROWS,
     FACTORS,
     GROUP,
     PACKED_ROWS,
     PAIRED_ROWS,
     dims_of_arguments,
     extents_of,
+    operand_kinds_of,
     results_of,
     types_of,
     with_batch,
@@ -34,7 +36,8 @@ class Argument:
     """An argument of the host function, and whether its first dimension numbers matrices, or vectors, of a batch.
 
     `is_stand_in`: zeros with a small K that replace a matrix with K = 0; they are aligned, as in a launch. `result`:
-    its kind if it is a result. `is_ends`: whether it has the ends of groups of rows.
+    its kind if it is a result. `is_ends`: whether it has the ends of groups of rows. `is_places`: whether
+    it says into which rows of D rows are stored.
     """
 
     name: str
@@ -44,6 +47,7 @@ class Argument:
     is_stand_in: bool = False
     result: ResultKind | None = None
     is_ends: bool = False
+    is_places: bool = False
 
 
 def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Domain) -> list[Argument]:
@@ -87,6 +91,8 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
         values = [_with_parts(*each, outer, extents[outer]) for each in zip(values, dims, strict=True)]
     if extents.get("k") == 0:
         values = [_without_k(*each) for each in zip(values, types, dims, strict=True)]
+    operands = operand_kinds_of(function)
+    places = FACTORS + len(results) + operands.index("d_rows") if "d_rows" in operands else None
     return [
         Argument(
             name,
@@ -96,8 +102,9 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
             extents.get("k") == 0 and any(dim[0] == "k" for dim in letters),
             kind,
             letters == (GROUP,),
+            place == places,
         )
-        for name, value, (type, letters, kind) in zip(names, values, parameters, strict=True)
+        for place, (name, value, (type, letters, kind)) in enumerate(zip(names, values, parameters, strict=True))
     ]
 
 
@@ -112,14 +119,28 @@ def output_of(arguments: Sequence[Argument]) -> int:
     return next((at for at in found if arguments[at].result is ResultKind.full), found[0])
 
 
-def rows_in_groups(arguments: Sequence[Argument]) -> int | None:
-    """The number of rows of D that a kernel writes: those before the last end. None if rows are not grouped; with
-    groups of K, a kernel writes all of D."""
-    ends = next((each.value for each in arguments if each.is_ends), None)
-    if ends is None or np.ndim(arguments[output_of(arguments)].value) == 3:
+def rows_written(arguments: Sequence[Argument]) -> Array | None:
+    """Whether a kernel writes each row of D: those before the last end of groups, and those that an index of rows of D
+    names. None if it writes all of D, as with groups of K. Raises InterpreterError if two rows of the product are
+    stored into one row of D."""
+    ends, places = (
+        next((np.asarray(each.value) for each in arguments if getattr(each, which)), None)
+        for which in ("is_ends", "is_places")
+    )
+    of_d = np.shape(arguments[output_of(arguments)].value)
+    if (ends is None and places is None) or len(of_d) == 3:
         return None
-    rows: int = np.shape(arguments[output_of(arguments)].value)[0]
-    return min(max([0, *np.asarray(ends).tolist()]), rows)
+    places = np.arange(of_d[0]) if places is None else places
+    counted = places[: len(places) if ends is None else max([0, *ends.tolist()])]
+    named, counts = np.unique(counted[(counted >= 0) & (counted < of_d[0])], return_counts=True)
+    if (counts > 1).any():
+        row = int(named[counts > 1][0])
+        first, second, *_ = np.flatnonzero(places == row).tolist()
+        raise InterpreterError(
+            f"rows {first} and {second} of the product are both stored into row {row} of D, which is a race; name "
+            "different rows in the index [row-stored-twice]"
+        )
+    return np.isin(np.arange(of_d[0]), named)
 
 
 def _in_order(function: ir.Operation, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,6 +198,11 @@ def _output(name: str, parameter: Parameter, found: Mapping[str, int]) -> Array:
         raise InterpreterError(
             f'A and B are shared by all products of the batch; give {shown} among the inputs, as "{name}"'
             " [batch-unsaid]"
+        )
+    if extents[0] is None and letters[0] == D_ROWS:
+        raise InterpreterError(
+            f'rows are stored into rows of {shown} at an index, and their number is unknown; give {shown}, as "{name}" '
+            "among the inputs, or as out= of a kernel [rows-of-d-unsaid]"
         )
     if None in extents:
         raise InterpreterError(

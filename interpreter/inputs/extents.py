@@ -31,6 +31,7 @@ _KIND_DIMS: Mapping[str, Sequence[str]] = MappingProxyType(
         "ends": (GROUP,),
         "target": "m",
         "a_rows": "m",
+        "d_rows": "m",
         "group_scale": "gn",
         "group_zero": "gn",
         "row_scale": ("k/128", "m"),
@@ -40,6 +41,7 @@ _KIND_DIMS: Mapping[str, Sequence[str]] = MappingProxyType(
     }
 )
 A_ROWS = "rows of a"  # the number of rows of an A whose rows are taken at an index
+D_ROWS = "rows of d"  # the number of rows of a D whose rows are stored at an index
 PACKED_ROWS = "w"  # rows of weights, whose bytes hold the weights of two rows
 PAIRED_ROWS = "n*2"  # rows of B; two belong to each column of D
 
@@ -58,6 +60,16 @@ def _gemm_in(function: ir.Operation) -> Any:
     return next((op.operation.attributes for op in ops if op.operation.name == "tile.gemm"), None)
 
 
+def operand_kinds_of(function: ir.Operation) -> list[str]:
+    """The kinds of the operands that follow the function's results, from `tile.problem` or the tile.gemm; none without
+    both."""
+    if "tile.problem" in function.attributes:
+        return list(function.attributes["tile.problem"].kinds)
+    found = _gemm_in(function)
+    kinds = decode_attribute(found["kinds"]) if found is not None and "kinds" in found else ()
+    return [tile.OperandKind(kind).name for kind in kinds]
+
+
 def dims_of_arguments(function: ir.Operation, results: list[ResultKind]) -> list[Sequence[str]]:
     """For each argument, the problem's extents "m", "n" and "k" of its dimensions, in memory order.
 
@@ -67,7 +79,7 @@ def dims_of_arguments(function: ir.Operation, results: list[ResultKind]) -> list
     of_k = _is_of_k(function, results)
     if "tile.problem" in function.attributes:
         problem = function.attributes["tile.problem"]
-        dims = _dims_of(problem.layout, results, problem.kinds, problem.by_columns, of_k=of_k)
+        dims = _dims_of(problem.layout, results, operand_kinds_of(function), problem.by_columns, of_k=of_k)
         return _of_pairs(dims) if problem.pairs else _of_packed(dims, problem.b)
     found = _gemm_in(function)
     if found is None:
@@ -76,10 +88,8 @@ def dims_of_arguments(function: ir.Operation, results: list[ResultKind]) -> list
     full = _first_whole(results)
     d_type = decode_type(arguments[full].type) if full < len(arguments) else None
     is_column_major = isinstance(d_type, MemRef) and d_type.is_column_major
-    kinds = decode_attribute(found["kinds"]) if "kinds" in found else ()
-    words = [tile.OperandKind(kind).name for kind in kinds]
     layout = tile.GemmLayout(decode_attribute(found["layout"])).name
-    dims = _dims_of(layout, results, words, is_column_major, of_k=of_k)
+    dims = _dims_of(layout, results, operand_kinds_of(function), is_column_major, of_k=of_k)
     if "pairs" in found:
         return _of_pairs(dims)
     return _of_packed(dims, ir.TypeAttr(found["weights"]).value) if "weights" in found else dims
@@ -117,7 +127,7 @@ def _dims_of(
     layout: str, results: list[ResultKind], kinds: list[str], by_columns: bool, *, of_k: bool
 ) -> list[Sequence[str]]:
     """`of_k`: whether groups, if there are any, are of K."""
-    output = "nm" if by_columns else "mn"
+    output: Sequence[str] = (D_ROWS, "n") if "d_rows" in kinds else "nm" if by_columns else "mn"
     of_kind = {**_KIND_DIMS, "full": output}
     of_result: dict[ResultKind, Sequence[str]] = {ResultKind.full: output, ResultKind.amax: ("one",)}
     of_result |= {ResultKind.absent: output}

@@ -29,8 +29,8 @@ class Matrix:
     is_column_major: bool = False
     index: "Matrix | None" = None
     source_rows: int = 0
-    """`index` is a vector, or None. With it, row i is row index[i] of a matrix in memory that has `source_rows` rows,
-    or zeros if there is no such row."""
+    """`index` is a vector, or None. With it, row i is row index[i] of a matrix in memory that has `source_rows` rows.
+    If there is no such row, row i is zeros, and is not stored."""
 
     @property
     def shape_as_it_lies(self) -> tuple[int, ...]:
@@ -200,18 +200,18 @@ def _load_taken(state: AgentState, op: Described, window: Window, result: NDArra
 
 def store_inside(state: AgentState, op: Described, window: Window, payload: Any) -> None:
     """Write the part of a full window that is in its matrix: the agent writes its share of the rows."""
-    rows, columns = window.inside
+    window, (rows, columns) = resolved(state, op, window), window.inside
     if rows and columns:
         element, share = window.matrix.element, np.arange(rows)[state.share]
+        share = share if window.taken is None else share[window.taken[share] >= 0]
         if window.matrix.is_column_major:  # one element at a time: the share need not be contiguous
             addresses = window.matrix.addresses(window.row + share[:, None], window.column + np.arange(columns))
             addresses, payload, run = addresses.reshape(-1), payload[share].reshape(-1, 1), 1
         else:
-            addresses, payload, run = (
-                window.matrix.addresses(window.row + share, window.column),
-                payload[share],
-                columns,
-            )
+            in_memory = window.row + share if window.taken is None else window.taken[share]
+            addresses, payload, run = window.matrix.addresses(in_memory, window.column), payload[share], columns
+        if not addresses.size:
+            return
         align = _alignment(addresses, element.bytes) if run > 1 else element.bytes
         state.machine.memory.store(state.access(op), addresses, payload, element.name, run, align=align)
 
@@ -231,6 +231,7 @@ def store_elements(
     state: AgentState, op: Described, window: Window, rows: Ints, columns: Ints, payload: NDArray[Any]
 ) -> None:
     """Each lane writes its elements of a window; those outside the matrix are dropped."""
+    window = resolved(state, op, window)
     chosen, lanes = _chosen(state, window, rows, columns)
     if lanes.size:
         addresses = window.element_addresses(rows[chosen], columns[chosen])

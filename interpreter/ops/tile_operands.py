@@ -22,7 +22,7 @@ SCALES = {
     OperandKind.column_block_scale: (False, 128, 1),
 }
 IN_THE_SUM = (OperandKind.group_scale, OperandKind.group_zero, *SCALES)
-NOT_OF_EPILOGUE = (*IN_THE_SUM, OperandKind.ends, OperandKind.target, OperandKind.a_rows)
+NOT_OF_EPILOGUE = (*IN_THE_SUM, OperandKind.ends, OperandKind.target, OperandKind.a_rows, OperandKind.d_rows)
 SCALED_TOGETHER = 128  # K of the products that share a scale
 
 #: Dimensions of an operand without a batch

@@ -43,9 +43,11 @@ _OF_ROWS = (OperandKind.full, OperandKind.per_row)
 def gemm(state: AgentState, op: DecodedOp) -> Steps:
     (a,), (b,), results, operands = ([state.values[slot] for slot in slots] for slots in op.operand_groups())
     by_kind = [(OperandKind(kind), x) for kind, x in zip(op.attributes.get("kinds", ()), operands, strict=True)]
-    full = [result for result, kind in zip(results, result_kinds(op), strict=True) if is_window(kind)]
     for index in (operand for kind, operand in by_kind if kind is OperandKind.a_rows):
         a = a.taken_at(index)
+    for index in (operand for kind, operand in by_kind if kind is OperandKind.d_rows):
+        results = [result.taken_at(index) for result in results]
+    full = [result for result, kind in zip(results, result_kinds(op), strict=True) if is_window(kind)]
     for result, kind in zip(results, result_kinds(op), strict=True):
         if kind is ResultKind.amax:
             maxima.clear(state, op, result.address)

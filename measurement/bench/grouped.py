@@ -118,7 +118,7 @@ class Case:
         b = Operand(0, (self.groups, self.k, self.n), (self.n * self.k, 1, self.k), self.dtype, None)
         found = product_of(a, b, None, target, swiglu if self.is_gated else None)
         found = found.of_pairs("stacked") if self.is_gated else found
-        return found.taking(self.rows) if self.tokens else found
+        return found.at_indices(self.rows, ("a_rows",)) if self.tokens else found
 
     @property
     def plain(self) -> GemmSpec:

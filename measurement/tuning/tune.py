@@ -189,9 +189,9 @@ def _settled(
         raise SpecError(
             "packed weights cannot be tuned yet: give a schedule, or leave it to the cost model [weights-tuned]"
         )
-    if spec.a_rows:
+    if spec.a_rows or spec.d_rows:
         raise SpecError(
-            "rows of A at an index cannot be tuned yet: give a schedule, or leave it to the cost model [a-rows-tuned]"
+            "rows at an index cannot be tuned yet: give a schedule, or leave it to the cost model [rows-tuned]"
         )
     if spec.pairs is not None:
         raise SpecError(

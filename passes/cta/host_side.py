@@ -39,6 +39,13 @@ def as_halves(gemm: tile.GemmOp) -> ir.Value:
     return view(gemm.b, halves, extents, [apart, *of_groups, between])
 
 
+def rows_of_product(gemm: tile.GemmOp) -> ir.Value:
+    """M: the number of rows of D, or of elements of the index of its rows."""
+    operands = zip(gemm.epilogue_operands, operand_kinds(gemm), strict=True)
+    index = next((operand for operand, kind in operands if kind is OperandKind.d_rows), None)
+    return extent(whole_results(gemm)[0], -2) if index is None else extent(index, 0)
+
+
 def emit_host(gemm: tile.GemmOp, kernel: str, target: Target, b: ir.Value) -> list[ir.Value]:
     """Shape checks, the grid and the launch, in place of the gemm. `b`: B as the kernel takes it. Returns what the
     kernel takes for each result: the result, or a matrix of partial results."""
@@ -47,7 +54,7 @@ def emit_host(gemm: tile.GemmOp, kernel: str, target: Target, b: ir.Value) -> li
     tile_k = schedule.tile_mnk[2]
     d, *_ = full = whole_results(gemm)
     with before(gemm):
-        m, n = extent(d, -2), extent(d, -1)
+        m, n = rows_of_product(gemm), extent(d, -1)
         _assert_shapes(gemm, full, (m, n))
         build = Builder.index()
         cluster_m, cluster_n = schedule.cluster
@@ -122,8 +129,7 @@ def _assert_countable(work: ir.Value) -> None:
 
 
 def _assert_shapes(gemm: tile.GemmOp, full: list[ir.Value], extents: tuple[ir.Value, ir.Value]) -> None:
-    """Host checks that extents agree, where they are known only at run time. M and N are those of the first of the full
-    results."""
+    """Host checks that extents agree, where they are known only at run time. `extents` are M and N."""
     layout, (m, n), d = gemm_layout(gemm), extents, full[0]
     (a_m, a_k), (b_n, b_k) = dims_of_a(layout), dims_of_b(layout)
     k = extent(gemm.a, a_k)
@@ -131,9 +137,11 @@ def _assert_shapes(gemm: tile.GemmOp, full: list[ir.Value], extents: tuple[ir.Va
     first, second, rows, columns = (
         ("B", "A", "N columns", "M rows") if gemm.swapped else ("A", "B", "M rows", "N columns")
     )
-    checks = []
-    if not Problem.of(gemm).takes_rows:
-        checks.append((gemm.a, a_m, _rows_in_memory(gemm, "a", m), f"{first} and D must have the same {rows[0]}"))
+    problem, checks = Problem.of(gemm), []
+    if not problem.takes_rows:
+        of_rows = "d_rows" if problem.places_rows else "D"
+        message = f"{first} and {of_rows} must have the same {rows[0]}"
+        checks.append((gemm.a, a_m, _rows_in_memory(gemm, "a", m), message))
     checks += [
         (gemm.b, b_n, _rows_in_memory(gemm, "b", n), f"{second} and D must have the same {columns[0]}")
         if not gemm.pairs

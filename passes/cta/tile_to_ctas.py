@@ -34,6 +34,8 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
            %own = memref.subview %bias[%group, 0] [1, %N] [1, 1] : memref<?x?xf32, …> to memref<?xf32, …>
          If rows of A are taken at an index, windows of A are windows of a matrix of these rows:
            %taken = tile.take_rows %a at %index : … ; … tile.view %taken[%m, %k] …
+         If rows of D are stored at an index, the store is to a matrix of these rows:
+           %placed = tile.take_rows %d at %index : … ; … tile.store %acc into %placed[%m, %n] …
          If K is grouped, D is a batch with a matrix for each group. The K loop covers the range of the group and has at
          least one step. Windows of A and B end with the group:
            tile.work_tiles (%m, %n) of (%M, %N) by … batch(%group of %groups) … {
@@ -89,7 +91,13 @@ from lowtide.passes.support.ir.builder import Builder
 from lowtide.passes.support.ir.rewriting import before, copy_region, defining_op, erase, extent, values_from_outside
 from lowtide.passes.support.problem.kernels import cluster_clause, schedule_of
 from lowtide.passes.support.problem.matrix_layouts import a_is_mk, b_is_nk, dims_of_a
-from lowtide.passes.support.problem.operand_kinds import SCALES, acts_in_the_sum, is_of_epilogue, operand_is_batched
+from lowtide.passes.support.problem.operand_kinds import (
+    POSITIONS,
+    SCALES,
+    acts_in_the_sum,
+    is_of_epilogue,
+    operand_is_batched,
+)
 from lowtide.passes.support.problem.problem import Problem, is_batch, keep_asked, problem_attribute, problem_in_kernel
 from lowtide.passes.support.work.groups_of_k import group_of_k, up_to
 from lowtide.targets import Target
@@ -171,11 +179,16 @@ def _emit_kernel(
     a, b, *given = list(entry.arguments)[: len(operands)]
     results = dict(zip(given, kinds_in_kernel(gemm), strict=False))
     d = next(result for result, kind in results.items() if is_whole(kind))
-    of_store, in_the_sum, ends, index = _operands(gemm, given[len(results) :])
+    of_store, others = _operands(gemm, given[len(results) :])
+    ends, index, places = (others.get(kind) for kind in POSITIONS)
+    in_the_sum = {kind: value for kind, value in others.items() if acts_in_the_sum(kind)}
     with ir.InsertionPoint(entry):
         batch = extent(d, 0) if is_batch(d) else None
-        rows, columns, k = extent(d, -2), extent(d, -1), extent(a, dims_of_a(layout)[1])
+        rows = extent(d, -2) if places is None else extent(places, 0)
+        columns, k = extent(d, -1), extent(a, dims_of_a(layout)[1])
         a = a if index is None else _taken(a, index)
+        if places is not None:
+            results = {_taken(result, places): kind for result, kind in results.items()}
         _take_constants_along(gemm.epilogue.blocks[0])
         for shape, part in work_loops(schedule.grid):
             grids = batch, ends if batch is None else None
@@ -203,23 +216,19 @@ def _emit_kernel(
 
 def _operands(
     gemm: tile.GemmOp, given: list[ir.Value]
-) -> tuple[dict[ir.Value, OperandKind], dict[OperandKind, ir.Value], ir.Value | None, ir.Value | None]:
-    """The kernel's arguments for the operands: those of the epilogue with their kinds; those of the sum, by kind; the
-    ends of groups of rows; and the index of the rows of A that are taken."""
+) -> tuple[dict[ir.Value, OperandKind], dict[OperandKind, ir.Value]]:
+    """The kernel's arguments for the operands: those of the store with their kinds; and by kind the others, which are
+    those of the sum, the ends of groups and indices of rows."""
     kinds = dict(zip(given, operand_kinds(gemm), strict=True))
-    in_the_sum = {kind: value for value, kind in kinds.items() if acts_in_the_sum(kind)}
-    ends, index = (
-        next((value for value, kind in kinds.items() if kind is wanted), None)
-        for wanted in (OperandKind.ends, OperandKind.a_rows)
-    )
     of_store = {x: kind for x, kind in kinds.items() if is_of_epilogue(kind) or kind is OperandKind.target}
-    return of_store, in_the_sum, ends, index
+    return of_store, {kind: value for value, kind in kinds.items() if value not in of_store}
 
 
-def _taken(a: ir.Value, index: ir.Value) -> ir.Value:
-    """The rows of A at an index."""
-    type_, rows = ir.MemRefType(a.type), ir.MemRefType(index.type).shape[0]
-    return tile.TakeRowsOp(ir.MemRefType.get([rows, type_.shape[1]], type_.element_type, type_.layout), a, index).result
+def _taken(matrix: ir.Value, index: ir.Value) -> ir.Value:
+    """The rows of A, or of a result, at an index."""
+    type_, rows = ir.MemRefType(matrix.type), ir.MemRefType(index.type).shape[0]
+    taken = ir.MemRefType.get([rows, type_.shape[1]], type_.element_type, type_.layout)
+    return tile.TakeRowsOp(taken, matrix, index).result
 
 
 def _of_group(operand: ir.Value, kind: OperandKind, place: Place) -> ir.Value:

@@ -178,7 +178,7 @@ def test_a_store_beyond_its_group_is_found() -> None:
     faulty = text.replace(f"into %{name}[", "into %D[")
     assert faulty != text
     given = inputs([70, 70, 70, 70])
-    with pytest.raises(InterpreterError, match=r"\[d-after-groups\]"):
+    with pytest.raises(InterpreterError, match=r"\[d-row-of-none\]"):
         interpret(faulty, given, domain="exact")
     interpret(text, given, domain="exact")
 

@@ -244,7 +244,7 @@ def test_every_kind_of_epilogue_operand_has_code_of_its_own(target: str) -> None
     zeros = {"clauses": f"{in_the_sum['clauses']}group_scale %s : {mat}, ", "scales": f"%s: {mat}, "}
     forms = {"group_scale": in_the_sum, "group_zero": in_the_sum | zeros}
     forms["ends"] = in_epilogue | in_groups
-    forms["a_rows"] = in_epilogue | {"element": "", "added": "%acc"}
+    forms |= dict.fromkeys(("a_rows", "d_rows"), in_epilogue | {"element": "", "added": "%acc"})
     forms["target"] = in_epilogue | {"element": "", "added": "%acc", "also": ", %acc", "of": ", f32"}
     forms["target"] |= {"given": "%v: memref<?xf32>, ", "results": "(%d, row_value %v)", "result": ", memref<?xf32>"}
     forms["amax"] = in_epilogue | {"element": "", "added": "%acc", "also": ", %sum", "of": ", f32"}

@@ -20,7 +20,9 @@ from lowtide.errors import DeviceError, before_code
 from lowtide.runtime import driver
 from lowtide.runtime.host_arrays import GUARD_BYTES, check_written, host_array
 from lowtide.runtime.results import returned
+from lowtide.runtime.row_indices import drawn_rows_of_d
 from lowtide.verification.checking.interpretation import extents_of, matrices_of
+from lowtide.verification.checking.parts import written_rows
 
 _ROW_ALIGNMENT = 16
 _TIMED_SECONDS = 0.2
@@ -50,6 +52,7 @@ def run_on_gpu(
     context = loaded.module_for(device).context
     m, n = extents_of(spec, inputs)
     shape = (*matrices_of(spec, inputs), *((m, n) if spec.d_order == "row" else (n, m)))
+    shape = (drawn_rows_of_d(m), n) if spec.d_rows else shape
     shapes = {x.name: _shape_of(x, (m, n), shape) for x in spec.returned_results}
     stored = {
         x.name: host_array(shapes[x.name], x.dtype, _ROW_ALIGNMENT if x.kind.reduction is None else 1, None, padding=1)
@@ -73,7 +76,9 @@ def run_on_gpu(
         for name in {*inputs} & {result.name for result in spec.results}:
             buffers.copy_out(inputs[name], operands[name].address)
         seconds, launches = _timed(launch)
-    found, complaints = {name: d.values() for name, d in stored.items()}, map(check_written, stored.values())
+    places = written_rows(spec, inputs, shape[-2])
+    complaints = (check_written(d, places) for d in stored.values())
+    found = {name: d.values() for name, d in stored.items()}
     return GpuRun(returned(found), next(filter(None, complaints), ""), seconds, launches)
 
 

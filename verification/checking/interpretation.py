@@ -24,6 +24,7 @@ from lowtide.interpreter.numbers.domains import FieldDomain
 from lowtide.interpreter.numbers.domains import domain as number_domain
 from lowtide.passes.schedules.facts.alignment import WIDEST, WIDEST_OF_ALL
 from lowtide.runtime.results import returned
+from lowtide.runtime.row_indices import drawn_rows_of_d
 from lowtide.verification.checking.random_inputs import elements_apart, padded_matrix, random_inputs, row_stride, stale
 
 # Multiply-adds per second of one CPU core, including those of padded tiles, by mma of 16-bit operands: measured once,
@@ -187,6 +188,7 @@ def run(
     batch, alignments = placement.batch, placement.alignments
     matrices, between = matrices_of(spec, inputs, batch), 0 if batch is None else batch.rows_between
     rows, columns = (m, n) if spec.d_order == "row" else (n, m)
+    rows = drawn_rows_of_d(m) if spec.d_rows else rows
     bases = dict(alignments if placement.bases is None else placement.bases)
     base_of_d, outputs, first = bases.pop("d"), {}, spec.returned_results[0]
     for result in spec.full_results:
@@ -205,6 +207,14 @@ def run(
     return returned({first.name: found} if len(spec.returned_results) == 1 else found)
 
 
+def before(spec: GemmSpec, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The argument `out` of `reference` for rows of D at an index: the results before a `run`, which are zeros."""
+    if not spec.d_rows:
+        return {}
+    m, n = extents_of(spec, inputs)
+    return {"out": returned({each.name: np.zeros((drawn_rows_of_d(m), n)) for each in spec.full_results})}
+
+
 def _aligned(of_d: int, d: str, dtype: str) -> int:
     """The alignment in bytes of a full result of a type, from that of D: stores of all results have the same
     number of elements."""
@@ -213,7 +223,7 @@ def _aligned(of_d: int, d: str, dtype: str) -> int:
 
 
 def extents_of(spec: GemmSpec, inputs: Mapping[str, Any]) -> tuple[int, int]:
-    """M and N of D, from the shapes of the inputs."""
+    """M and N of the product, from the shapes of the inputs."""
     m = len(inputs[A_ROWS]) if spec.a_rows else inputs["a"].shape[-2 if spec.layout[0] == "t" else -1]
     rows_of_b = inputs["b"].shape[-2 if spec.layout[1] == "n" else -1]
     return m, rows_of_b * spec.rows_per_byte // spec.epilogue_graph.sums

@@ -8,8 +8,9 @@ import numpy as np
 
 from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.spec import GemmSpec
-from lowtide.compiler.spec_fields import A_ROWS, ENDS, UNBATCHED, UNGROUPED
+from lowtide.compiler.spec_fields import A_ROWS, D_ROWS, ENDS, UNBATCHED, UNGROUPED
 from lowtide.errors import SpecError
+from lowtide.runtime.row_indices import places_in
 
 _BLOCK = 1 << 16  # elements of D for which the epilogue is evaluated at once: the arrays stay in cache
 
@@ -50,7 +51,10 @@ def ends_of_groups(ends: Any, rows: int) -> np.ndarray:
 
 
 def in_order(spec: GemmSpec, inputs: Mapping[str, Any]) -> tuple[GemmSpec, dict[str, Any]]:
-    """The problem without rows at an index, and its inputs, in which A has the rows of the product in order."""
+    """The problem without rows at an index, and its inputs, in which A has the rows of the product in order. Its D has
+    them in order too."""
+    if spec.d_rows:
+        spec, inputs = replace(spec, d_rows=False), {name: x for name, x in inputs.items() if name != D_ROWS}
     if not spec.a_rows:
         return spec, dict(inputs)
     arrays = {name: np.asarray(value) for name, value in inputs.items()}
@@ -59,6 +63,25 @@ def in_order(spec: GemmSpec, inputs: Mapping[str, Any]) -> tuple[GemmSpec, dict[
     taken = np.zeros((len(at), a.shape[1]), a.dtype)
     taken[exists] = a[at[exists]]
     return replace(spec, a_rows=False), {name: inputs[name] for name in arrays} | {"a": taken}
+
+
+def written_rows(spec: GemmSpec, inputs: Mapping[str, Any], rows_of_d: int) -> np.ndarray | None:
+    """The rows of D that a kernel writes, with −1 for rows of the product that are not stored: those before the last
+    end of groups of rows, or those that an index names. None if it writes all of D."""
+    if not spec.rows_are_grouped and not spec.d_rows:
+        return None
+    places = places_in(inputs[D_ROWS], rows_of_d) if spec.d_rows else np.arange(rows_of_d)
+    return places[: ends_of_groups(inputs[ENDS], len(places)).max(initial=0)] if spec.rows_are_grouped else places
+
+
+def at_places(index: Any, before: Any, values: np.ndarray, bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """D, and its bounds, with rows of the product (M, N) stored at an index (M,). The other rows of D are those of
+    `before`, exactly."""
+    d = np.array(before, np.float64)
+    bounds_of_d, places = np.zeros(d.shape), places_in(index, len(d))
+    stored = places >= 0
+    d[places[stored]], bounds_of_d[places[stored]] = values[stored], bounds[stored]
+    return d, bounds_of_d
 
 
 def grouped_products(spec: GemmSpec, inputs: Mapping[str, Any]) -> Iterator[tuple[slice, GemmSpec, dict[str, Any]]]:

@@ -15,6 +15,7 @@ from lowtide.errors import SpecError
 from lowtide.keywords import check_keywords
 from lowtide.runtime.dtypes import random_numbers
 from lowtide.runtime.manifest import STALE
+from lowtide.runtime.row_indices import random_places
 
 _WIDEST = 16  # bytes of an access
 _SHARED = 0.25  # of the inputs of a batch
@@ -50,8 +51,9 @@ def random_inputs(
     that reading it shows. Scalars are Python floats. In a `batch` (`None`: the spec's) the inputs named in `shared`
     have no batch dimension (`None`: some are drawn, but not A), and `batch_padding` rows of NaN follow each matrix of
     the others, in A and B also as many bytes as `batches` has below 16. The ends of `groups` groups (`None`: the spec's
-    number, or at most 5 if it is known only at run time) are drawn, and do not decrease. Raises `SpecError` for extents
-    that contradict the spec's or are unknown.
+    number, or at most 5 if it is known only at run time) are drawn, and do not decrease. Indices of rows of D are drawn
+    for a D of m + m // 4 + 1 rows: they name different ones, not all of them, and some that D does not have. Raises
+    `SpecError` for extents that contradict the spec's or are unknown.
     """
     rows_of_d, columns_of_d = _settle(spec, "m", m), _settle(spec, "n", n)
     terms = _settle(spec, "k", k)
@@ -84,6 +86,9 @@ def random_inputs(
             continue
         if operand.kind is OperandKind.A_ROWS:  # some are outside of A
             inputs[operand.name] = rng.integers(-1, of_a[0] + 1, rows_of_d).astype(np.int32)
+            continue
+        if operand.kind is OperandKind.D_ROWS:
+            inputs[operand.name] = random_places(rng, rows_of_d)
             continue
         if operand.kind is OperandKind.TARGET:  # some are outside of the row
             targets = rng.integers(-1, columns_of_d + 2, (*count(operand.name), rows_of_d))

@@ -21,13 +21,16 @@ from lowtide.compiler.epilogue.evaluate import evaluate
 from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.epilogue.results import Result
 from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec_fields import D_ROWS
 from lowtide.elements import element_type, stages_of_sum
+from lowtide.errors import SpecError
 from lowtide.runtime.dtypes import half_unit, left_out, round_to, wrapped
-from lowtide.runtime.results import returned
+from lowtide.runtime.results import outputs_by_name, returned
 from lowtide.runtime.wide_products import exact_product
 from lowtide.verification.checking.bound import Interval, propagate
 from lowtide.verification.checking.operand_values import magnitudes, matrices_of, operands_of, scaled
 from lowtide.verification.checking.parts import (
+    at_places,
     columns_of_pairs,
     grouped_products,
     in_order,
@@ -38,6 +41,8 @@ from lowtide.verification.checking.parts import (
 )
 from lowtide.verification.checking.reductions import reduced, reduced_bound
 
+_OUT = "out"  # the argument with results before a call
+
 
 def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> Any:
     """D (M, N) in float64, as stored; in a batch (batch, M, N). It is not rounded to D's type, but saturated for
@@ -45,8 +50,9 @@ def reference(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -> 
     columns. Rows that belong to no group are 0.
 
     `a`, `b`: in the spec's layout, with values of the spec's dtypes; `operands`: by name, those of the epilogue and the
-    other operands of a call. Operands without a batch dimension are shared by all products of a batch. Raises
-    `SpecError` for shapes or names that do not fit the spec.
+    other operands of a call. Operands without a batch dimension are shared by all products of a batch. With rows of D
+    at an index, `out` is D, or the results by name, before the call: their other rows do not change. Raises `SpecError`
+    for shapes or names that do not fit the spec.
     """
     return returned(
         {result.name: _result(spec, result, a, b, operands, with_bound=False)[0] for result in spec.returned_results}
@@ -57,7 +63,8 @@ def error_bound(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -
     """The largest error of each element of D, or of each result by name, against `reference`, in float64. The
     arguments, the shapes and the errors raised are those of `reference`.
 
-    The bound is infinite if the row belongs to no group; if the result, or a value from which it is computed, may
+    The bound is 0 for rows that the kernel does not write because an index of rows of D does not name them. It is
+    infinite if the row belongs to no group; if the result, or a value from which it is computed, may
     overflow; if the epilogue divides by a value that may be 0; or if rounding decides whether the result is NaN. The
     bound is 0 if the reference is NaN or infinite: D must then be the same.
     """
@@ -80,7 +87,10 @@ def _result(
     spec: GemmSpec, result: Result, a: np.ndarray, b: np.ndarray, operands: Mapping[str, Any], *, with_bound: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """The reference of a full result or a reduction, and the bound if it is wanted; otherwise it is undefined."""
+    before, operands = _before(spec, result, operands)
     values, bounds = _computed(spec.of_result(result.name), a, b, operands, with_bound=with_bound)
+    if before is not None:
+        return at_places(operands[D_ROWS], before, values, bounds)
     if (reduction := result.kind.reduction) is None:
         return values, bounds
     target = next((np.asarray(operands[x.name]) for x in spec.operands if x.kind is OperandKind.TARGET), None)
@@ -89,11 +99,24 @@ def _result(
     return found, reduced_bound(reduction, values, bounds, target) if with_bound else found
 
 
+def _before(spec: GemmSpec, result: Result, operands: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
+    """With rows of D at an index, the result before the call; else None. And the operands without it."""
+    if not spec.d_rows:
+        return None, operands
+    found = outputs_by_name(operands.get(_OUT), [each.name for each in spec.returned_results]).get(result.name)
+    if found is None or D_ROWS not in operands:
+        raise SpecError(
+            f"rows are stored into rows of {result.name} at an index: give the index d_rows, and by out= {result.name} "
+            "before the call [reference-out]"
+        )
+    return found, {name: value for name, value in operands.items() if name != _OUT}
+
+
 def _computed(
     spec: GemmSpec, a: np.ndarray, b: np.ndarray, operands: Mapping[str, Any], *, with_bound: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """The reference, and the bound if it is wanted; otherwise the bound is undefined."""
-    if spec.a_rows:
+    if spec.a_rows or spec.d_rows:
         one, own = in_order(spec, {"a": a, "b": b, **operands})
         return _computed(one, own.pop("a"), own.pop("b"), own, with_bound=with_bound)
     if spec.is_batched or spec.k_is_grouped:

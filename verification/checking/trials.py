@@ -23,7 +23,7 @@ from lowtide.dialects.levels import Level
 from lowtide.errors import InterpreterError, InterpreterFault, IRError, NotInterpreted
 from lowtide.interpreter import Explored, Explorer, Loaded, Paths, Report, Trace, explore
 from lowtide.interpreter.numbers.domains import ExactDomain, FieldDomain, FloatDomain
-from lowtide.verification.checking.interpretation import Batch, Placement, inputs_for, run, unset
+from lowtide.verification.checking.interpretation import Batch, Placement, before, inputs_for, run, unset
 from lowtide.verification.checking.places import ALIGNED, Place
 from lowtide.verification.checking.reference import reference
 from lowtide.verification.checking.runnable import runnable
@@ -267,7 +267,7 @@ def _expected(module: ir.Module, spec: GemmSpec, inputs: dict[str, Any], trial: 
     found: Results = run(
         module, spec, unset(spec, inputs), Placement(batch=trial.batch), sms=1, seed=0, domain=trial.domain
     )
-    return reference(spec, **inputs) if trial.domain == ExactDomain.name else found
+    return reference(spec, **inputs, **before(spec, inputs)) if trial.domain == ExactDomain.name else found
 
 
 def first_fault(found: Iterable[Outcome]) -> Outcome | None:

@@ -9,10 +9,11 @@ import numpy as np
 from lowtide.compiler.block_scales import of_rows
 from lowtide.compiler.epilogue.results import D, Result, ResultKind
 from lowtide.compiler.spec import GemmSpec
-from lowtide.compiler.spec_fields import ENDS
+from lowtide.compiler.spec_fields import D_ROWS, ENDS
 from lowtide.elements import INTEGER_TYPE, SCALE_BLOCK, element_type
 from lowtide.errors import SpecError
 from lowtide.interpreter.machine.allocations import physical_memory
+from lowtide.runtime.row_indices import places_in
 from lowtide.runtime.verify import amax_difference
 from lowtide.verification.checking.comparison import compare
 from lowtide.verification.checking.parts import ends_of_groups, in_order, products, products_of_groups_of_k
@@ -135,6 +136,8 @@ def _of_reduction(spec: GemmSpec, result: Result, inputs: Mapping[str, Any], fou
 
 
 def _of_d(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, seed: int) -> Verdict:
+    if spec.d_rows:
+        return _of_placed(spec, inputs, d, seed)
     k = inputs["a"].shape[-1 if spec.layout[0] == "t" else -2]
     spec, inputs = in_order(spec, inputs)
     if spec.is_batched or spec.k_is_grouped:
@@ -154,6 +157,21 @@ def _of_d(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, seed: int) -> Ver
     worst = found.worst_index[0 if spec.d_order == "row" else 1]
     message = f"{found.message} (row {rows[worst]} of D; {count} of {m} rows compared)"
     return Verdict(found.ok, message, found.judged > 0)
+
+
+def _of_placed(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, seed: int) -> Verdict:
+    """The verdict on the rows of D that are stored at an index: those of a product with only these rows, in order."""
+    places = places_in(inputs[D_ROWS], len(d))
+    stored = np.flatnonzero(places >= 0)
+    if not stored.size:
+        return Verdict(True, "no row is stored")
+    one, own = in_order(spec, inputs)
+    verdict = _of_d(replace(one, m=None), _rows_of(one, own, stored), d[places[stored]], seed)
+    if verdict.element is None:
+        return verdict
+    row = int(stored[verdict.element.row])
+    message = f"{verdict.message} (of the {len(stored)} stored rows; row {row} of the product, {places[row]} of D)"
+    return replace(verdict, message=message, element=replace(verdict.element, row=int(places[row])))
 
 
 def _of_whole(spec: GemmSpec, inputs: Mapping[str, Any], d: Array) -> Verdict:

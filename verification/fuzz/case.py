@@ -112,6 +112,7 @@ class Case:
             batch={"none": UNBATCHED, "run time": None}.get(words["batch"], _MATRICES),
             groups=_GROUPS[words["groups"]],
             a_rows=words["a_rows"] == "at an index",
+            d_rows=words["d_rows"] == "at an index",
             a=dtype,
             b=dtype if weights is None else weights[0],
             group=None if weights is None else weights[1],

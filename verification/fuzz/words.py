@@ -72,6 +72,7 @@ _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "batch": ("none", "run time", "3"),
         "groups": ("none", "run time", "3", "3 of K"),
         "a_rows": ("in order", "at an index"),
+        "d_rows": ("in order", "at an index"),
         "pairs": ("none", "stacked, product", "interleaved, product", "stacked, swiglu", "interleaved, swiglu-saved"),
     }
 )
@@ -140,7 +141,7 @@ COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
         **{("weights", name): _BESIDE_WEIGHTS for name in list(WEIGHTS)[1:]},
         **{("groups", name): _BESIDE_GROUPS for name in ("run time", "3")},
         ("groups", "3 of K"): _BESIDE_GROUPS_OF_K,
-        ("a_rows", "at an index"): _BESIDE_GROUPS,
+        **{(name, "at an index"): _BESIDE_GROUPS for name in ("a_rows", "d_rows")},
         **{("pairs", word): _BESIDE_PAIRS for word in _PROBLEM["pairs"][1:]},
         **{("split", name): MappingProxyType({"groups": "3"}) for name in list(SPLITS)[1:]},
         **{("pre", name): _SAVED for name in output_types(EPILOGUE_TYPE)},

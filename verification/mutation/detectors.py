@@ -130,7 +130,9 @@ def run(kernel: Kernel, loaded: Loaded, trial: Trial, timed: bool = False) -> Fi
         d = interpretation.run(loaded, kernel.spec, inputs, placement, **options)
     except InterpreterError as error:
         return Finding(_rule(str(error)), f"{where}: {_short(error)}")
-    verdict = against_exact(kernel.spec, inputs, d, reference(kernel.spec, **inputs))
+    verdict = against_exact(
+        kernel.spec, inputs, d, reference(kernel.spec, **inputs, **interpretation.before(kernel.spec, inputs))
+    )
     if verdict.ok:
         return None if report.holds or timed else Finding("right in this order only", f"{where}: {_short(str(report))}")
     return Finding("wrong result", f"{where}: {verdict.message}")

@@ -1,6 +1,6 @@
 """Loads and stores of fragments in global memory: vectors inside of the matrix, elements at its edges."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -22,6 +22,7 @@ from lowtide.passes.nvvm.accesses.runs import (
     run_of,
     thread_origin,
 )
+from lowtide.passes.nvvm.accesses.taken_rows import taken_rows
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.memory import both, element_pointer, global_pointer, is_before_edge, pointer_beyond
 from lowtide.passes.nvvm.thread.thread_offsets import layout_offset
@@ -40,15 +41,38 @@ def lower_store_global(context: Context, op: sm.StoreGlobalOp) -> None:
     split = split_coordinates(in_runs.tv, fragment.type.shape)
     split = split.turned if window.turned else split
     check_runs(op, split, run, (0, 0, 0))
+    if window.matrix.index is not None:
+        _store_at_index(context, op, window, split, gathered(fragment, in_runs, run))
+        return
     row0, column0 = thread_origin(context, window, split)
     start = global_pointer(context, window, row0, column0)
     if window.turned and run == 1:
         fragment = _kept_in_pairs(context, fragment)
     for index, register in enumerate(gathered(fragment, in_runs, run)):
         rows, columns = split.row_values[index * run], split.col_values[index * run]
-        place = context.build.add(row0, rows), context.build.add(column0, columns)
+        row, column = context.build.add(row0, rows), context.build.add(column0, columns)
         pointer = pointer_beyond(context, window, start, rows, columns)
-        _store_run(context, window, place, pointer, register, run, _cached_store(op))
+        row_exists = is_before_edge(context, window, 0, row)
+        _store_run(context, window, (row_exists, column, pointer), register, _cached_store(op))
+
+
+def _store_at_index(
+    context: Context,
+    op: sm.StoreGlobalOp,
+    window: Window,
+    split: SplitCoordinates,
+    registers: Sequence[ir.Value],
+) -> None:
+    """As `lower_store_global`, for a window with rows at an index. Rows that the matrix lacks are not stored."""
+    run = len(split.row_values) // len(registers)
+    rows, (_, column0) = taken_rows(context, window, split), thread_origin(context, window, split)
+    starts = {step: global_pointer(context, window, row, column0) for step, (row, _) in rows.items()}
+    for index, register in enumerate(registers):
+        step, columns = split.row_values[index * run], split.col_values[index * run]
+        column = context.build.add(column0, columns)
+        pointer = pointer_beyond(context, window, starts[step], 0, columns)
+        _, row_exists = rows[step]
+        _store_run(context, window, (row_exists, column, pointer), register, _cached_store(op))
 
 
 def _kept_in_pairs(context: Context, fragment: Fragment) -> Fragment:
@@ -84,17 +108,15 @@ def _store_plain(value: ir.Value, pointer: ir.Value, size: int) -> None:
 def _store_run(
     context: Context,
     window: Window,
-    place: tuple[ir.Value, ir.Value],
-    pointer: ir.Value,
+    place: tuple[ir.Value | None, ir.Value, ir.Value],
     register: ir.Value,
-    run: int,
     store: Store,
 ) -> None:
-    """Stores a run whose first element lies at `place`, in memory at `pointer`."""
+    """Stores a run of elements, a vector. `place`: whether its row exists (None: it does), the column of its first
+    element, and the address of that."""
     build, element = context.build, window.matrix.element
-    row, column = place
+    (row_exists, column, pointer), (run,) = place, ir.VectorType(register.type).shape
     size = run * element_bits(element) // 8
-    row_exists = is_before_edge(context, window, 0, row)
     whole_runs = has_whole_runs(window, run)
     last = column if whole_runs else build.add(column, run - 1)
     whole = both(context, row_exists, is_before_edge(context, window, 1, last))

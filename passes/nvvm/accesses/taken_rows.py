@@ -1,4 +1,5 @@
-"""Rows of a matrix at an index: the rows that a thread copies, which it reads from the index once for each tile."""
+"""Rows of a matrix at an index: the rows that a thread copies, which it reads from the index once for each tile, or the
+rows to which it stores, which it reads for each store of a fragment."""
 
 from collections.abc import Mapping
 

@@ -79,12 +79,14 @@ def asks_for_tma_stores(given: Schedule) -> bool:
 def may_store_by_tma(schedule: Schedule, problem: Problem) -> bool:
     """Whether D can be stored by TMA. Not if a full operand is read in whole rows: accumulators then go through shared
     memory. Not if D's rows may end within 16 bytes and are not packed: TMA would write past their end. Not if D
-    lies by columns and its elements do not have 16 bits. Not with widths or cache hints of st.global."""
+    lies by columns and its elements do not have 16 bits. Not with widths or cache hints of st.global. Not if rows
+    of D are stored at an index."""
     reads_rows = OperandKind.full in problem.region_kinds or schedule.epilogue.math is EpilogueMath.rows
     whole = stores_whole_rows(problem) or (problem.row_of_d is None and asks_for_tma_stores(schedule))
     whole = whole or _packs_short_rows(schedule, problem)
     by_elements = problem.d_is_column_major and any(element_type(x).bits != STMATRIX_BITS for x in problem.stored)
     by_threads = reads_rows or schedule.epilogue.store is not None or by_elements or problem.lacks_d
+    by_threads = by_threads or problem.places_rows
     by_threads = by_threads or any(element_type(each).is_converted_to for each in problem.stored)
     return not by_threads and schedule.epilogue.cache in (None, *STORE_HINTS[StorePath.tma]) and whole
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from lowtide.dialects.tile import OperandsKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, without_codes
-from lowtide.passes.schedules.choice import groups, pairs, swap, taken_rows
+from lowtide.passes.schedules.choice import groups, pairs, placed_rows, swap, taken_rows
 from lowtide.passes.schedules.choice.parts import with_swizzles
 from lowtide.passes.schedules.choice.reasons import reasons
 from lowtide.passes.schedules.choice.search import legal
@@ -22,6 +22,7 @@ from lowtide.passes.schedules.cost.cost import cost
 from lowtide.passes.schedules.facts.alignment import multiplied
 from lowtide.passes.schedules.rules.groups import WHY as WHY_OF_GROUPS
 from lowtide.passes.schedules.rules.pairs import WHY as WHY_OF_PAIRS
+from lowtide.passes.schedules.rules.placed_rows import WHY as WHY_OF_PLACED_ROWS
 from lowtide.passes.schedules.rules.rules import broken_field
 from lowtide.passes.schedules.rules.taken_rows import WHY as WHY_OF_TAKEN_ROWS
 from lowtide.passes.support.problem.problem import Problem
@@ -125,6 +126,7 @@ def ways(problem: Problem, target: Target, given: Schedule) -> tuple[Way, ...]:
         problem.swapped
         or problem.pairs is not None
         or problem.takes_rows
+        or problem.places_rows
         or given.grid.operands is OperandsKind.as_given
     ):
         return (Way(problem, given),)
@@ -176,7 +178,12 @@ def _complete(way: Way, target: Target) -> Iterator[Choice]:
     message = broken_field(asked, problem, target)
     if message is not None:
         raise ScheduleError(message)
-    tables = ((groups, WHY_OF_GROUPS), (pairs, WHY_OF_PAIRS), (taken_rows, WHY_OF_TAKEN_ROWS))
+    tables = (
+        (groups, WHY_OF_GROUPS),
+        (pairs, WHY_OF_PAIRS),
+        (taken_rows, WHY_OF_TAKEN_ROWS),
+        (placed_rows, WHY_OF_PLACED_ROWS),
+    )
     required = {path: (value, why) for part, why in tables for path, value in part.fields(asked, problem).items()}
     given = asked.set({path: value for path, (value, _) in required.items()}) if required else asked
     for found in legal(problem, target, given):

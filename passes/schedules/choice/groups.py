@@ -2,16 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import ceil, gcd
+from math import ceil
 from typing import Any
 
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.elements import element_type
+from lowtide.passes.schedules.choice.packing import unpacked_stores
 from lowtide.passes.schedules.rules.groups import taken_with_groups
 from lowtide.passes.schedules.rules.required import default_fields
 from lowtide.passes.support.problem.problem import Problem
-
-_WIDEST = 16  # bytes of a store of one thread
 
 
 def expected(problem: Problem) -> Problem:
@@ -29,15 +27,7 @@ def expected(problem: Problem) -> Problem:
 
 
 def fields(given: Schedule, problem: Problem) -> Mapping[str, Any]:
-    """The values of open fields that groups require, by path; none without groups.
-
-    D is not packed, because rows after the last group must not be written. So stores are only as wide as the rows of a
-    contiguous D allow.
-    """
+    """The values of open fields that groups require, by path; none without groups. With groups of rows D is not packed,
+    because rows after the last group must not be written."""
     found = default_fields(taken_with_groups(problem), given)
-    if not problem.is_grouped:
-        return found
-    store = gcd(*((problem.n or 0) * element_type(each).bytes for each in problem.stored), _WIDEST)
-    if store < _WIDEST and problem.n is not None and given.epilogue.store is None:
-        found["epilogue.store"] = store
-    return found
+    return found | unpacked_stores(given, problem) if problem.is_grouped else found

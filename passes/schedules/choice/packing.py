@@ -11,6 +11,9 @@ wgmma transposes 16-bit operands only. Other operands whose K is not contiguous 
 which moves each element once. That pays if the kernel reads each element often enough.
 """
 
+from math import gcd
+from typing import Any
+
 from lowtide.dialects.tile import PackKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
@@ -28,6 +31,7 @@ from lowtide.targets import Target, has_wgmma, issuer_of, types_of_atom
 # If mma.sync takes an operand as it lies, the operand is transposed only if D has at least so many rows or columns. On
 # an H200, s8 nn takes 5.0 µs and by mma.sync 4.6 at 512³, 10.9 and 11.1 at 1024³, 22.8 and 57.2 at 2048³.
 _LEAST_READERS = 768
+_WIDEST = 16  # bytes of a store of one thread
 
 
 def of_one_column(given: Schedule, problem: Problem) -> Schedule:
@@ -69,11 +73,18 @@ def follow(schedule: Schedule, problem: Problem) -> Schedule:
     return schedule.filled({PACK_FIELDS[name]: PackKind.rows for name in packed})
 
 
+def unpacked_stores(given: Schedule, problem: Problem) -> dict[str, Any]:
+    """By path, the width of stores to a D that is not packed: only as wide as the rows of a contiguous D allow."""
+    store = gcd(*((problem.n or 0) * element_type(each).bytes for each in problem.stored), _WIDEST)
+    is_narrow = store < _WIDEST and problem.n is not None and given.epilogue.store is None
+    return {"epilogue.store": store} if is_narrow else {}
+
+
 def _is_packed(name: str, schedule: Schedule, problem: Problem) -> bool:
     """Whether rows that lie one behind the other may be misaligned for the accesses of the schedule."""
     if name != "d" and problem.decomposition is not None:  # pieces lie in aligned rows
         return False
-    if name == "d" and (problem.d_is_column_major or problem.is_grouped):
+    if name == "d" and (problem.d_is_column_major or problem.is_grouped or problem.places_rows):
         return False
     try:
         align = moved_alignment(name, schedule, problem)

@@ -6,7 +6,6 @@ that pass them.
 
 from collections.abc import Callable, Iterator
 
-from lowtide.dialects.tile import OperandKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type, kernel_types, types_of_d
 from lowtide.passes.schedules.facts.alignment import multiplied
@@ -17,9 +16,11 @@ from lowtide.passes.schedules.rules import groups as group_rules
 from lowtide.passes.schedules.rules import mainloop as mainloop_rules
 from lowtide.passes.schedules.rules import multiply as multiply_rules
 from lowtide.passes.schedules.rules import pairs as pair_rules
+from lowtide.passes.schedules.rules import placed_rows as placed_row_rules
 from lowtide.passes.schedules.rules import reductions as reduction_rules
 from lowtide.passes.schedules.rules import taken_rows as taken_row_rules
 from lowtide.passes.schedules.rules import weights as weight_rules
+from lowtide.passes.support.problem.operand_kinds import POSITIONS
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target, operand_types
 
@@ -86,7 +87,7 @@ def _elements(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
     computed = element_type(problem.acc).computes_in
     kinds = zip(problem.kinds, problem.operands, strict=True)
     stored = (("D", each) for each in problem.stored)
-    for name, element in (*stored, *(("an operand", x) for kind, x in kinds if kind not in _POSITIONS)):
+    for name, element in (*stored, *(("an operand", x) for kind, x in kinds if kind not in POSITIONS)):
         if element_type(element).computes_in != computed:
             taken = ", ".join(types_of_d(computed))
             yield (
@@ -101,14 +102,12 @@ def _elements(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
             )
 
 
-# The kinds of operands whose elements are numbers of rows.
-_POSITIONS = (OperandKind.ends, OperandKind.a_rows)
-
 _VALUE_RULES: tuple[Rule, ...] = (
     _elements,
     group_rules.groups,
     pair_rules.pairs,
     taken_row_rules.taken_rows,
+    placed_row_rules.placed_rows,
     grid_rules.operands,
     grid_rules.extents,
     grid_rules.order,

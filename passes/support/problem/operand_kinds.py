@@ -6,6 +6,9 @@ from lowtide.dialects.tile import OperandKind
 from lowtide.elements import EPILOGUE_TYPE, SCALE_BLOCK
 from lowtide.passes.support.streams.streams import Stream
 
+#: The kinds of operands that are indices of rows; and those whose elements are numbers of rows, or of K
+ROW_INDICES = (OperandKind.a_rows, OperandKind.d_rows)
+POSITIONS = (OperandKind.ends, *ROW_INDICES)
 # The operands of a tile.gemm that act in the sum.
 _IN_THE_SUM = frozenset(
     {
@@ -39,8 +42,8 @@ def acts_in_the_sum(kind: OperandKind) -> bool:
 
 def is_of_epilogue(kind: OperandKind) -> bool:
     """Whether the region reads an operand of tile.gemm. Other operands act in the sum, or are ends of groups, targets
-    or the rows of A that are taken."""
-    return not acts_in_the_sum(kind) and kind not in (OperandKind.ends, OperandKind.target, OperandKind.a_rows)
+    or indices of rows of A or D."""
+    return not acts_in_the_sum(kind) and kind not in (OperandKind.target, *POSITIONS)
 
 
 SCALES = {

@@ -23,7 +23,7 @@ from lowtide.passes.support.problem.matrix_layouts import (
     is_column_major,
     swapped_layout,
 )
-from lowtide.passes.support.problem.operand_kinds import SCALES, is_of_epilogue, swapped_kind
+from lowtide.passes.support.problem.operand_kinds import ROW_INDICES, SCALES, is_of_epilogue, swapped_kind
 from lowtide.passes.support.streams.streams import Stream
 from lowtide.reductions import REDUCTIONS, Reduction
 
@@ -182,7 +182,7 @@ class Problem:
     @property
     def is_plain(self) -> bool:
         """Whether sums are converted and stored as D, and nothing else is read, computed or given."""
-        is_bare = {*self.kinds} <= {OperandKind.ends, OperandKind.a_rows}
+        is_bare = {*self.kinds} <= {OperandKind.ends, OperandKind.a_rows, OperandKind.d_rows}
         return is_bare and not self.has_math and self.results == (ResultKind.full,) and self.pairs is None
 
     @property
@@ -194,6 +194,11 @@ class Problem:
     def takes_rows(self) -> bool:
         """Whether the rows of A are taken at an index."""
         return OperandKind.a_rows in self.kinds
+
+    @property
+    def places_rows(self) -> bool:
+        """Whether rows of the product are stored into the rows of D at an index."""
+        return OperandKind.d_rows in self.kinds
 
     @property
     def k_is_grouped(self) -> bool:
@@ -306,15 +311,24 @@ class Problem:
             of_d, of_b = _times(of_d, self.sums), _times(of_b, self.sums if is_in_halves else 1)
         return replace(
             self,
-            m=_either(extent(d, -2), None if self.takes_rows else extent(a, m_in_a, "a")),
+            m=_either(self._rows(arguments), None if self.takes_rows else extent(a, m_in_a, "a")),
             n=_either(of_d, of_b),
             k=_either(extent(a, k_in_a), extent(b, k_in_b)),
         )
 
+    def _rows(self, arguments: Sequence[ir.Type]) -> int | None:
+        """M, from D or from the index of its rows."""
+        if not self.places_rows:
+            d = first_full(self.results, arguments)
+            return None if d is None else static_extent(d, -2)
+        place = 2 + len(self.results) + self.kinds.index(OperandKind.d_rows)
+        index = arguments[place] if place < len(arguments) else None
+        return static_extent(index, 0) if isinstance(index, ir.MemRefType) else None
+
     @classmethod
     def of(cls, gemm: tile.GemmOp) -> "Problem":
         """The problem of a tile.gemm. Raises ScheduleError if it has no full result."""
-        matrices = [value.type for value in (gemm.a, gemm.b, *gemm.outs)]
+        matrices = [value.type for value in (gemm.a, gemm.b, *gemm.outs, *gemm.epilogue_operands)]
         known = cls.of_attribute(problem_attribute(gemm), matrices).of_size(matrices)
         d, *_ = whole_results(gemm)
         of_batch = (d,) if known.k_is_grouped else (d, gemm.a, gemm.b)
@@ -476,17 +490,18 @@ def problem_in_kernel(problem: tile.ProblemAttr, kinds: Sequence[ResultKind]) ->
 
 def empty_extents(gemm: tile.GemmOp) -> set[str]:
     """The extents among "m", "n" and "k" that are known to be 0."""
-    layout = gemm_layout(gemm)
+    layout, kinds = gemm_layout(gemm), operand_kinds(gemm)
     letters = (
         (gemm.a, "mk" if a_is_mk(layout) else "km"),
         (gemm.b, "nk" if b_is_nk(layout) else "kn"),
-        *((result, "mn") for result in whole_results(gemm)),
+        *((result, "_n" if OperandKind.d_rows in kinds else "mn") for result in whole_results(gemm)),
+        *((index, "m") for index, kind in zip(gemm.epilogue_operands, kinds, strict=True) if kind in ROW_INDICES),
     )
     return {
         letter
         for value, dims in letters
         for extent, letter in zip(ir.MemRefType(value.type).shape[-2:], dims, strict=True)
-        if extent == 0
+        if extent == 0 and letter in "mnk"
     }
 
 

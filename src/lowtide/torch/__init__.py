@@ -20,6 +20,7 @@ try:
     from lowtide.torch.grouped import grouped_gemm, grouped_matmul
     from lowtide.torch.modules import Linear
     from lowtide.torch.ops import gemm, gemm_out
+    from lowtide.torch.routing import Routes, combine_slots, routes
 except ModuleNotFoundError as _error:
     if _error.name != "torch":
         raise
@@ -37,8 +38,10 @@ __all__ = [
     "GemmPass",
     "Linear",
     "Report",
+    "Routes",
     "Rule",
     "backend",
+    "combine_slots",
     "epilogue_text",
     "gated_mlp",
     "gemm",
@@ -48,6 +51,7 @@ __all__ = [
     "linear",
     "linear_cross_entropy",
     "matmul",
+    "routes",
 ]
 
 

@@ -146,11 +146,13 @@ def test_pairs_of_columns_have_k_contiguous() -> None:
 
 
 def test_the_schedule_of_rows_at_an_index_is_for_the_number_of_rows_that_are_taken() -> None:
-    found = product(a=record((7, 32), (32, 1))).taking(3 * 200)
+    found = product(a=record((7, 32), (32, 1))).at_indices(3 * 200, ("a_rows",))
     assert (found.a_rows, found.share) == (True, 256)
     assert found.spec(None).a_shape == (None, 32) and found.spec(600).d_shape == (600, 24)
-    with pytest.raises(LaunchError, match=r"\[grouped-a-rows\]"):
-        product_of_k(record((40, 100), (1, 40)), record((100, 24), (24, 1))).taking(10)
+    placed = found.at_indices(600, ("a_rows", "d_rows")).spec(600)
+    assert (placed.a_shape, placed.d_shape) == ((None, 32), (None, 24))
+    with pytest.raises(LaunchError, match=r"\[grouped-row-index\]"):
+        product_of_k(record((40, 100), (1, 40)), record((100, 24), (24, 1))).at_indices(10, ("d_rows",))
 
 
 def test_rows_at_an_index_give_the_rows_of_d(fake: FakeDriver, torch: FakeTorch) -> None:
