@@ -104,6 +104,12 @@ def test_with_few_rows_the_default_tile_is_that_of_the_product_without_pairs() -
         assert str(pair.schedule.epilogue.path) == "tma"
 
 
+@pytest.mark.parametrize(("n", "store"), [(136, None), (132, 8), (133, 2)])
+def test_stores_of_groups_of_pairs_are_as_wide_as_rows_of_d(n: int, store: int | None) -> None:
+    given = seen_by_passes(_spec(m=None, n=n, k=64, groups=3), get("sm_90a"))
+    assert choose(given, get("sm_90a"), Schedule()).schedule.epilogue.store == store
+
+
 def test_groups_of_pairs_take_the_tile_of_the_same_product_without_pairs() -> None:
     """Tiles have few rows if groups have few rows."""
     for m, groups, high in ((8192, 8, 128), (1024, 64, 64)):

@@ -75,8 +75,9 @@ def follow(schedule: Schedule, problem: Problem) -> Schedule:
 
 def unpacked_stores(given: Schedule, problem: Problem) -> dict[str, Any]:
     """By path, the width of stores to a D that is not packed: only as wide as the rows of a contiguous D allow."""
-    store = gcd(*((problem.n or 0) * element_type(each).bytes for each in problem.stored), _WIDEST)
-    is_narrow = store < _WIDEST and problem.n is not None and given.epilogue.store is None
+    columns = problem.columns_of_d
+    store = gcd(*((columns or 0) * element_type(each).bytes for each in problem.stored), _WIDEST)
+    is_narrow = store < _WIDEST and columns is not None and given.epilogue.store is None
     return {"epilogue.store": store} if is_narrow else {}
 
 
