@@ -22,7 +22,7 @@ TABLE = Table()
 
 _REPLACE = "Data Movement and Conversion Instructions: tensormap.replace"
 _SYNCHRONIZATION = "Parallel Synchronization and Communication Instructions"
-_SPACES = "global shared shared::cta"
+_SPACES = "global shared::cta"
 _FENCE = "fence.proxy.tensormap::generic"
 
 
