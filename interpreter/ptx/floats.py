@@ -5,7 +5,7 @@ exact ones, rounded once, so they are within the error that the ISA allows. fma.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from inspect import Signature, signature
 from types import MappingProxyType
@@ -16,7 +16,7 @@ import numpy as np
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.packed import Packed
-from lowtide.interpreter.numbers.registers import Number, halves, number
+from lowtide.interpreter.numbers.registers import Number, halves, join, number, split
 from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
 from lowtide.interpreter.ptx import integers
 from lowtide.interpreter.ptx.rounding import modified
@@ -24,6 +24,8 @@ from lowtide.interpreter.ptx.table import Form, Table
 
 TABLE = Table()
 
+_TWO_SINGLES = "f32x2"
+_PAIR_AND_RESULT = 3  # operands
 _PAIRS = {"f16x2": "f16", "bf16x2": "bf16"}
 _TYPES = "f16 bf16 f32 f64 f16x2 bf16x2"
 
@@ -104,16 +106,59 @@ _ROUNDED: Mapping[str, str] = MappingProxyType(
 
 def _rounded(form: Form) -> Callable[..., Any]:
     """Round to nearest, ties to even, or as the instruction says (rounding.py)."""
-    return of_floats(form, getattr(form.domain, _ROUNDED[form.row.name]))
+    function = getattr(form.domain, _ROUNDED[form.row.name])
+    if len(form.types) > 1:
+        return _mixed(form, function)
+    return _of_pairs(form, function) if form.type == _TWO_SINGLES else of_floats(form, function)
+
+
+def _mixed(form: Form, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Of f32, with factors, or a first term, of 16 bits, which are exact as f32 (PTX ISA, "Mixed Precision Floating
+    Point Instructions")."""
+    type, domain, count = form.type, form.domain, {"add": 1, "sub": 1, "fma": 2}.get(form.row.name, 0)
+    if not count or form.types not in (("f32", "f16"), ("f32", "bf16")):
+        raise form.instruction.error(
+            "instructions on two types are add, sub and fma of .f32 with .f16 or .bf16 [mixed-types]"
+        )
+    compute = of_floats(replace(form, types=("f32",)), function)
+
+    def widened(*values: Any) -> Number:
+        wide = [Number(number(value, type, domain), "f32") for value in values[:count]]
+        return compute(*wide, *values[count:])
+
+    widened.__signature__ = signature(compute)  # type: ignore[attr-defined]
+    return widened
+
+
+def _of_pairs(form: Form, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Of both f32 in registers of 64 bits."""
+    domain, compute = form.domain, of_floats(replace(form, types=("f32",)), function)
+
+    def both(*values: Any) -> Any:
+        low, high = zip(*(split(value, 64, domain) for value in values), strict=True)
+        return join(compute(*low), compute(*high), 32, domain)
+
+    both.__signature__ = signature(compute)  # type: ignore[attr-defined]
+    return both
 
 
 def _extremum(form: Form) -> Callable[..., Any]:
     """If one operand is NaN, the other; with .NaN, NaN."""
     name = {"min": "minimum", "max": "maximum"}[form.row.name]
     function = getattr(form.domain, name if "NaN" in form.words else f"{name[:3]}_number")
+    if len(form.instruction.operands) > _PAIR_AND_RESULT:
+        return _of_three(form, function)
     if "xorsign" in form.words:
         return of_floats(form, lambda x, y, dtype: _signed(form, function, x, y))
     return of_floats(form, lambda x, y, dtype: function(x, y))
+
+
+def _of_three(form: Form, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The least or greatest of three numbers, with .abs of their magnitudes."""
+    if "xorsign" in form.words or form.type != "f32":
+        raise form.instruction.error("min and max of three operands are of .f32, without .xorsign [three-operands]")
+    size: Callable[[Any], Any] = np.abs if "abs" in form.words else lambda value: value
+    return of_floats(form, lambda x, y, z, dtype: function(function(size(x), size(y)), size(z)))
 
 
 def _signed(form: Form, function: Callable[..., Any], x: Any, y: Any) -> Any:
@@ -173,8 +218,8 @@ _ROUNDED_WORDS = "rn rz rm rp ftz"
 # By opcode: the maker of its function, its modifiers, its types.
 _MAKERS: Mapping[str, tuple[Callable[[Form], Any], str, str]] = MappingProxyType(
     {
-        **dict.fromkeys(("add", "sub", "mul"), (_rounded, f"{_ROUNDED_WORDS} sat", _TYPES)),
-        "fma": (_rounded, f"{_ROUNDED_WORDS} sat relu", _TYPES),
+        **dict.fromkeys(("add", "sub", "mul"), (_rounded, f"{_ROUNDED_WORDS} sat", f"{_TYPES} {_TWO_SINGLES}")),
+        "fma": (_rounded, f"{_ROUNDED_WORDS} sat relu", f"{_TYPES} {_TWO_SINGLES}"),
         "mad": (_rounded, f"{_ROUNDED_WORDS} sat", _SINGLE),
         "div": (_rounded, f"{_ROUNDED_WORDS} approx full", _SINGLE),
         **dict.fromkeys(("min", "max"), (_extremum, "NaN ftz xorsign abs", _TYPES)),

@@ -19,7 +19,7 @@ from lowtide.interpreter.machine.lanes import by_lane
 from lowtide.interpreter.machine.members import Groups, bits_of_lanes, groups_of
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.numbers import registers
-from lowtide.interpreter.numbers.registers import Number, canonical, raw, unsigned
+from lowtide.interpreter.numbers.registers import Number, canonical, number, raw, unsigned
 from lowtide.interpreter.program.batches import NotTogether
 from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.syntax import Group, Register
@@ -202,19 +202,30 @@ def match(state: AgentState, op: Op, value: Any, members: Any) -> Any:
     return (found, whole) if is_pair else found
 
 
+def _redux(form: Form) -> tuple[str, str, frozenset[str]]:
+    name, further = next(word for word in _REDUCTIONS if word in form.words), form.words & {"abs", "NaN"}
+    if name not in ("min", "max") if form.type == "f32" else further:
+        raise form.instruction.error(
+            "redux.sync has .abs and .NaN only for .f32, and .f32 has .min and .max [redux-f32]"
+        )
+    return name, form.type, further
+
+
 @TABLE.effects(
     "redux.sync",
-    types="u32 s32 b32",
-    words="min max add and or xor",
+    types="u32 s32 b32 f32",
+    words="min max add and or xor abs NaN",
     section=f"{_PARALLEL}: redux.sync",
     results=1,
     acts=False,
-    prepare=lambda form: (next(word for word in _REDUCTIONS if word in form.words), form.type[0] == "s"),
+    prepare=_redux,
 )
 def redux(state: AgentState, op: Op, value: Any, members: Any) -> Any:
     """Over the registers of all lanes of a group. Non-negative floats, and NaN, have the order of their bits."""
     groups = groups_of(state, op, members)
-    (name, is_signed), domain = op.data, state.machine.domain
+    (name, type, _), domain = op.data, state.machine.domain
+    if type == "f32":
+        return _reduced_floats(state, op, value, groups)
     if isinstance(value, Number):
         if name != "max":
             raise state.violation(op, f"only .max reduces floats to floats, not .{name} [redux-floats]")
@@ -223,11 +234,20 @@ def redux(state: AgentState, op: Op, value: Any, members: Any) -> Any:
     lanes = by_lane(raw(value, 32, domain))
 
     def reduced(part: NDArray[Any]) -> int:
-        given = [int(canonical(each, 32) if is_signed else unsigned(each, 32)) for each in part.tolist()]
+        given = [int(canonical(each, 32) if type[0] == "s" else unsigned(each, 32)) for each in part.tolist()]
         return int(canonical(reduce(_REDUCTIONS[name], given), 32))
 
     found = _by_group(lanes, groups, reduced)
     return canonical(found, 32) if isinstance(found, np.ndarray) else found
+
+
+def _reduced_floats(state: AgentState, op: Op, value: Any, groups: Groups) -> Number:
+    """The least or greatest f32 of a group, with .abs of magnitudes. A NaN is left out, unless .NaN is given."""
+    (name, type, words), domain = op.data, state.machine.domain
+    choose = getattr(domain, f"{name}imum" if "NaN" in words else f"{name}_number")
+    payload = np.broadcast_to(np.asarray(number(value, type, domain)), (32,))
+    payload = np.abs(payload) if "abs" in words else payload
+    return Number(_by_group(payload, groups, lambda part: reduce(choose, part)), type)
 
 
 def _by_group(values: NDArray[Any], groups: Groups, function: Callable[[NDArray[Any]], Any]) -> Any:

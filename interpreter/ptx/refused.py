@@ -1,7 +1,10 @@
 """Instructions that are not interpreted on purpose, each with the reason."""
 
+import re
+
 _TEXTURES = ("tex", "tld4", "txq", "istypep")
 _SURFACES = ("suld", "sust", "sured", "suq")
+_VIDEO = re.compile(r"v(add|sub|absdiff|min|max|avrg|set)[24]?|v(shl|shr|mad)")
 
 
 def reason(parts: list[str]) -> str | None:
@@ -19,6 +22,14 @@ def reason(parts: list[str]) -> str | None:
         return "copies by im2col, gather and scatter are not interpreted; take boxes (.tile) [no-im2col]"
     if parts[:4] == ["tensormap", "replace", "tile", "swizzle_atomicity"]:
         return "the atomicity of a swizzle, of Blackwell, is not interpreted; compile for sm_90a [no-map-atomicity]"
+    if any(part.startswith("cta_group::") for part in parts):
+        return "pairs of CTAs (.cta_group), of Blackwell, are not interpreted; compile for sm_90a [no-cta-group]"
+    if name == "mma" and any(part.startswith("kind::") for part in parts):
+        return "mma with .kind, of Blackwell, is not interpreted; take .e4m3 and .e5m2 without it [no-mma-kind]"
+    if name == "shfl" and parts[1:2] != ["sync"]:
+        return "shfl without .sync does not exist from sm_70 on; take shfl.sync with a member mask [no-shfl]"
+    if _VIDEO.fullmatch(name):
+        return f"{name}, a video instruction, is not interpreted; take dp4a, sad or integer instructions [no-video]"
     if name == "fns":
         return "fns, which finds the n-th set bit, is not interpreted; compute it by popc and shifts [no-fns]"
     if name == "wmma":

@@ -35,6 +35,7 @@ TABLE.effects("barrier.cluster.wait", words="acquire aligned", section=f"{_SECTI
 
 @TABLE.effects(
     "fence.proxy.async",
+    "membar.proxy.async",
     words="global",
     section=f"{_SECTION}: membar, fence",
     prepare=lambda form: "global" in form.words,
@@ -46,7 +47,8 @@ def fence_proxy(state: AgentState, op: Op) -> None:
 
 
 @TABLE.effects(
-    "fence.proxy.async.shared::cta", "fence.proxy.async.shared::cluster", section=f"{_SECTION}: membar, fence"
+    *(f"{name}.proxy.async.shared::{space}" for name in ("fence", "membar") for space in ("cta", "cluster")),
+    section=f"{_SECTION}: membar, fence",
 )
 def fence_proxy_shared(state: AgentState, op: Op) -> None:
     tma.fence_proxy(state, op)

@@ -83,7 +83,7 @@ class Form:
 
 
 _WIDTHS = {"bf16": 16, "f16x2": 32, "bf16x2": 32, "tf32": 32, "e4m3": 8, "e5m2": 8, "e4m3x2": 16, "e5m2x2": 16}
-_WIDTHS |= {"s16x2": 32, "u16x2": 32}
+_WIDTHS |= {"s16x2": 32, "u16x2": 32, "f32x2": 64}
 
 
 def bits_of(type: str) -> int:

@@ -16,7 +16,7 @@ _LEAST: Mapping[str, int] = MappingProxyType(
         **dict.fromkeys(("cp.async.bulk", "cp.reduce.async.bulk", "barrier.cluster", "mapa", "getctarank"), 90),
         **dict.fromkeys(("stmatrix", "elect.sync", "griddepcontrol", "fence.proxy.async", "st.async", "wgmma"), 90),
         **dict.fromkeys(("setmaxnreg", "multimem", "tensormap", "mbarrier.try_wait"), 90),
-        "fence.proxy.tensormap::generic": 90,
+        **dict.fromkeys(("red.async", "membar.proxy.async", "fence.proxy.tensormap::generic"), 90),
     }
 )
 _ARCHITECTURE_SPECIFIC: Mapping[str, tuple[int, ...]] = MappingProxyType(

@@ -115,6 +115,7 @@ def stored(dtype="i32", seed=0, z=0, domain="float", **parts):
 @pytest.mark.parametrize("domain", ["float", "exact"])
 def test_bytes_of_shared_memory_are_stored(domain):
     np.testing.assert_array_equal(stored(domain=domain), T)
+    np.testing.assert_array_equal(stored(domain=domain, fence="membar.proxy.async.shared::cta;\n"), T)
     np.testing.assert_array_equal(stored("f32", value="%r10", domain=domain), T)
     np.testing.assert_array_equal(stored("f32", value="0x40000000", domain=domain), 2 + 0 * T)
 

@@ -100,6 +100,10 @@ mov.u64 %rd23, %globaltimer; setp.ge.u64 %p1, %rd23, %rd22; selp.b32 %r7, 1, 0, 
         ("wmma.load.a.sync.aligned.row.m16n16k16.f16 {%r6}, [%rd1];", "no-wmma"),
         ("multimem.ld_reduce.global.add.f32 %r6, [%rd1];", "no-multimem"),
         ("alloca.u64 %rd20, 16;", "no-alloca"),
+        ("shfl.up.b32 %r6, %r1, 1, 0;", "no-shfl"),
+        ("vabsdiff4.u32.u32.u32.add %r6, %r1, %r1, %r1;", "no-video"),
+        ("mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32 {%r6}, {%r6}, {%r6}, {%r6};", "no-mma-kind"),
+        ("cp.async.bulk.tensor.1d.shared::cta.global.cta_group::1 [%r5], [%rd1, {%r1}], [1];", "no-cta-group"),
     ],
 )
 def test_what_is_not_interpreted_is_refused_by_name(instruction, code):
