@@ -32,6 +32,8 @@ class RecordOptions:
     storage: whether the array of a tensor is its whole storage, not only the tensor's elements.
     rtol, atol: tolerances: a result x matches the recorded y if |x - y| <= atol + rtol · |y|.
     most_bytes: the largest number of bytes of arrays to copy for a launch.
+
+    Raises LaunchError for values out of range, and for `arrays` without names.
     """
 
     kernel: str | None = None
@@ -42,6 +44,14 @@ class RecordOptions:
     rtol: float = 0.0
     atol: float = 0.0
     most_bytes: int = MOST_BYTES
+
+    def __post_init__(self) -> None:
+        Expected(rtol=self.rtol, atol=self.atol)  # checks the tolerances
+        if self.launches < 1:
+            raise LaunchError(f"launches = {self.launches}: it is at least 1 [record-launches]")
+        if self.arrays is not None and not isinstance(self.arrays, Mapping):
+            kind = type(self.arrays).__name__
+            raise LaunchError(f"arrays: tensors by name are expected, as in {{'x': x}}, not a {kind} [record-arrays]")
 
 
 def entry_of(text: str, name: str | None) -> Entry:

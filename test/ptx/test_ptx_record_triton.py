@@ -316,6 +316,17 @@ def test_what_cannot_be_recorded_is_refused_before_the_launch(code: str, tmp_pat
 
 
 @pytest.mark.parametrize(
+    ("options", "code"),
+    [({"launches": 0}, "record-launches"), ({"arrays": [X]}, "record-arrays"), ({"rtol": -1}, "ptx-tolerance")],
+)
+def test_options_are_checked_before_the_block(options: dict[str, Any], code: str, tmp_path: Path) -> None:
+    entered = []
+    with pytest.raises(LaunchError, match=rf"\[{code}\]"), lt.ptx.record_triton(tmp_path, **options):
+        entered.append(True)
+    assert not entered
+
+
+@pytest.mark.parametrize(
     ("change", "others", "code"),
     [
         ({}, {"padding": "nan"}, "recorded-map"),
