@@ -60,9 +60,14 @@ def launched(text, kernels="k", grid=1, domain="float", **others):
     return launching.run(text, LaunchRecord(arrays, launches), domain=domain)
 
 
+def loading(make, acquire=ACQUIRE, load=LOAD):
+    """A kernel that makes a map by `make`, executes `acquire` in warp 0, and loads a box after a barrier."""
+    return f"{HEADER}@%p2 bra MADE;\n{make}\n{acquire}\nMADE:\nbar.sync 0;\n{load}{END}"
+
+
 def run(make, acquire=ACQUIRE, load=LOAD, **options):
-    """`out` after a kernel that makes a map by `make`, executes `acquire` in warp 0 and then a barrier."""
-    return launched(f"{HEADER}@%p2 bra MADE;\n{make}\n{acquire}\nMADE:\nbar.sync 0;\n{load}{END}", **options)["out"]
+    """`out` after `loading`."""
+    return launched(loading(make, acquire, load), **options)["out"]
 
 
 # A map of a parameter is copied to shared memory, changed, and copied to global memory -------------------------------
@@ -78,3 +83,33 @@ BY_LANES += "add.u32 %r7, %r7, %r2; st.shared.b32 [%r7], %r6; bar.warp.sync -1;"
 CHANGED = "\n".join((replaced("global_address", "%rd2"), replaced("global_dim", "6", 1)))
 ONE = "@%p1 bra DONE;\n{}\nDONE:\n"
 GROUPED = ONE.format(f"{COPIED}\n{CHANGED}") + COPY
+
+# As `COPY`, but by ordinary loads and stores of a warp, which release nothing.
+STORED = """mov.u32 %r7, held; add.u32 %r7, %r7, %r2; bar.warp.sync -1; ld.shared.b32 %r8, [%r7];
+mul.wide.u32 %rd22, %r1, 4; add.s64 %rd23, %rd3, %rd22; st.global.b32 [%rd23], %r8;
+"""
+FENCE = f"fence.proxy.{RELEASE};\n"
+OF_GLOBAL = "\n".join(
+    (
+        COPIED.replace("st.shared", "st.global").replace("[held+", "[%rd3+"),
+        replaced("global_address", "%rd2", "", "global", "%rd3"),
+        "tensormap.replace.tile.global_dim.b1024.b32 [%rd3], 1, 6;",  # a generic address
+    )
+)
+
+# Maps that are made of zeros -----------------------------------------------------------------------------------------
+
+ZEROS = "mov.u32 %r7, held; add.u32 %r7, %r7, %r2; st.shared.b32 [%r7], 0; bar.warp.sync -1;\n"
+FIELDS = [
+    *(replaced("global_address", "%rd2"), replaced("rank", "1"), replaced("box_dim", "32", 0)),
+    *(replaced("box_dim", "8", 1), replaced("global_dim", "32", 0), replaced("global_dim", "6", 1)),
+    *(replaced("global_stride", "128", 0), replaced("element_stride", "1", 0), replaced("element_stride", "1", 1)),
+    *(replaced("elemtype", "3"), replaced("interleave_layout", "0"), replaced("swizzle_mode", "0")),
+    replaced("fill_mode", "0"),
+]
+
+
+def created(change=None, to=""):
+    """The steps of Triton's descriptors, perhaps with another field."""
+    fields = [to if change is not None and change in each else each for each in FIELDS]
+    return ZEROS + ONE.format("\n".join(fields)) + COPY

@@ -8,14 +8,18 @@ from tensor_map_kernels import (
     CHANGED,
     COPIED,
     COPY,
-    END,
     EXPECTED,
+    FENCE,
+    FIELDS,
     GROUPED,
-    HEADER,
     LOAD,
+    OF_GLOBAL,
     ONE,
-    RELEASE,
+    STORED,
+    ZEROS,
     X,
+    created,
+    loading,
     replaced,
     run,
 )  # fmt: skip
@@ -50,13 +54,6 @@ def test_the_address_of_a_parameters_map_is_a_number():
     np.testing.assert_array_equal(found, X.reshape(-1))
 
 
-# As `COPY`, but by ordinary loads and stores of a warp, which release nothing.
-STORED = """mov.u32 %r7, held; add.u32 %r7, %r7, %r2; bar.warp.sync -1; ld.shared.b32 %r8, [%r7];
-mul.wide.u32 %rd22, %r1, 4; add.s64 %rd23, %rd3, %rd22; st.global.b32 [%rd23], %r8;
-"""
-FENCE = f"fence.proxy.{RELEASE};\n"
-
-
 def test_a_copy_by_ordinary_stores_needs_a_release_and_an_acquire():
     made = ONE.format(f"{COPIED}\n{CHANGED}") + STORED
     np.testing.assert_array_equal(run(f"{made}{FENCE}bar.warp.sync -1;"), EXPECTED)
@@ -68,15 +65,6 @@ def test_a_copy_by_ordinary_stores_needs_a_release_and_an_acquire():
             run(made + lacks)
     with pytest.raises(InterpreterError, match=r"\[map-acquire\]"):
         run(f"{made}{FENCE}bar.warp.sync -1;", acquire="")
-
-
-OF_GLOBAL = "\n".join(
-    (
-        COPIED.replace("st.shared", "st.global").replace("[held+", "[%rd3+"),
-        replaced("global_address", "%rd2", "", "global", "%rd3"),
-        "tensormap.replace.tile.global_dim.b1024.b32 [%rd3], 1, 6;",  # a generic address
-    )
-)
 
 
 def test_a_map_in_global_memory_is_changed_there():
@@ -106,21 +94,7 @@ def test_an_array_of_integers_of_any_width_holds_a_map():
 
 # Maps that are made of zeros -----------------------------------------------------------------------------------------
 
-ZEROS = "mov.u32 %r7, held; add.u32 %r7, %r7, %r2; st.shared.b32 [%r7], 0; bar.warp.sync -1;\n"
-FIELDS = [
-    *(replaced("global_address", "%rd2"), replaced("rank", "1"), replaced("box_dim", "32", 0)),
-    *(replaced("box_dim", "8", 1), replaced("global_dim", "32", 0), replaced("global_dim", "6", 1)),
-    *(replaced("global_stride", "128", 0), replaced("element_stride", "1", 0), replaced("element_stride", "1", 1)),
-    *(replaced("elemtype", "3"), replaced("interleave_layout", "0"), replaced("swizzle_mode", "0")),
-    replaced("fill_mode", "0"),
-]
 WAIT = "\ncp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;"
-
-
-def created(change=None, to=""):
-    """The steps of Triton's descriptors, perhaps with another field."""
-    fields = [to if change is not None and change in each else each for each in FIELDS]
-    return ZEROS + ONE.format("\n".join(fields)) + COPY
 
 
 def test_a_map_of_zeros_whose_fields_are_all_set_is_used():
@@ -192,7 +166,7 @@ def test_malformed_instructions_are_refused(line, code):
 
 
 def test_only_some_targets_have_them():
-    entry = parse(f"{HEADER}{GROUPED}{ACQUIRE}{END}").entries["k"]
+    entry = parse(loading(GROUPED)).entries["k"]
     check_targets(entry, "sm_90a")
     for line, target in (("tensormap.replace", "sm_90"), ("tensormap.replace", "sm_80")):
         with pytest.raises(InterpreterError, match=rf"`{line}.*{target} lacks it.*\[instruction-target\]"):
