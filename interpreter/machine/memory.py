@@ -194,9 +194,7 @@ class SharedMemory(OrderedMemory):
         """Whether these hidden writes are all in flight by cp.async, and the run already relies on reading such writes
         (`CP_ASYNC_SEEN`)."""
         is_told = self.relied is not None and CP_ASYNC_SEEN in self.relied.places
-        return is_told and bool(
-            (~hidden | (shown == IN_FLIGHT) & self._by_cp_async(self._write_site[span.units])).all()
-        )
+        return is_told and bool((~hidden | self._by_cp_async(self._write_site[span.units])).all())
 
     def seen(self, access: Access, addresses: Ints, dtype: str, count: int) -> tuple[Values, Span]:
         """As `open_read`, without opening the bytes; `opened` opens the span."""
@@ -262,8 +260,8 @@ class SharedMemory(OrderedMemory):
         hidden = (shown > self.clocks.known[access.agents, writer // LANES]) & ~mine
         if not hidden.any():
             return
-        unfenced = hidden & (shown == IN_FLIGHT) if self.relied is not None else np.zeros_like(hidden)
-        forgiven = unfenced & self._by_cp_async(self._write_site[span.units]) if unfenced.any() else unfenced
+        is_strict = self.relied is None  # a fence of the writer without a barrier after it does not make it worse
+        forgiven = np.zeros_like(hidden) if is_strict else hidden & self._by_cp_async(self._write_site[span.units])
         for where in (hidden & ~forgiven, forgiven):
             if not where.any():
                 continue

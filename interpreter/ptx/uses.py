@@ -32,8 +32,8 @@ def use_of(op: Op) -> Use:
     data = {*op.results, *op.kept}
     if _STORES.fullmatch(name):
         sources = instruction.operands[1:] if name.startswith("atom") else instruction.operands
-        addresses = sum(len(_registers(operand)) for operand in sources if isinstance(operand, Address))
-        data.update(op.operands[addresses : sum(len(_registers(operand)) for operand in sources)])
+        are_data = [not isinstance(operand, Address) for operand in sources for _ in _registers(operand)]
+        data.update(slot for slot, is_data in zip(op.operands, are_data, strict=False) if is_data)
     if name.startswith("wgmma.mma_async"):
         first = len(op.kept)
         data.update(

@@ -6,6 +6,7 @@ from ptx_kernels import HEADER, kernel, run
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import launching
+from lowtide.interpreter.machine.interleavings import Report
 from lowtide.launches import Array, Launch, LaunchRecord, Pointer, TensorMap
 
 T = np.arange(64)
@@ -261,6 +262,17 @@ def test_faults_between_ctas_are_found(copy, parts, codes):
 def test_a_copy_signals_an_mbarrier_of_the_cta_that_it_fills():
     with pytest.raises(InterpreterError, match=r"\[bulk-home\]"):
         between(COPY.replace("[%r23]", "[bars]"))
+
+
+@pytest.mark.parametrize(("moved", "holds"), [("%r21", True), ("%r27", False), ("%r23", False)])
+def test_stored_data_may_come_from_memory_and_addresses_may_not(moved, holds):
+    """For a verdict on every order of warps."""
+    report = Report()
+    add = f"ld.shared.u32 %r29, [%r7]; sub.s32 %r29, %r29, %r21; add.s32 {moved}, {moved}, %r29; {ASYNC}"
+    body = BETWEEN.format(copy=add, wait=WAIT, bytes=256)
+    found = result(body, {"z": ("i32", np.zeros(128))}, grid=2, cluster=2, report=report)["z"]
+    np.testing.assert_array_equal(found, OTHERS)
+    assert report.holds == holds
 
 
 # Reductions of boxes --------------------------------------------------------------------------------------------------

@@ -89,6 +89,16 @@ def test_what_only_hardware_promises_is_named_and_refused_on_request() -> None:
     assert (strict.exit_code, json.loads(strict.stdout)["code"]) == (1, "async-proxy")
 
 
+def test_a_proxy_fence_after_the_barrier_is_no_worse_than_none(tmp_path: Path) -> None:
+    """Triton 3.7 and later have one there. (The PTX ISA wants it between the write and the read, by any thread.)"""
+    folder = Path(shutil.copytree(KERNELS / "matmul_int8", tmp_path / "kernel"))
+    text = (folder / "kernel.ptx").read_text()
+    wait, rest = text.split("bar.sync \t0;", 1)
+    (folder / "kernel.ptx").write_text(f"{wait}bar.sync \t0; fence.proxy.async.shared::cta;{rest}")
+    report = json.loads(call("check", folder, "--json").stdout)
+    assert (report["kind"], [each["name"] for each in report["relies"]]) == ("ok", ["cp-async-seen"])
+
+
 def test_a_planted_hang_is_found_with_what_each_warp_waits_for() -> None:
     done = call("check", KERNELS / "reverse" / "fault2.ptx", "--json")
     report = json.loads(done.stdout)
