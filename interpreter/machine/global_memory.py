@@ -145,10 +145,11 @@ class GlobalMemory(Allocations):
         span = self.span(access, addresses, size, align=ELEMENT_BYTES[dtype])
         self.put_numbers(span, function(self.numbers(access, span, dtype)), dtype)
 
-    def writes(self, span: Span) -> dict[tuple[int, int], int]:
-        """The last writes of a span in this launch: by thread of the grid and epoch + 1, the op."""
-        writers = self._writer[span.units].reshape(-1) - 1
-        found = zip(writers, self._epoch[span.units].reshape(-1), self._site[span.units].reshape(-1), strict=True)
+    def writes(self, address: int, size: int) -> dict[tuple[int, int], int]:
+        """The last writes of bytes in this launch: by thread of the grid and epoch + 1, the op."""
+        start = address - self.origin
+        units = slice(max(0, start // self.unit), max(0, -(-(start + size) // self.unit)))
+        found = zip(self._writer[units] - 1, self._epoch[units], self._site[units], strict=True)
         return {(int(thread), int(stored)): int(site) for thread, stored, site in found if thread >= 0}
 
     def _open(self, access: Access, span: Span) -> Span:

@@ -10,6 +10,7 @@ not acquire, so a map that an earlier kernel has written needs the acquire too. 
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from lowtide.interpreter.machine import patterns
 from lowtide.interpreter.machine.clocks import Clocks
@@ -44,37 +45,42 @@ class _Acquire:
 
 @dataclass(eq=False)
 class MapFences:
-    """The fences between the generic and the tensormap proxy in a launch; acquires by CTA and address of the map."""
+    """The fences between the generic and the tensormap proxy in a launch: releases by CTA, and acquires by CTA and
+    address of the map."""
 
-    _releases: list[_Release] = field(default_factory=list)
+    _releases: dict[int, list[_Release]] = field(default_factory=lambda: defaultdict(list))
     _acquires: dict[tuple[int, int], list[_Acquire]] = field(default_factory=lambda: defaultdict(list))
 
-    def release(self, clocks: Clocks, warp: int, lanes: Sequence[int], scope: Scope) -> None:
-        """fence.proxy.tensormap::generic.release by these lanes."""
+    def release(self, clocks: Clocks, warp: int, lanes: Sequence[int], scope: Scope, together: bool = False) -> None:
+        """fence.proxy.tensormap::generic.release by these lanes; `together`: a barrier of the warp follows."""
         patterns.fence(clocks, warp, lanes, Ordering(scope, releases=True))
-        for lane in lanes:
-            view = clocks.waiting(warp, lane).fenced[scope]
-            self._releases.append(_Release(thread_of(clocks.cta, warp, lane), clocks.epoch(warp), scope, view))
+        for lane in lanes[:1] if together else lanes:
+            view, thread = clocks.waiting(warp, lane).fenced[scope], thread_of(clocks.cta, warp, lane)
+            self._releases[clocks.cta].append(_Release(thread, clocks.epoch(warp), scope, view))
 
     def acquire(self, clocks: Clocks, agent: tuple[int, int], address: int, writes: Writes, scope: Scope) -> None:
         """fence.proxy.tensormap::generic.acquire of a map by an agent's lane."""
         warp, lane = agent
         patterns.fence(clocks, warp, (lane,), Ordering(scope, acquires=True))
-        own = Origin(clocks.cta, scope)
+        own, thread = Origin(clocks.cta, scope), thread_of(clocks.cta, warp, lane)
         unreleased = next((each for each in sorted(writes) if not self._is_released(clocks, agent, each, own)), None)
         known = self._acquires[clocks.cta, address]
         known[:] = [each for each in known if each.writes == writes]
-        known.append(_Acquire(thread_of(clocks.cta, warp, lane), clocks.epoch(warp) + 1, writes, unreleased))
+        if not any(each.thread == thread and each.unreleased is None for each in known):  # others may know that one
+            known.append(_Acquire(thread, clocks.epoch(warp) + 1, writes, unreleased))
         clocks.views(warp, (lane,))  # what the thread writes later is in a later epoch
 
     def _is_released(self, clocks: Clocks, agent: tuple[int, int], write: Write, own: Origin) -> bool:
         """Whether a release fence after a write comes before the present of an agent's lane."""
         thread, stored = write
+        usual = cta_of(thread)  # of the writer; then that of any other thread that knows the write
+        others = (fences for cta, fences in self._releases.items() if cta != usual)
         return any(
             each.view.epochs(thread) >= stored
             and clocks.knows(*agent, each.thread, each.stored)
             and are_mutual(Origin(cta_of(each.thread), each.scope), own, clocks.cluster)
-            for each in reversed(self._releases)
+            for fences in chain((self._releases.get(usual, []),), others)
+            for each in reversed(fences)
         )
 
     def lacks(self, clocks: Clocks, agent: tuple[int, int], address: int, writes: Writes) -> Write | str:

@@ -84,7 +84,7 @@ def copy(state: AgentState, op: Described, to: Any, source: Any, scope: Scope) -
     access = state.access(op)
     _store(state, access, memory, destination, shared.load_bytes(access, np.array([place]), BYTES).tobytes())
     shared.warp_sync(state.warp)
-    state.machine.map_fences.release(shared.clocks, state.warp, active_lane_numbers(state), scope)
+    state.machine.map_fences.release(shared.clocks, state.warp, active_lane_numbers(state), scope, together=True)
     shared.warp_sync(state.warp)
 
 
@@ -93,12 +93,10 @@ def release(state: AgentState, scope: Scope) -> None:
     state.machine.map_fences.release(state.cta.shared.clocks, state.warp, active_lane_numbers(state), scope)
 
 
-def acquire(state: AgentState, op: Described, at: tuple[int, int], scope: Scope) -> None:
+def acquire(state: AgentState, at: tuple[int, int], scope: Scope) -> None:
     """fence.proxy.tensormap::generic.acquire of the map at an address, by a lane."""
     address, lane = at
-    memory = state.machine.memory
-    span = memory.span(state.access(op, np.array([lane])), np.array([address]), BYTES)
-    writes = frozenset(memory.writes(span))
+    writes = frozenset(state.machine.memory.writes(address, BYTES))
     state.machine.map_fences.acquire(state.cta.shared.clocks, (state.warp, lane), address, writes, scope)
 
 
@@ -176,7 +174,7 @@ def _store(state: AgentState, access: Access, cells: Cells, address: int, data: 
 def _check_seen(state: AgentState, op: Described, access: Access, address: int) -> None:
     """Raises InterpreterError if the tensormap proxy may not see the last change of a map."""
     memory, clocks = state.machine.memory, state.cta.shared.clocks
-    writes = memory.writes(memory.span(access, np.array([address]), BYTES))
+    writes = memory.writes(address, BYTES)
     assert access.lanes is not None
     agent = state.warp, int(access.lanes[0])
     lacks = state.machine.map_fences.lacks(clocks, agent, address, frozenset(writes))

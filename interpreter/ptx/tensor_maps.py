@@ -167,4 +167,4 @@ def fence_acquire(state: AgentState, op: Op, address: Any, size: Any) -> None:
     for lane in active_lane_numbers(state):
         if rows[lane] >= GENERIC_SHARED:
             raise state.violation(op, "an address outside of global memory; acquire maps there alone [map-fence-space]")
-        map_objects.acquire(state, op, (int(rows[lane]), lane), op.data)
+        map_objects.acquire(state, (int(rows[lane]), lane), op.data)

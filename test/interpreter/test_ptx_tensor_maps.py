@@ -82,6 +82,7 @@ def test_copies_by_other_threads_of_the_cta_need_a_barrier_after_the_acquire():
     behind = f"@%p2 bra BEHIND;\n{ACQUIRE}\nBEHIND:\n"
     with pytest.raises(InterpreterError, match=r"\[map-acquire\]"):
         run(GROUPED, acquire="", load=behind + of_warp_1)
+    np.testing.assert_array_equal(run(GROUPED, load=behind + of_warp_1), EXPECTED)  # another acquire came before
     np.testing.assert_array_equal(run(GROUPED, acquire="", load=f"{behind}bar.sync 0;\n{of_warp_1}"), EXPECTED)
 
 
