@@ -29,7 +29,7 @@ from lowtide.passes.schedules.facts.resources import ctas_per_sm
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 
-NEAR, _MOST_NEAR = 1.05, 5  # candidates of an M: within this factor of the best cost, and at most so many
+_NEAR, _MOST_NEAR = 1.05, 5  # candidates of an M: within this factor of the best cost, and at most so many
 _SCANNED = 40  # ranked schedules that are looked at for an M
 #: A candidate is in reach if an M where it is near the best is at most this many factors of 2 away. Out of reach it is
 #: used only if there is no other: estimates are calibrated on grids for which the choice would take the schedule.
@@ -178,7 +178,7 @@ class Estimates:
             along = int(each.grid.operands is OperandsKind.swapped)
             one = Candidate(tuple(map(each.get, _FORM)), each.tile_mnk[along] * each.cluster[along], each)
             found.append((one, self._one(one, m)))
-            most = NEAR * min(cycles for _, cycles in found)
+            most = _NEAR * min(cycles for _, cycles in found)
             if len(found) > 2 and min(cycles for _, cycles in found[-2:]) > most:
                 break
         return [each for each, cycles in found if cycles <= most]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowtide.compiler.matmul.estimates import NEAR, Candidate, Estimates, Floats, Mask, Sums
+from lowtide.compiler.matmul.estimates import Candidate, Estimates, Floats, Mask, Sums
 from lowtide.dialects.tile import TailKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.choice.candidates import for_any_rows, worth_dividing
@@ -30,7 +30,7 @@ from lowtide.passes.support.problem.matrix_layouts import k_is_contiguous
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target, has_wgmma
 
-_MOST_NEAR = 8  # candidates of an M
+_NEAR, _MOST_NEAR = 1.06, 20  # candidates of an M: within this factor of the best cost, and at most so many
 
 
 class _Form(NamedTuple):
@@ -124,7 +124,7 @@ class FormEstimates(Estimates):
         cycles[[self._place(form) for form in refused]] = np.inf
         found: dict[Hashable, Candidate] = {}
         for m, each in zip(rows, cycles.T, strict=True):
-            near = np.flatnonzero((each <= NEAR * each.min()) & (each < np.inf))
+            near = np.flatnonzero((each <= _NEAR * each.min()) & (each < np.inf))
             for place in near[np.argsort(each[near], kind="stable")[:_MOST_NEAR]].tolist():
                 form = self._form(place)
                 found.setdefault(form, Candidate(form, self._rows_of(form))).seen.append(log2(m))

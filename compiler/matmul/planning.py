@@ -4,11 +4,12 @@ A plan is a function of the family alone. Candidates are the schedules near the 
 so that at each M the cost of the cheapest kept one is close to that of the best candidate. Each M takes the cheapest
 kept schedule.
 
-The excess at an M is the relative difference of these two costs. The mean of its square over M is minimized; each
-factor of 2 has the same weight. So a schedule that helps much in one interval is preferred to one that helps a little
-everywhere: no call should be much slower than the kernel compiled for its shape.
+The excess at an M is the relative difference of these two costs. The mean of a convex penalty for it is minimized over
+M; each factor of 2 has the same weight. So a schedule that helps much in one interval is preferred to one that helps a
+little everywhere: no call should be much slower than the kernel compiled for its shape.
 """
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from math import log
@@ -38,6 +39,8 @@ MOST_SCHEDULES = 16
 _ENOUGH_MEAN, _ENOUGH_WORST = 0.005, 0.04  # of the excess; if both hold, no further schedule is kept
 _FEW_ROWS = 512  # up to here tiles have as many columns as M or a part of M, so candidates differ from M to M
 _MOST_EXCESS = log(2.0)  # of an M that no kept schedule serves
+_LARGE_EXCESS = 0.2  # beyond it the penalty grows with the fourth power of the excess, below with its square
+_PER_OCTAVE = 32  # intervals in each factor of 2 of M; costs are compared at the first and the last M of each
 _EXCHANGES = 2  # rounds in which each kept schedule may be replaced, after each that is added
 
 Epilogue = Callable[..., Any]
@@ -58,8 +61,8 @@ def make_plan(family: Family, epilogue: Epilogue | None) -> SchedulePlan:
     few, many = estimates.per_octave
     listed = {_FEWEST, *(m for m in _rows(few) if m <= _FEW_ROWS), *(m for m in _rows(many) if m > _FEW_ROWS)}
     ascending = sorted({point(m) for m in listed for point in points})
-    rows = _rows(32)
-    weights = np.tile(_weights(rows), len(points)) / len(points)
+    rows, of_each = _weighted(_rows(_PER_OCTAVE // len(points)))
+    weights = np.tile(of_each, len(points)) / len(points)
     kept, best = _completed(estimates, ascending, rows, points, weights)
     if not kept:
         raise ScheduleError(
@@ -118,22 +121,28 @@ def _rows(per_octave: int) -> list[int]:
     return found[1:]
 
 
-def _weights(rows: Sequence[int]) -> _Floats:
-    """The weight of each M: it stands for all M above the one before it, on a logarithmic scale. The sum is 1."""
-    widths = np.diff(np.log([1, *rows]))
-    return np.asarray(widths / widths.sum())
+def _weighted(ends: Sequence[int]) -> tuple[list[int], _Floats]:
+    """The first and the last M of the intervals that end at `ends`, and the weight of each M. Both have half the weight
+    of their interval, which is its length on a logarithmic scale. The sum is 1."""
+    halves = np.diff(np.log([1, *ends])) / (2 * np.log(ends[-1]))
+    found: Counter[int] = Counter()
+    for first, last, half in zip([1, *(end + 1 for end in ends)], ends, halves.tolist(), strict=False):
+        found[first] += half
+        found[last] += half
+    rows = sorted(found)
+    return rows, np.array([found[m] for m in rows])
 
 
 def _kept(excess: _Floats, weights: _Floats) -> list[int]:
-    """The indices of the rows of `excess` to keep. The next one is that which leaves the least mean square."""
+    """The indices of the rows of `excess` to keep. The next one is that which leaves the least mean penalty."""
     kept: list[int] = []
     squares = np.square(excess)
-
-    def left(of: _Floats, numbers: Sequence[int]) -> _Floats:
-        return np.min(of[numbers], axis=0, initial=of.max())
+    penalties = squares * (1 + squares / _LARGE_EXCESS**2)
+    of_none = penalties.max(initial=0.0)
 
     def best_beside(numbers: Sequence[int]) -> int:
-        return int(np.argmin(np.minimum(left(squares, numbers), squares) @ weights))
+        left = np.min(penalties[numbers], axis=0, initial=of_none)
+        return int(np.argmin(np.minimum(left, penalties) @ weights))
 
     while len(kept) < min(MOST_SCHEDULES, len(excess)):
         kept.append(best_beside(kept))
@@ -143,7 +152,7 @@ def _kept(excess: _Floats, weights: _Floats) -> list[int]:
                 kept[at] = best_beside(kept[:at] + kept[at + 1 :])
             if kept == before:
                 break
-        rest = left(excess, kept)
+        rest = excess[kept].min(axis=0)
         if rest @ weights <= _ENOUGH_MEAN and rest.max() <= _ENOUGH_WORST:
             break
     return sorted(set(kept))

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 
 import lowtide as lt
@@ -96,6 +97,23 @@ def test_planned_schedules_are_legal_for_open_extents(of: Family) -> None:
     for schedule in plan.schedules[:: len(plan.schedules) - 1 or 1]:
         summation = summation_in(lowered(of, schedule))
         assert summation is not None and not summation.cut_by_ctas
+
+
+def test_a_schedule_that_avoids_a_large_excess_is_kept_before_one_that_helps_more_on_average() -> None:
+    """Either the last M or the two before it have an excess. The mean square of it would prefer the former."""
+    excess = np.full((17, 18), 0.3)
+    np.fill_diagonal(excess, 0.0)
+    excess[15, 15:] = 0.0, 0.0, 0.3
+    excess[16, 15:] = 0.22, 0.22, 0.0
+    one, two = list(range(16)), [*range(15), 16]
+    of_one, of_two = (np.square(excess[kept].min(axis=0)).sum() for kept in (one, two))
+    assert of_one < of_two and planning._kept(excess, np.full(18, 1 / 18)) == two
+
+
+def test_costs_are_compared_at_both_ends_of_each_interval() -> None:
+    rows, weights = planning._weighted([4, 8, 16])
+    assert rows == [1, 4, 5, 8, 9, 16]
+    np.testing.assert_allclose(weights * 8, [2, 2, 1, 1, 1, 1])  # factors of 2: 2, 1 and 1
 
 
 def test_packed_weights_and_scales_have_plans() -> None:
