@@ -131,6 +131,7 @@ class Machine:
     shape: Shape | None = None
     dynamic_bytes: int = 0  # of shared memory, which the launch gives
     spans: dict[Any, Span] = field(default_factory=dict)  # of shared memory
+    parameters: dict[int, range] = field(default_factory=dict)  # addresses of their bytes (parameters.py)
     order: Order | None = None  # checks whether the run speaks for every order of agents, if asked for
     map_fences: MapFences = field(default_factory=MapFences)
     map_uses: MapUses = field(default_factory=MapUses)

@@ -14,6 +14,7 @@ from lowtide.interpreter.machine.clusters import Cluster, window
 from lowtide.interpreter.machine.convoy_branches import run_convoy
 from lowtide.interpreter.machine.convoys import Again, Convoy, Joinable, Start
 from lowtide.interpreter.machine.execution import OutOfSteps, advance, run_block
+from lowtide.interpreter.machine.parameters import places
 from lowtide.interpreter.machine.variables import LocalMemory, addresses
 from lowtide.interpreter.numbers.cells import ZERO, Described
 from lowtide.interpreter.program.program import Program
@@ -59,6 +60,7 @@ def start_cta(machine: Machine, program: Program, index: int, request: LaunchReq
     cta.shared.gaps, cta.shared.limits = program.gaps, program.limits
     machine.memory.enter(index, cta.shared.clocks, prod(machine.cluster))
     agents, variables = [], addresses(machine.memory, program) if program.globals else {}
+    parameters = places(machine, program, request.arguments) if program.placed else {}
     for seat in machine.seats:
         state = AgentState(machine, cta, seat, program.slots)
         if machine.shape is not None and seat.first + seat.lanes > machine.threads:
@@ -71,6 +73,8 @@ def start_cta(machine: Machine, program: Program, index: int, request: LaunchReq
             state.values[slot] = cta.shared.origin + offset
         for (name, offset), slot in program.global_addresses.items():
             state.values[slot] = variables[name] + offset
+        for number, slot in program.parameter_addresses.items():
+            state.values[slot] = parameters[number]
         if program.local_bytes:
             state.local = LocalMemory(program.local_bytes, seat.lanes, machine.domain.payload)
         agents.append(Agent(state, _whole(state, program), program=program))

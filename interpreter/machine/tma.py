@@ -96,11 +96,14 @@ def _map(state: AgentState, op: Described, map: Any, reduces: bool = False) -> T
     map = of_active(state, map)
     if isinstance(map, TensorMap):
         return map
-    if not isinstance(map, int | np.ndarray) or isinstance(map, WithMaps):
+    is_address = isinstance(map, int | np.ndarray) and not isinstance(map, WithMaps)
+    address, machine = uniform(state, op, map) if is_address else 0, state.machine
+    is_other = address not in machine.memory.parameter_maps and any(address in at for at in machine.parameters.values())
+    if not is_address or is_other:
         raise state.violation(
             op, "the descriptor is not a tensor map; pass a tensor map as this parameter [map-descriptor]"
         )
-    return map_objects.used(state, op, uniform(state, op, map), reduces)
+    return map_objects.used(state, op, address, reduces)
 
 
 def _note_use(state: AgentState, op: Described, map: Any, landing: tuple[int, int] | None = None) -> None:

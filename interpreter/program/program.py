@@ -64,8 +64,9 @@ class Program:
     `addresses` slots of addresses by offset in shared memory. `static_bytes` are the bytes of the kernel's own
     variables, before those that the launch asks for; `gaps` (start, end) lie between them, and `limits` are the
     variables that the addresses of an op are formed from, if it is known. `globals` are the variables in global and
-    constant memory by name, `global_addresses` slots of addresses by variable and offset. `local_bytes` are those of a
-    thread's own memory. `is_of_independent_ctas`: no CTA can wait for another.
+    constant memory by name, `global_addresses` slots of addresses by variable and offset. `placed` are the
+    bytes of parameters whose addresses are taken, by number, and `parameter_addresses` the slots of these addresses.
+    `local_bytes` are those of a thread's own memory. `is_of_independent_ctas`: no CTA can wait for another.
     """
 
     name: str
@@ -87,6 +88,8 @@ class Program:
     limits: dict[Described, tuple[Buffer, ...]] = field(default_factory=dict)
     globals: dict[str, GlobalVariable] = field(default_factory=dict)
     global_addresses: dict[tuple[str, int], int] = field(default_factory=dict)
+    placed: dict[int, int] = field(default_factory=dict)
+    parameter_addresses: dict[int, int] = field(default_factory=dict)
     local_bytes: int = 0
     graph: Graph | None = None
     pointees: dict[str, Type] = field(default_factory=dict)  # types that pointers step by, by their text

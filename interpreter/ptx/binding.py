@@ -51,9 +51,9 @@ class Slots:
     """The slots of registers, parameters and variables among an agent's values.
 
     `where` has the slot of each register, by its number; `addresses` are those of variables in shared memory, relative
-    to its start, `local` those in the memory of a thread. `readers` make a register of a slot's value, if that is of
-    another kind, and `give` puts results there. `are_places`: a register is a place with changing contents; otherwise a
-    value that is set once.
+    to its start, `local` those in the memory of a thread. `sizes` are the bytes of parameters, by their slots.
+    `readers` make a register of a slot's value, if that is of another kind, and `give` puts results there.
+    `are_places`: a register is a place with changing contents; otherwise a value that is set once.
     """
 
     program: Program
@@ -61,6 +61,7 @@ class Slots:
     parameters: Mapping[str, int] = field(default_factory=dict)
     addresses: Mapping[str, int] = field(default_factory=dict)
     local: Mapping[str, int] = field(default_factory=dict)
+    sizes: Mapping[int, int] = field(default_factory=dict)
     readers: Mapping[int, Callable[[Any], Any]] = field(default_factory=dict)
     give: Callable[[list[Any], tuple[int, ...], Any], None] | None = None
     are_places: bool = True
@@ -97,6 +98,16 @@ class Slots:
         if offset not in places:
             places[offset] = self.program.reserve()
         return places[offset]
+
+    def parameter_address(self, parameter: int) -> int:
+        """A slot that holds the address of a parameter, whose number is that of its slot, if it has a known size."""
+        places = self.program.parameter_addresses
+        if parameter not in self.sizes:
+            return parameter
+        if parameter not in places:
+            places[parameter] = self.program.reserve()
+            self.program.placed[parameter] = self.sizes[parameter]
+        return places[parameter]
 
     def global_address(self, name: str, offset: int) -> int:
         """A slot that holds the address of a byte of a variable in global memory."""
@@ -274,12 +285,8 @@ def _named_reader(op: Op, name: str, offset: int, slots: Slots) -> Callable[[lis
         slot = slots.parameters[name]
         if op.name.startswith("ld.param"):
             return itemgetter(slot)
-        if offset and not op.name.startswith(("cvta.param", "prefetch.tensormap")):
-            raise op.instruction.error(
-                f"the address of a part of parameter {name} is interpreted only for a tensor map, in "
-                "cvta.param [parameter-part]"
-            )
-        return lambda values: map_at(values[slot], offset)
+        place = slots.parameter_address(slot)
+        return lambda values: _address_of(values[slot], offset, values[place])
     if name in slots.addresses:
         return itemgetter(slots.address(slots.addresses[name] + offset))
     if name in slots.local:
@@ -289,6 +296,12 @@ def _named_reader(op: Op, name: str, offset: int, slots: Slots) -> Callable[[lis
     if name in SPECIAL:
         raise op.instruction.error(f"only mov reads {name} [mov-alone]")
     raise op.instruction.error(f"{name} is not a known register, variable or parameter [name-unknown]")
+
+
+def _address_of(parameter: Any, offset: int, place: int | None) -> Any:
+    """The address of a byte of a parameter in memory at `place`; a tensor map has its own, or none at some levels."""
+    found = map_at(parameter, offset)
+    return place + offset if found is parameter and place is not None else found
 
 
 def bind_special(instruction: Instruction, slots: Slots) -> Op | None:

@@ -57,6 +57,7 @@ def decode(module: Module, name: str, domain: Domain) -> Program:
     local, program.local_bytes = local_places(spaces.local)
     program.globals = globals_of(module, spaces.globals)
     slots = Slots(program, program.reserve_all(body.registers), parameters, shared.offsets, local)
+    slots.sizes = {at: each.size for at, each in enumerate(entry.parameters)}
     program.graph = graph_of([*alone(resolved(body.code, parameters))], slots, targets=body.targets)
     ops = (op for block in program.graph.blocks for op in flat(block.ops))
     program.limits = limits(ops, shared.variables, slots.of)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import lowtide as lt
 from lowtide.errors import InterpreterError, NotInterpreted
 from lowtide.interpreter import launching
 from lowtide.launches import Array, Launch, LaunchRecord, Pointer, Struct, TensorMap
@@ -81,3 +82,42 @@ def test_an_address_of_a_parameter_that_may_be_another_one_is_refused():
     ):
         with pytest.raises(NotInterpreted, match=r"\[parameter-address\]"):
             launching.run(text, struct_record())
+
+
+GENERIC = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 z, .param .align 8 .b8 all[40], .param .f32 scale) {
+.reg .b32 %r<9>; .reg .b64 %rd<9>;
+mov.u32 %r1, %tid.x;
+ld.param.u64 %rd1, [z];
+mov.b64 %rd2, all;
+cvta.param.u64 %rd3, %rd2;
+and.b32 %r2, %r1, 7;
+mul.wide.u32 %rd4, %r2, 4;
+add.s64 %rd5, %rd3, %rd4;
+ld.b32 %r3, [%rd5];
+ld.u64 %rd6, [%rd3+32];
+ld.global.b32 %r4, [%rd6];
+cvta.param.u64 %rd7, scale;
+ld.f32 %r5, [%rd7];
+cvt.rzi.s32.f32 %r5, %r5;
+add.s32 %r3, %r3, %r4;
+add.s32 %r3, %r3, %r5;
+mul.wide.u32 %rd4, %r1, 4;
+add.s64 %rd5, %rd1, %rd4;
+st.global.b32 [%rd5], %r3;
+ret;
+}
+"""
+
+
+def test_parameters_are_read_by_generic_addresses_that_the_kernel_computes():
+    table, one = np.arange(100, 108, dtype=np.int32), np.array([1000], np.int32)
+    struct = lt.ptx.Bytes(table.tobytes() + bytes(8), {32: one})
+    kernel = lt.ptx.load(GENERIC)["k"]
+    found, *_ = kernel.run(grid=1, block=32, args=[np.zeros(32, np.int32), struct, 2.5])
+    np.testing.assert_array_equal(found, table[np.arange(32) % 8] + 1002)
+    beyond = GENERIC.replace("and.b32 %r2, %r1, 7;", "mov.b32 %r2, %r1;")
+    with pytest.raises(InterpreterError, match=r"lane 10: .*\[out(side-matrices|-of-bounds)\]"):
+        lt.ptx.load(beyond)["k"].run(grid=1, block=32, args=[np.zeros(32, np.int32), struct, 2.5])

@@ -266,10 +266,6 @@ ret;
     np.testing.assert_array_equal(found, [2, -2, 0, 0, 5, 6, 255, -1])
     with pytest.raises(NotInterpreted, match=r"\[parameter-address\]"):
         run(text.replace("[pair+4]", "[%rd1]"), {"z": ("i32", 8)}, scalars=scalars)
-    with pytest.raises(NotInterpreted, match=r"\[parameter-part\]"):
-        run(
-            text.replace("ld.param.u32 %r1, [pair+4]", "prefetch.param.L1 [pair+4]"), {"z": ("i32", 8)}, scalars=scalars
-        )
 
 
 @pytest.mark.parametrize(
