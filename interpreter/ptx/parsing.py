@@ -75,6 +75,17 @@ class _Parser(Operands):
             self._top_level()
         return self.result
 
+    def _alias(self) -> None:
+        """A declared function is another name of a defined one (PTX ISA, "Other Directives: .alias")."""
+        name = self.name("a function")
+        self.expect(",")
+        other = self.name("a function")
+        found = self.result.functions.get(other)
+        if found is None or not found.is_defined or name not in self.result.functions:
+            self.reject(f"{name} is an alias of {other}: declare the one and define the other before [ptx-alias]")
+        self.result.functions[name] = found
+        self.expect(";")
+
     def _top_level(self) -> None:
         word = self.word
         if word == ".version":
@@ -102,6 +113,9 @@ class _Parser(Operands):
             for variable in self._variables():
                 if self.linking != ".extern" or variable.space == "shared":
                     self.result.variables.append(variable)
+        elif word == ".alias":
+            self.at += 1
+            self._alias()
         elif word == ".section":
             while not self.take("}"):
                 self.next()

@@ -127,7 +127,7 @@ def test_an_instruction_describes_itself_by_text_and_line():
             r"k\.ptx:25: ',' or ';' is expected, not '%r3'.*\[ptx-comma\]",
         ),
         (".reg .b64", "#reg .b64", r"k\.ptx:19: '#reg \.b64 ' .*\[ptx-word\]"),
-        (".extern .shared", ".alias", r"k\.ptx:7: \.alias is not interpreted.*\[ptx-top-level\]"),
+        (".extern .shared", ".branch", r"k\.ptx:7: \.branch is not interpreted.*\[ptx-top-level\]"),
         ("-128;", "0189;", r"k\.ptx:25: 0189 .*\[ptx-octal\]"),
         ("-128;", f"{2**64};", r"k\.ptx:25: 18446744073709551616… does not fit into 64 bits.*\[ptx-number-bits\]"),
         (".align 1024", ".align 0", r"k\.ptx:7: an alignment of 0 bytes; it is a power of two.*\[ptx-alignment\]"),

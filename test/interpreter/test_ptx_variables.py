@@ -171,6 +171,13 @@ def test_calls_run_the_function_and_give_its_result(body, expected):
     np.testing.assert_array_equal(result(body, FUNCTIONS), expected)
 
 
+def test_a_function_may_have_another_name():
+    other = ".func (.param .b32 out) also(.param .b32 x);\n"
+    np.testing.assert_array_equal(result(call("also", "%r1"), f"{FUNCTIONS}{other}.alias also, four;\n"), 4 * T)
+    with pytest.raises(InterpreterError, match=r"\[ptx-alias\]"):
+        result(call("also", "%r1"), f"{FUNCTIONS}{other}.alias also, five;\n")
+
+
 @pytest.mark.parametrize(
     ("functions", "body", "code"),
     [
