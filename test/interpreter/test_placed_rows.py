@@ -51,6 +51,12 @@ CASES: dict[str, tuple[str, str | None, dict[str, Any], tuple[str, ...] | None]]
     "wgmma, groups, gathered": ("sm_90a", _TMA, _EXPERTS, None),
     "wgmma, from registers": ("sm_90a", f"{_TMA}, epilogue.path = direct", _WEIGHTED, ("atoms", "ptx")),
     "wgmma in turns, clusters": ("sm_90a", "grid.tile = [64, 32], roles = pingpong(2), cluster = [2, 1]", {}, ("ptx",)),
+    "wgmma, one tile of rows, after launches that pack": (
+        "sm_90a",
+        "grid.tile = [128, 32], roles = cooperative(2), launch = programmatic",
+        {"m": ROWS},
+        ("nvvm", "ptx"),
+    ),
     "wgmma, pairs": ("sm_90a", _TMA, {"pairs": "stacked", "epilogue": combined, "groups": None}, _ENDS_OF_LEVELS),
 }
 

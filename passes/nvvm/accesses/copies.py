@@ -16,7 +16,7 @@ from lowtide.passes.nvvm.accesses.runs import (
     run_of,
     thread_origin,
 )
-from lowtide.passes.nvvm.accesses.taken_rows import taken_rows
+from lowtide.passes.nvvm.accesses.taken_rows import before_loop, taken_rows
 from lowtide.passes.nvvm.thread.context import Context, atom_of
 from lowtide.passes.nvvm.thread.memory import (
     SharedAccess,
@@ -71,7 +71,9 @@ def _copy_taken_rows(
     context: Context, window: Window, split: SplitCoordinates, access: SharedAccess, each: tuple[int, int]
 ) -> None:
     """As `lower_cp_async`, for a window with rows at an index. `each`: the bytes and the elements of a run."""
-    (size, run), rows = each, taken_rows(context, window, split)
+    size, run = each
+    with before_loop(window.offsets[0].value):
+        rows = taken_rows(context, window, split)
     _, column0 = thread_origin(context, window, split)
     for value in range(0, len(split.row_values), run):
         row, exists = rows[split.row_values[value]]
