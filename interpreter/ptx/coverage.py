@@ -1,24 +1,37 @@
 """The instructions of a kernel that the table lacks, found without running it."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.ptx.rows import ROWS
 from lowtide.interpreter.ptx.syntax import Entry, Instruction
+from lowtide.interpreter.ptx.table import Form
 
 _OUTSIDE = frozenset({"bra", "ret", "exit", "call", "brx"})
 """Instructions that decoding handles, not the table."""
 
 
 def uninterpreted(entry: Entry, domain: Domain) -> Iterator[InterpreterError]:
-    """The errors of instructions without a row or with modifiers that their rows lack, in order, each name once."""
+    """The errors of instructions without a row, or in forms that their rows refuse, in order, each name once."""
     seen = set()
     for each in entry.body:
         if not isinstance(each, Instruction) or each.name in seen or each.name.split(".")[0] in _OUTSIDE:
             continue
         seen.add(each.name)
         try:
-            ROWS.form(each, domain)
+            form = ROWS.form(each, domain)
+            if not each.name.startswith("ld.param"):  # its address may be that of a known parameter
+                _prepare(form)
         except InterpreterError as error:
             yield error
+
+
+def _prepare(form: Form) -> None:
+    """Raises InterpreterError for a form that the row refuses, such as a shape of a product."""
+    with suppress(AttributeError, LookupError, StopIteration, TypeError, ValueError):  # it is named when it is decoded
+        if form.row.is_value:
+            form.row.handler(form)
+        elif form.row.prepare is not None:
+            form.row.prepare(form)
