@@ -141,7 +141,7 @@ class HostOps:
             self._append("arith.select", [self.names[condition], *either])
             for either in zip(*((self._address(x), *self._strides(x)) for x in (yes, no)), strict=True)
         )
-        named = next((self.names[value] for value in (yes, no) if value in self.names), "")
+        named = next(filter(None, map(self._made_of, (yes, no))), "")
         shape = self.made[yes].shape if yes in self.made else self._shape(yes)
         return _Made(address, shape, tuple(strides), named)
 

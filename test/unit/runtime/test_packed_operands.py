@@ -135,6 +135,16 @@ def test_a_column_is_copied_to_a_row_only_if_it_is_strided_or_unaligned(fake: Fa
         assert bool(kernel.workspace_bytes(InterfaceArray(a), b)) == bool(copies)
 
 
+@pytest.mark.parametrize(("m", "n", "layout", "name"), [(1, 512, "nt", "a"), (1, 1000, "nn", "a"), (512, 1, "tt", "b")])
+def test_the_tensor_map_of_a_column_names_its_argument(m: int, n: int, layout: str, name: str) -> None:
+    """A select of a workspace and of the matrix itself as a row."""
+    spec = lt.GemmSpec(m=m, n=n, k=512, a="bf16", b="bf16", d="bf16", layout=layout)
+    manifest = lt.compile_gemm(spec, target="sm_90a").manifest
+    compile_host(manifest)
+    maps = [entry["attributes"] for entry in manifest["host"] if entry["op"] == "sm.tensor_map"]
+    assert name in [each.get("name") for each in maps]
+
+
 @pytest.fixture(scope="module")
 def batched() -> dict[str, Any]:
     """The manifest of a kernel that packs batches."""
