@@ -2,9 +2,10 @@
 
 Bytes that cp.async or TMA fills are in flight from `start_copy` to `SharedMemory.land`: no access is allowed (PTX ISA,
 "cp.async": the order of an access without a wait is undefined). Bytes that wgmma or TMA reads are open from `open_read`
-to `close_reads`: no write is allowed. Both read through the async proxy: it does not see the writes of a thread until
-the thread's `fence_proxy`, which a barrier must follow (PTX ISA, "Async proxy", "membar/fence"). In the same way a TMA
-load may overwrite what a thread has read only after the thread's `fence_proxy` (proxy_fences.py).
+to `close_reads`: no write is allowed. Both read through the async proxy: it does not see the writes of a thread without
+a `fence_proxy` between the write and the read, by any thread on the path that orders the two (PTX ISA, "Async proxy",
+"membar/fence"). A TMA load may overwrite what a thread has read only after the thread's `fence_proxy`
+(proxy_fences.py).
 """
 
 from __future__ import annotations
@@ -186,11 +187,19 @@ class SharedMemory(OrderedMemory):
             raise NotTogether
         shown = self._shown_epoch[span.units]
         hidden = shown > known
-        if np.count_nonzero(hidden) and not self._are_forgiven(span, hidden, shown):
-            raise NotTogether
+        if np.count_nonzero(hidden):
+            for agent in agents:
+                left = hidden & ~self._fenced_since(agent, WHOLE_AGENT, span)
+                if np.count_nonzero(left) and not self._are_forgiven(span, left):
+                    raise NotTogether
         return span
 
-    def _are_forgiven(self, span: Span, hidden: Values, shown: Values) -> bool:
+    def _fenced_since(self, agent: int, lane: Any, span: Span, rows: Any = slice(None)) -> Values:
+        """Which bytes of these rows any thread has fenced, between their writes and the present of an agent's lanes."""
+        units = span.units[rows]
+        return self._fences.between(self.clocks, agent, lane, self._writer[units], self._write_epoch[units])
+
+    def _are_forgiven(self, span: Span, hidden: Values) -> bool:
         """Whether these hidden writes are all in flight by cp.async, and the run already relies on reading such writes
         (`CP_ASYNC_SEEN`)."""
         is_told = self.relied is not None and CP_ASYNC_SEEN in self.relied.places
@@ -225,10 +234,10 @@ class SharedMemory(OrderedMemory):
     def fence_proxy(self, access: Access) -> None:
         """fence.proxy.async by these lanes (all of the agent if None).
 
-        The async proxy then sees their writes, and its own writes are ordered after their reads. Bytes that are still
-        in flight by their cp.async stay hidden.
+        The async proxy then sees their writes and the writes before a barrier that they have passed, and its own
+        writes are ordered after their reads. Bytes that are still in flight by their cp.async stay hidden.
         """
-        self._fences.add(access.warp, self.clocks.epoch(access.warp), access.lanes)
+        self._fences.add(access.warp, access.lanes, self.clocks)
         if self._hidden_by_sources:
             self._show_of_sources(access)
         written = self._hidden.get(access.warp, {})
@@ -258,7 +267,12 @@ class SharedMemory(OrderedMemory):
         writer = self._writer[span.units]
         mine = (writer == access.agents * LANES + lane) & (shown != IN_FLIGHT)
         hidden = (shown > self.clocks.known[access.agents, writer // LANES]) & ~mine
-        if not hidden.any():
+        if not np.count_nonzero(hidden):
+            return
+        for agent, rows in access.parts:
+            lanes = lane[rows] if isinstance(lane, np.ndarray) else lane
+            hidden[rows] &= ~self._fenced_since(agent, lanes, span, rows)
+        if not np.count_nonzero(hidden):
             return
         is_strict = self.relied is None  # a fence of the writer without a barrier after it does not make it worse
         forgiven = np.zeros_like(hidden) if is_strict else hidden & self._by_cp_async(self._write_site[span.units])
@@ -278,10 +292,11 @@ class SharedMemory(OrderedMemory):
 
     def _why_hidden(self, span: Span, hidden: Values, verb: str) -> str:
         is_fenced = self._shown_epoch[span.units][hidden][0] != IN_FLIGHT
-        lacks = "no barrier after its proxy fence" if is_fenced else "no proxy fence by it before the barrier"
+        lacks = "no barrier after its proxy fence" if is_fenced else "no proxy fence in between"
         who = self._thread_name(int(self._writer[span.units][hidden][0]))
         by = self.by(int(self._write_site[span.units][hidden][0]))
-        remedy = "put a barrier there" if is_fenced else "let the writer execute fence.proxy.async before a barrier"
+        fence = "let the writer execute fence.proxy.async before the barrier, or the reader after it"
+        remedy = "put a barrier there" if is_fenced else fence
         return (
             f"not visible to the async proxy: {verb} what {who} wrote, with {lacks}; it wrote{by}; {remedy}"
             " [async-proxy]"

@@ -143,8 +143,8 @@ def wait(state: AgentState, pending: int, read: bool) -> None:
 
 
 def fence_proxy(state: AgentState, op: Described) -> None:
-    """fence.proxy.async: the async proxy sees the lanes' writes of shared memory and the mbarriers that they
-    initialised."""
+    """fence.proxy.async: the async proxy sees the writes of shared memory that precede it, and the mbarriers that the
+    lanes initialised."""
     lanes = None if state.mask is None or state.mask.all() else state.lanes[state.mask]
     state.cta.shared.fence_proxy(state.access(op, lanes))
     for cta in state.cta.cluster.ctas:

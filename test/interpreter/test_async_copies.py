@@ -8,6 +8,7 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.copies import AsyncCopies
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.memory import SharedMemory
+from lowtide.interpreter.numbers.cells import Access
 
 
 @pytest.fixture
@@ -161,7 +162,7 @@ def read_by_tma(memory: SharedMemory, address: int = 0) -> None:
 
 
 @pytest.mark.parametrize("fenced_at", [None, "before the wait", "after the barrier"])
-def test_what_cp_async_copied_is_hidden_without_a_fence_between_wait_and_barrier(
+def test_what_cp_async_copied_is_hidden_without_a_fence_between_wait_and_read(
     matrix: tuple[GlobalMemory, int], fenced_at: str | None
 ) -> None:
     """cp.async writes as the threads do, not by the async proxy (PTX ISA, "cp.async", "Async proxy")."""
@@ -171,19 +172,64 @@ def test_what_cp_async_copied_is_hidden_without_a_fence_between_wait_and_barrier
     copies.wait(0, 0)
     memory.barrier()
     if fenced_at == "after the barrier":
-        memory.fence_proxy(by())
+        memory.fence_proxy(together(1))  # which warp 0 does not know
     with pytest.raises(
         InterpreterError, match=r"not visible to the async proxy: reads what warp 0 lane 0 wrote.*\[async-proxy\]"
     ):
         read_by_tma(memory)
 
 
-def test_what_cp_async_copied_is_shown_by_a_fence_between_wait_and_barrier(matrix: tuple[GlobalMemory, int]) -> None:
+@pytest.mark.parametrize("is_late", [False, True])
+def test_what_cp_async_copied_is_shown_by_a_fence_between_wait_and_read(
+    matrix: tuple[GlobalMemory, int], is_late: bool
+) -> None:
     memory, copies = copying(matrix)
     copies.wait(0, 0)
-    memory.fence_proxy(by())
-    memory.barrier()
+    if is_late:
+        memory.barrier()
+    memory.fence_proxy(together())
+    if not is_late:
+        memory.barrier()
     read_by_tma(memory)
+
+
+@pytest.mark.parametrize(
+    ("fence", "barrier", "reader", "is_shown"),
+    [
+        (together(1), False, together(1), True),
+        (together(1), False, by(1, [3]), True),
+        (by(1, [3]), False, by(1, [3]), True),
+        (by(1, [3]), False, by(1, [4]), False),
+        (by(1, [3]), False, together(1), False),
+        (by(1, [3]), True, by(1, [4]), True),
+        (by(1, [3]), True, together(2), True),
+        (together(2), False, together(1), False),
+    ],
+)
+def test_a_fence_after_the_barrier_counts_on_the_path_to_the_read(
+    fence: Access, barrier: bool, reader: Access, is_shown: bool
+) -> None:
+    """PTX ISA, "Proxy-preserved base causality order": any thread on the path may execute it."""
+    memory = written()
+    memory.barrier()
+    memory.fence_proxy(fence)
+    if barrier:
+        memory.barrier()
+    if is_shown:
+        memory.open_read(reader, np.array([0]), "bf16", 8)
+        return
+    with pytest.raises(InterpreterError, match=r"wrote, with no proxy fence in between.*\[async-proxy\]"):
+        memory.open_read(reader, np.array([0]), "bf16", 8)
+
+
+def test_a_fence_before_the_write_is_not_on_the_path() -> None:
+    memory = shared()
+    memory.fence_proxy(together(1))
+    memory.store(by(), LANES * 16, np.zeros((32, 8)), "bf16", 8)
+    memory.fence_proxy(together(1))  # before the barrier, so it does not know the writes of warp 0
+    memory.barrier()
+    with pytest.raises(InterpreterError, match=r"no proxy fence in between.*\[async-proxy\]"):
+        memory.open_read(together(1), np.array([0]), "bf16", 8)
 
 
 @pytest.mark.parametrize("is_fenced", [False, True])
@@ -222,5 +268,5 @@ def test_a_fence_shows_all_that_its_agent_has_written_and_nothing_of_others(writ
     memory.fence_proxy(together(0))
     memory.barrier()
     memory.open_read(together(2), 4 * np.arange(writes), "f32", 1)
-    with pytest.raises(InterpreterError, match=r"no proxy fence by it before the barrier.*\[async-proxy\]"):
+    with pytest.raises(InterpreterError, match=r"no proxy fence in between.*\[async-proxy\]"):
         memory.open_read(together(2), np.array([1600]), "f32", 1)

@@ -169,6 +169,31 @@ def test_faults_of_stores_are_found(parts, code):
     np.testing.assert_array_equal(stored(**after), T)
 
 
+FENCE, OF_ONE = "fence.proxy.async.shared::cta;", "setp.eq.u32 %p3, %r1, {}; @%p3 fence.proxy.async.shared::cta;"
+
+
+@pytest.mark.parametrize(
+    ("between", "is_right"),
+    [
+        (f"bar.sync 0; {FENCE}", True),
+        (f"bar.sync 0; @%p1 {FENCE}", True),
+        (f"bar.sync 0; {OF_ONE.format(1)}", False),
+        (f"bar.sync 0; {OF_ONE.format(1)} bar.warp.sync -1;", True),
+        (f"bar.sync 0; {OF_ONE.format(32)}", False),
+        (f"bar.sync 0; {OF_ONE.format(32)} bar.sync 0;", True),
+        (f"@%p1 {FENCE} bar.sync 0;", False),
+        (f"bar.sync 0; {FENCE} st.shared.b32 [%r7], %r1; bar.sync 0;", False),
+    ],
+)
+def test_a_proxy_fence_may_follow_the_barrier_on_the_path_to_the_copy(between, is_right):
+    body = STORE.replace("{fence}bar.sync 0;", between).format(**STORES)
+    if is_right:
+        np.testing.assert_array_equal(result(body, {"z": ("i32", np.zeros(64))})["z"], T)
+        return
+    with pytest.raises(InterpreterError, match=r"no proxy fence in between.*\[async-proxy\]"):
+        result(body, {"z": ("i32", np.zeros(64))})
+
+
 def test_bytes_that_were_never_written_are_not_copied():
     body = STORE.format(**STORES | {"value": "1"}).replace("st.shared", "@%p1 st.shared")
     with pytest.raises(InterpreterError, match=r"\[bulk-unwritten\]"):

@@ -104,7 +104,7 @@ def test_what_is_not_faulty_runs(texts: dict[Level, str]) -> None:
 @pytest.mark.parametrize(("level", "fence"), [(Level.EPILOGUE, EPILOGUE_FENCE), (Level.NVVM, NVVM_FENCE)])
 def test_a_fence_left_out_is_found(texts: dict[Level, str], level: Level, fence: str) -> None:
     """The last one; at level nvvm, there is one more for the zeros of the ring."""
-    caught(faulty(texts[level], fence, "", -1), HIDDEN + "no proxy fence by it before the barrier")
+    caught(faulty(texts[level], fence, "", -1), HIDDEN + "no proxy fence in between")
 
 
 def test_a_fence_of_another_memory_is_found(texts: dict[Level, str]) -> None:
@@ -123,9 +123,12 @@ def test_scratch_at_less_than_the_swizzles_period_is_found(texts: dict[Level, st
     ("level", "fence", "barrier"),
     [(Level.EPILOGUE, EPILOGUE_FENCE, EPILOGUE_BARRIER), (Level.NVVM, NVVM_FENCE, NVVM_BARRIER)],
 )
-def test_a_fence_after_the_barrier_is_found(texts: dict[Level, str], level: Level, fence: str, barrier: str) -> None:
-    text = faulty(texts[level], f"({fence[1:]})( *{barrier[3:]})", r"\2\1")
-    caught(text, HIDDEN + "no barrier after its proxy fence")
+def test_a_fence_after_the_barrier_is_right(texts: dict[Level, str], level: Level, fence: str, barrier: str) -> None:
+    """The agent that stores executes it, too."""
+    text, inputs = faulty(texts[level], f"({fence[1:]})( *{barrier[3:]})", r"\2\1"), inputs_of(FAULTY, *SHAPE)
+    for seed in (0, 1, 2):
+        found = interpret(text, inputs, seed=seed, sms=1, domain="exact")
+        assert np.array_equal(found, expected(FAULTY, inputs))
 
 
 @pytest.mark.parametrize(
