@@ -80,7 +80,6 @@ class SharedMemory(OrderedMemory):
         self.relied: Relied | None = None  # if given, what hardware is seen to forgive is noted there, and not refused
         # Writes hidden from the async proxy, by writing agent and span; None if there are too many.
         self._hidden: dict[int, dict[int, Span] | None] = {}
-        self._hidden_by_sources: list[Span] = []
         self._are_copies = np.zeros(0, np.bool_)  # by number of an op: whether it is a cp.async
         # The epoch of the fence that showed a write to the async proxy, + 1; 0 if nothing is hidden from it.
         self._shown_epoch: NDArray[np.int32] = np.zeros(self.entries(self.size), np.int32)
@@ -117,8 +116,6 @@ class SharedMemory(OrderedMemory):
             self._shown_epoch[span.units] = 0
         if source is not None:
             self._writer[span.units] = source * LANES + WHOLE_AGENT
-            if by_threads:
-                self._hidden_by_sources.append(span)
         return InFlight(access, span)
 
     def land(self, copy: InFlight, epoch: int | None = None) -> None:
@@ -132,12 +129,11 @@ class SharedMemory(OrderedMemory):
     def land_by(self, copy: InFlight, source: int, epoch: int) -> None:
         """The bytes of a copy by threads are now written, by a source of writes in an epoch of it.
 
-        They stay hidden from the async proxy until an agent that knows the epoch executes `fence_proxy`.
+        The async proxy sees them after a `fence_proxy` of an agent that knows the epoch.
         """
         span = self.renewed(copy.span)
         self._writer[span.units] = source * LANES + WHOLE_AGENT
         self._write_epoch[span.units] = epoch + 1
-        self._hidden_by_sources.append(span)
 
     def land_numbers(self, span: Span, payload: Values, dtype: str, source: int, epoch: int) -> None:
         """Elements of a span are written by a source of writes in an epoch of it, through the async proxy."""
@@ -146,19 +142,6 @@ class SharedMemory(OrderedMemory):
         self._writer[span.units] = source * LANES + WHOLE_AGENT
         self._write_epoch[span.units] = epoch + 1
         self._shown_epoch[span.units] = 0
-
-    def _show_of_sources(self, access: Access) -> None:
-        """Show the writes of sources that the access's agent knows."""
-        left = []
-        for each in self._hidden_by_sources:
-            units = self.renewed(each).units
-            known = self._write_epoch[units] <= self.clocks.known[access.warp, self._writer[units] // LANES]
-            shown = self._shown_epoch[units]
-            shown[known] = 0
-            self._shown_epoch[units] = shown
-            if not known.all():
-                left.append(each)
-        self._hidden_by_sources = left
 
     def open_read(
         self, access: Access, addresses: Ints, dtype: str, count: int, reader: int | None = None
@@ -238,8 +221,6 @@ class SharedMemory(OrderedMemory):
         writes are ordered after their reads. Bytes that are still in flight by their cp.async stay hidden.
         """
         self._fences.add(access.warp, access.lanes, self.clocks)
-        if self._hidden_by_sources:
-            self._show_of_sources(access)
         written = self._hidden.get(access.warp, {})
         if written is None:
             self._hidden[access.warp] = None if self._show(access, slice(None)) else {}

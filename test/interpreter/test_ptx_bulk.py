@@ -194,6 +194,25 @@ def test_a_proxy_fence_may_follow_the_barrier_on_the_path_to_the_copy(between, i
         result(body, {"z": ("i32", np.zeros(64))})
 
 
+LANDED = (
+    INIT.replace("[bars], 1", "[bars], 64")
+    + "add.s64 %rd12, %rd2, %rd9; cp.async.ca.shared.global [%r7], [%rd12], 4;\n"
+    + "cp.async.mbarrier.arrive.noinc.shared.b64 [bars];\n"
+    + WAIT
+)
+
+
+@pytest.mark.parametrize(("fence", "is_right"), [(f"@%p1 {FENCE}", True), ("", False), (OF_ONE.format(32), False)])
+def test_what_cp_async_signals_needs_a_proxy_fence_of_a_thread_on_the_path(fence, is_right):
+    body = STORE.replace("{fence}bar.sync 0;", fence).replace("st.shared.b32 [%r7], {value};", LANDED)
+    buffers = {"z": ("i32", np.zeros(64)), "x": ("i32", 3 * T)}
+    if is_right:
+        np.testing.assert_array_equal(result(body.format(**STORES), buffers)["z"], 3 * T)
+        return
+    with pytest.raises(InterpreterError, match=r"\[async-proxy\]"):
+        result(body.format(**STORES), buffers)
+
+
 def test_bytes_that_were_never_written_are_not_copied():
     body = STORE.format(**STORES | {"value": "1"}).replace("st.shared", "@%p1 st.shared")
     with pytest.raises(InterpreterError, match=r"\[bulk-unwritten\]"):
