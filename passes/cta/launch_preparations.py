@@ -164,8 +164,10 @@ def _prepare(module: ir.Module, function: func.FuncOp, pack: tile.PackOp, produc
 
 
 def _has_one_column(pack: tile.PackOp) -> bool:
-    """Whether the transpose of a matrix that is known to have one column is made: it may be the matrix itself."""
-    return bool(pack.transposed) and pack.precision is None and ir.MemRefType(pack.source.type).shape[-1] == 1
+    """Whether the transpose of a matrix that is known to have one column is made: it may be the matrix itself. The row
+    stride of a matrix of one element is not that of its transpose."""
+    *_, rows, columns = ir.MemRefType(pack.source.type).shape
+    return bool(pack.transposed) and pack.precision is None and columns == 1 and rows != 1
 
 
 def _is_apart(pack: tile.PackOp, strides: Sequence[ir.Value]) -> ir.Value:

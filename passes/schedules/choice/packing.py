@@ -36,8 +36,8 @@ _WIDEST = 16  # bytes of a store of one thread
 
 def of_one_column(given: Schedule, problem: Problem) -> Schedule:
     """The given fields with the operands to read as one row, unless a field says how the operand is moved: an A (K, M)
-    if M is known to be 1, and a B (K, N) if N is."""
-    if problem.k_is_grouped or problem.decomposition is not None:
+    if M is known to be 1, and a B (K, N) if N is. If K is known to be 1, an operand is a row as it is."""
+    if problem.k_is_grouped or problem.decomposition is not None or problem.compiled.k == 1:
         return given
     lies, fields = dict(zip("ab", k_is_last(problem.layout), strict=True)), given.decided()
     turned = [

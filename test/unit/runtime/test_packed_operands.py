@@ -145,6 +145,15 @@ def test_the_tensor_map_of_a_column_names_its_argument(m: int, n: int, layout: s
     assert name in [each.get("name") for each in maps]
 
 
+@pytest.mark.parametrize("layout", ["tt", "nt", "nn"])
+def test_operands_of_one_element_are_copied_to_aligned_rows(layout: str) -> None:
+    """A tensor map takes no row stride of one element."""
+    spec = lt.GemmSpec(m=1, n=1, k=1, a="s8", b="s8", d="s32", layout=layout)
+    manifest = lt.compile_gemm(spec, target="sm_90a").manifest
+    launched = [entry["attributes"]["kernel"] for entry in manifest["host"] if entry["op"] == "tile.launch"]
+    assert launched[:2] == ["gemm_copy_s8"] * 2
+
+
 @pytest.fixture(scope="module")
 def batched() -> dict[str, Any]:
     """The manifest of a kernel that packs batches."""
