@@ -12,7 +12,7 @@ Table: TypeAlias = Mapping[str, tuple[Any, ...]]
 
 
 class NotTaken(NamedTuple):
-    """A given field with a value that is not legal, as text `path = value`, and what to do instead."""
+    """A given field with a value that is not legal, as a schedule says it, and what to do instead."""
 
     given: str
     way_out: str
