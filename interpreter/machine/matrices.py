@@ -186,7 +186,8 @@ def load_window(state: AgentState, op: Described, window: Window) -> NDArray[Any
 
 
 def _load_taken(state: AgentState, op: Described, window: Window, result: NDArray[Any]) -> NDArray[Any]:
-    """Read the rows of a resolved window into `result`, and return it. Rows that do not exist stay as they are."""
+    """Read the rows of a resolved window that exist in memory into `result`, and return it. Its other rows are not
+    written."""
     assert window.taken is not None
     exist, (_, columns) = np.flatnonzero(window.taken >= 0), window.inside
     if exist.size and columns:
