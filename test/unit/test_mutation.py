@@ -260,6 +260,17 @@ def test_a_moved_barrier_is_no_fault_only_if_every_shape_is_right_in_every_order
     assert found is not None and "race" in found.why and argument is None
 
 
+def test_a_moved_proxy_fence_is_no_fault_if_it_stays_before_the_asynchronous_read(lowered: dict[str, Lowered]) -> None:
+    original, name = lowered["sm90-pingpong"], "sm90-pingpong"
+    later, dropped = (
+        planted(name, "epilogue", f"fence of the async proxy {word}", original) for word in ("later", "dropped")
+    )
+    assert find(KERNELS[name], later.level, later.text, original) is None
+    found, argument = judged_on_every_shape(KERNELS[name], later, original)
+    assert found is None and argument is not None and argument.check == "fence on the path"
+    assert found_in(dropped, original).detector == "interpreter: async proxy"
+
+
 def test_a_barrier_orders_nothing_only_behind_the_last_access_to_shared_memory(lowered: dict[str, Lowered]) -> None:
     original = lowered["sm80-two-stages"]
     count = len(re.findall("nvvm.barrier0", original.levels["nvvm"]))
