@@ -11,7 +11,8 @@ def Tile_PackOp : Tile_Op<"pack", [MemoryEffects<[MemAlloc]>]> {
     `whole_rows`, rows must also be a multiple of `align` bytes long, because the kernel writes whole units of that
     size.
 
-    `transposed`: element (i, j) of the result is element (j, i) of the source. The result is always in a workspace.
+    `transposed`: element (i, j) of the result is element (j, i) of the source. The result is in a workspace, unless
+    the source is known to have one column, whose elements are contiguous and begin at a multiple of `align` bytes.
 
     `pieces(left of tf32x3)`: each element of the source is the sum of pieces of a narrower type; each piece is the
     rounded remainder after the pieces before it. A product of two elements is a sum of products of pieces. A row of the
