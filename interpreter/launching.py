@@ -108,6 +108,8 @@ def run(
             check_shape(request, target, origin)
             program = source.program(launch.kernel, numbers, observers.explorer is not None)
             launcher.run(program, request, origin, use_of)
+    if observers.unwritten is not None:
+        observers.unwritten.update(places.unwritten())
     return places.contents()
 
 

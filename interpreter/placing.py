@@ -134,6 +134,16 @@ class Places:
         """The present contents of the arrays, by name."""
         return {name: self._contents(name, array) for name, array in self.arrays.items()}
 
+    def unwritten(self) -> dict[str, NDArray[np.bool_]]:
+        """For each array, by name, the elements that nothing has written, not even before the launches."""
+        found = {}
+        for name, array in self.arrays.items():
+            written = self.memory.contents(name)[1]
+            if element_of(array.dtype) == "i64":
+                written = np.logical_and.reduce(written.reshape(len(written), -1, 2), axis=2)
+            found[name] = np.logical_not(self.orders[name].shaped(written))
+        return found
+
     def _contents(self, name: str, array: Array) -> NDArray[Any]:
         element = element_of(array.dtype)
         payload = self.memory.contents(name)[0]

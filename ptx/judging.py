@@ -81,13 +81,31 @@ class Expected:
             found[name] = as_element(values, arrays[name].dtype)
         return replace(self, arrays=found)
 
-    def difference(self, results: Mapping[str, NDArray[Any]], given: Mapping[str, Array]) -> str | None:
-        """The first element that is not as expected, in words; None if all are."""
+    def difference(
+        self,
+        results: Mapping[str, NDArray[Any]],
+        given: Mapping[str, Array],
+        unwritten: Mapping[str, NDArray[np.bool_]],
+    ) -> str | None:
+        """The first element that is not as expected, in words; None if all are. An element that nothing has written is
+        not as expected: on a GPU it has any value."""
         for name in (*self.arrays, *sorted(self.kept)):
+            if name in self.arrays and (text := _lacks(name, unwritten[name])):
+                return text
             wanted = self.arrays[name] if name in self.arrays else given[name].values
             if wanted is not None and (text := _differs(name, results[name], wanted, self.rtol, self.atol)):
                 return text if name in self.arrays else f"{text}: it should not change"
         return None
+
+
+def _lacks(name: str, unwritten: NDArray[np.bool_]) -> str | None:
+    if not unwritten.any():
+        return None
+    where = ", ".join(str(int(index)) for index in np.argwhere(unwritten)[0])
+    return (
+        f"{name}[{where}] is expected, but nothing has written it; {np.count_nonzero(unwritten)} of {unwritten.size} "
+        "elements are not written; if the kernel need not write them, give their values before the launch"
+    )
 
 
 def _differs(name: str, result: NDArray[Any], wanted: NDArray[Any], rtol: float, atol: float) -> str | None:
@@ -182,9 +200,9 @@ def _explored(
     """Run further orders, within the budget."""
 
     def one(explorer: Explorer) -> None:
-        observers = replace(_observers(settings), report=Orders(), explorer=explorer)
+        observers = replace(_observers(settings), report=Orders(), explorer=explorer, unwritten={})
         found = run(source, record, options=settings.options, observers=observers)
-        if (text := expected.difference(found, record.arrays)) is not None:
+        if (text := expected.difference(found, record.arrays, observers.unwritten or {})) is not None:
             raise InterpreterError(f"{text} [ptx-wrong-result]")
 
     explored = explore(one, settings.orders, settings.seconds)
@@ -237,8 +255,9 @@ def _as_race(source: Parsed, record: LaunchRecord, settings: Settings, report: R
 def _compared(
     source: Parsed, record: LaunchRecord, expected: Expected, settings: Settings, observers: Observers
 ) -> Report:
-    arrays = run(source, record, options=settings.options, observers=observers)
-    text = expected.difference(arrays, record.arrays)
+    unwritten: dict[str, NDArray[np.bool_]] = {}
+    arrays = run(source, record, options=settings.options, observers=replace(observers, unwritten=unwritten))
+    text = expected.difference(arrays, record.arrays, unwritten)
     if text is not None:
         return Report("wrong-result", text, arrays=arrays)
     count = len(expected.arrays)

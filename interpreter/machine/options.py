@@ -6,6 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lowtide.interpreter.machine.interleavings import Report
 from lowtide.interpreter.machine.paths import Paths
 from lowtide.interpreter.machine.reliances import Relied
@@ -62,7 +65,8 @@ class Observers:
     order of agents; `relied` notes what the kernel relies on that only hardware promises, which is otherwise refused.
     `explorer` (exploration.py) chooses the order in place of the seed, and is told of asks and
     changes. `on_progress` is called when a CTA ends, and `work` counts instructions. The launches must end before
-    `deadline`, a time of `time.monotonic`.
+    `deadline`, a time of `time.monotonic`. `unwritten` gets, for each array of a launch record, the elements that
+    nothing has written.
     """
 
     trace: Trace | None = None
@@ -73,3 +77,4 @@ class Observers:
     relied: Relied | None = None
     deadline: float = math.inf
     work: Work | None = None
+    unwritten: dict[str, NDArray[np.bool_]] | None = None

@@ -90,3 +90,18 @@ def test_a_read_before_the_write_of_another_thread_is_a_race():
     assert report(swapped).kind == "race"
     right = "xor.b32 %r7, %r4, 4; st.shared.u32 [%r4+128], 1; bar.warp.sync -1; ld.shared.u32 %r5, [%r7+128];"
     assert report(right).kind == "ok"
+
+
+@pytest.mark.parametrize(("guard", "kind"), [("", "ok"), ("@%p1 ", "wrong-result")])
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_an_expected_element_must_be_written(guard, kind, dtype):
+    """The last of 32 elements is zero, and expected to be; a thread stores it, or nothing does."""
+    wide = dtype == "int64"
+    body = f"setp.lt.u32 %p1, %r1, 31;\nshl.b32 %r7, %r1, {3 if wide else 2};\ncvt.u64.u32 %rd4, %r7;\n"
+    body += "add.s64 %rd3, %rd1, %rd4;\ncvt.u64.u32 %rd5, 0;\n"
+    body += f"{guard}st.global.{'u64 [%rd3], %rd5' if wide else 'u32 [%rd3], 0'};\nret;"
+    kernel = lt.ptx.load(TEXT.format(body=body))["test"]
+    found = kernel.check(grid=1, block=32, args=[lt.ptx.Unwritten(32, dtype)], expect=[np.zeros(32, dtype)])
+    assert found.kind == kind and ("[31] is expected, but nothing has written it" in str(found)) == bool(guard)
+    given = kernel.check(grid=1, block=32, args=[np.zeros(32, dtype)], expect=[np.zeros(32, dtype)])
+    assert given.ok  # it has its value of before the launch
