@@ -45,7 +45,8 @@ def hopper_kernel(request):
     """On sm_90a a producer and its consumers are the default."""
     kernel_spec, schedule, shape = HOPPER[request.param]
     kernel = lt.compile_gemm(kernel_spec, target="sm_90a", schedule=schedule)
-    assert kernel.schedule.agents.consumer.warps == 8
+    consumer = kernel.schedule.agents.consumer
+    assert consumer.warps * consumer.turns == 8
     return kernel_spec, kernel, shape
 
 
