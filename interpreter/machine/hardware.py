@@ -203,8 +203,8 @@ def ldmatrix(rows: Values, num: int, trans: bool) -> Values:
 
     `rows` has the 16 bytes at the address of each lane, array (8 * num, elements): the rows of matrix 0 from lanes 0–7,
     of matrix 1 from lanes 8–15, and so on. For each matrix, lane l receives four bytes from 4 * (l % 4) of row l / 4;
-    with `trans`, of the transposed matrix of 16-bit elements, each of which may be two of one byte (PTX ISA,
-    "ldmatrix").
+    with `trans`, of the transposed matrix of 16-bit elements. There, an element of 16 bits may hold two of one byte
+    (PTX ISA, "ldmatrix").
     """
     if not trans:
         return rows.reshape(num, 32, -1).swapaxes(0, 1)

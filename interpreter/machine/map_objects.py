@@ -104,8 +104,8 @@ def used(state: AgentState, op: Described, address: int, reduces: bool = False) 
     """The map at an address of global memory, which a bulk copy by the active lane reads. A reduction has the map's own
     elements; other copies move bits, so they have the elements of the array.
 
-    Raises InterpreterError for what is no tensor map or has illegal fields, for a race with a change of the map, and
-    for a change that the tensormap proxy may not see.
+    Raises InterpreterError if the bytes there are not a tensor map, if the map has illegal fields, if a change of the
+    map races with the copy, and if the tensormap proxy may not see a change.
     """
     memory = state.machine.memory
     if address in memory.parameter_maps:

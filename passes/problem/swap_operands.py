@@ -27,8 +27,8 @@ from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.ir.rewriting import before, erase
 from lowtide.passes.support.problem.kernels import schedule_if_any
 from lowtide.passes.support.problem.matrix_layouts import swapped_layout
-from lowtide.passes.support.problem.operand_kinds import swapped_kind
-from lowtide.passes.support.problem.problem import keep_asked, swapped_result
+from lowtide.passes.support.problem.operand_kinds import swapped_kind, swapped_result
+from lowtide.passes.support.problem.problem import keep_asked
 from lowtide.targets import Target
 
 

@@ -1,10 +1,12 @@
-"""Kinds of operands of a `tile.gemm`: their kinds in Dᵀ, and the kinds that the epilogue does not read."""
+"""Kinds of operands and results of a `tile.gemm`: their kinds in Dᵀ, and the operands that the epilogue does not
+read."""
 
 from mlir import ir
 
-from lowtide.dialects.tile import OperandKind
+from lowtide.dialects.tile import OperandKind, ResultKind
 from lowtide.elements import EPILOGUE_TYPE, SCALE_BLOCK
 from lowtide.passes.support.streams.streams import Stream
+from lowtide.reductions import REDUCTIONS
 
 #: The kinds of operands that are indices of rows; and those whose elements are numbers of rows, or of K
 ROW_INDICES = (OperandKind.a_rows, OperandKind.d_rows)
@@ -33,6 +35,12 @@ _SWAPPED_KINDS = {
 def swapped_kind(kind: OperandKind) -> OperandKind:
     """The kind, in Dᵀ, of an operand of D."""
     return _SWAPPED_KINDS.get(kind, kind)
+
+
+def swapped_result(kind: ResultKind) -> ResultKind:
+    """The kind, in Dᵀ, of a result: a reduction over rows is one over columns there."""
+    reduction = REDUCTIONS.get(str(kind))
+    return kind if reduction is None else ResultKind[reduction.swapped.word]
 
 
 def acts_in_the_sum(kind: OperandKind) -> bool:

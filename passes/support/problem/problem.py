@@ -23,7 +23,13 @@ from lowtide.passes.support.problem.matrix_layouts import (
     is_column_major,
     swapped_layout,
 )
-from lowtide.passes.support.problem.operand_kinds import ROW_INDICES, SCALES, is_of_epilogue, swapped_kind
+from lowtide.passes.support.problem.operand_kinds import (
+    ROW_INDICES,
+    SCALES,
+    is_of_epilogue,
+    swapped_kind,
+    swapped_result,
+)
 from lowtide.passes.support.streams.streams import Stream
 from lowtide.reductions import REDUCTIONS, Reduction
 
@@ -53,12 +59,6 @@ def static_extent(memref: ir.MemRefType, dim: int) -> int | None:
 _PLAIN_MATH = frozenset({"math.absf", "math.roundeven"})
 _EXCHANGED = str.maketrans("mn", "nm")
 _EXCHANGED_OPERANDS = str.maketrans("ab", "ba")
-
-
-def swapped_result(kind: ResultKind) -> ResultKind:
-    """The kind that a result has if the kernel computes Dᵀ."""
-    reduction = REDUCTIONS.get(str(kind))
-    return kind if reduction is None else ResultKind[reduction.swapped.word]
 
 
 @dataclass(frozen=True)
