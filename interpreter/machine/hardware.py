@@ -29,13 +29,16 @@ _IN_GROUP = _LANE % 4  # threadID_in_group = %laneid % 4
 class MmaFragments:
     """The positions of an mma's fragment elements in its matrices: (row, column) arrays (32, values) each.
 
-    A is (M, K); B is (K, N) in the PTX ISA, so `b` holds (k, n); C and D are (M, N).
+    A is (M, K); B is (K, N) in the PTX ISA, so `b` holds (k, n); C and D are (M, N). `d` is None if D has the places of
+    C. Of several `products`, A, C and D are one below the other, and B side by side.
     """
 
     shape: tuple[int, int, int]
     a: tuple[Ints, Ints]
     b: tuple[Ints, Ints]
     c: tuple[Ints, Ints]
+    d: tuple[Ints, Ints] | None = None
+    products: int = 1
 
 
 def _m16n8(k: int, bits: int) -> MmaFragments:
@@ -117,14 +120,15 @@ def mma(
     fragments: MmaFragments, a: Values, b: Values, c: Values, domain: Domain, operands: tuple[str, str], dtype: str
 ) -> Values:
     """D = A · B + C by one warp (PTX ISA, "mma"): fragments (32, values) of these types, `dtype` for C and D."""
-    m, n, k = fragments.shape
-    matrix_a = np.empty((m, k), a.dtype)
-    matrix_b = np.empty((n, k), b.dtype)
-    matrix_c = np.empty((m, n), c.dtype)
+    (m, n, k), count = fragments.shape, fragments.products
+    matrix_a = np.empty((count * m, k), a.dtype)
+    matrix_b = np.empty((count * n, k), b.dtype)
+    matrix_c = np.empty((count * m, n), c.dtype)
     matrix_a[fragments.a] = a
     matrix_b[fragments.b[::-1]] = b
     matrix_c[fragments.c] = c
-    return domain.mma(matrix_a, matrix_b, matrix_c, operands, dtype, k)[fragments.c]
+    parts = matrix_a.reshape(count, m, k), matrix_b.reshape(count, n, k), matrix_c.reshape(count, m, n)
+    return domain.mma(*parts, operands, dtype, k).reshape(count * m, n)[fragments.d or fragments.c]
 
 
 def wgmma_accumulator(n: int) -> tuple[Ints, Ints]:

@@ -15,6 +15,7 @@ from lowtide.elements import element_of_ptx
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import hardware, warp_matrices
 from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.quad_fragments import quad_fragments
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.domains import Domain
@@ -114,37 +115,58 @@ class _Mma:
 
 
 def _mma(form: Form) -> _Mma:
-    shape = shape_of(form)
-    if shape is None or len(form.types) != 4 or ".row.col." not in form.instruction.name:
+    layouts, is_quad = _layouts(form), _is_quad(form)
+    if shape_of(form) is None or len(form.types) != 4 or (layouts != ("row", "col") and not is_quad):
         raise form.instruction.error(
-            "mma.sync has a shape, .row.col and the four types of D, A, B and C [ptx-mma-types]"
+            "mma.sync has a shape, .row.col (.m8n8k4 of f16: any layouts) and the four types of D, A, B and C"
+            " [ptx-mma-types]"
         )
-    d, a, b, c = form.types
-    if c != d and {c, d} != {"f16", "f32"}:
+    d, _, _, c = form.types
+    if c != d and ({c, d} != {"f16", "f32"} or (is_quad and c == "f32")):
         raise form.instruction.error(
-            "mma.sync has C and D of one type, or one of f16 and the other of f32 [ptx-mma-one-type]"
+            "mma.sync has C and D of one type, or one of f16 and the other of f32; .m8n8k4 with C of f32 has D of f32"
+            " [ptx-mma-one-type]"
         )
     try:
         rows = [element_of_ptx(c), element_of_ptx(d)]
-        if a in warp_matrices.SMALL:
-            names, bits = _small(a, b), warp_matrices.SMALL[a][0]
-        else:
-            operands = hardware.operands_of_mma(a, b)
-            names, bits = (operands[0].ir, operands[1].ir), operands[0].bits
-        fragments = hardware.fragments_of(shape, bits)
+        names, fragments, bits = _operands(form, rows[0].bits, rows[1].bits)
     except InterpreterError as error:
         raise form.instruction.error(str(error)) from error
-    widths = (bits, bits, rows[0].bits)
-    counts = tuple(
-        part[0].shape[1] * width // max(width, 32)
-        for part, width in zip((fragments.a, fragments.b, fragments.c), widths, strict=True)
-    )
-    sources = form.instruction.operands[1:]
-    given = tuple(len(operand.elements) if isinstance(operand, Group) else 1 for operand in sources)
-    if given != counts:
-        raise form.instruction.error(f"takes {list(counts)} registers of A, B and C, not {list(given)} [mma-registers]")
+    widths = (bits, bits, rows[0].bits, rows[1].bits)
+    parts = (fragments.a, fragments.b, fragments.c, fragments.d or fragments.c)
+    counts = [part[0].shape[1] * width // max(width, 32) for part, width in zip(parts, widths, strict=True)]
+    target, *sources = form.instruction.operands
+    given = [len(each.elements) if isinstance(each, Group) else 1 for each in (*sources, target)]
+    count = 4 if form.are_places else 3  # D may be one value, a struct
+    if given[:count] != counts[:count]:
+        raise form.instruction.error(
+            f"takes {counts[:count]} registers of {', '.join('ABCD'[:count])}, not {given[:count]} [mma-registers]"
+        )
     how = warp_matrices.Product("" if c == d else rows[1].ir, "satfinite" in form.words, "xor" in form.words)
-    return _Mma(fragments, (*names, rows[0].ir), counts, rows[1].ir, how)
+    return _Mma(fragments, (*names, rows[0].ir), tuple(counts[:3]), rows[1].ir, how)
+
+
+def _layouts(form: Form) -> tuple[str, ...]:
+    """The layouts of A and B, "row" or "col"."""
+    return tuple(word for word in form.instruction.name.split(".") if word in ("row", "col"))
+
+
+def _is_quad(form: Form) -> bool:
+    """Whether it is a product by pairs of quads of lanes: .m8n8k4 of f16."""
+    return shape_of(form) == (8, 8, 4) and form.types[1:3] == ("f16", "f16") and len(_layouts(form)) == 2
+
+
+def _operands(form: Form, bits_of_c: int, bits_of_d: int) -> tuple[tuple[str, str], hardware.MmaFragments, int]:
+    """The types of A and B by MLIR name, the places of all elements, and the bits of an element of A."""
+    _, a, b, _ = form.types
+    if a in warp_matrices.SMALL:
+        names, bits = _small(a, b), warp_matrices.SMALL[a][0]
+    else:
+        operands = hardware.operands_of_mma(a, b)
+        names, bits = (operands[0].ir, operands[1].ir), operands[0].bits
+    if _is_quad(form):
+        return names, quad_fragments(_layouts(form), bits_of_c, bits_of_d), bits  # type: ignore[arg-type]
+    return names, hardware.fragments_of(shape_of(form), bits), bits  # type: ignore[arg-type]
 
 
 def _small(a: str, b: str) -> tuple[str, str]:
@@ -189,7 +211,11 @@ def held_as(column: Values, dtype: str) -> Any:
 def _product_key(op: Op) -> Any:
     """Products run as one if all their operands are registers, those of A and B packed."""
     is_able = op.data.accumulator in ("f32", "i32") and op.data.how == warp_matrices.PLAIN
-    is_able &= op.data.types[0] not in warp_matrices.SMALL and len(op.operands) == sum(op.data.counts)
+    is_able &= (
+        op.data.fragments.products == 1
+        and op.data.types[0] not in warp_matrices.SMALL
+        and len(op.operands) == sum(op.data.counts)
+    )
     return op.instruction.name if is_able else op
 
 
