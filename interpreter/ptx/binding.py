@@ -299,9 +299,8 @@ def _named_reader(op: Op, name: str, offset: int, slots: Slots) -> Callable[[lis
 
 
 def _address_of(parameter: Any, offset: int, place: int | None) -> Any:
-    """The address of a byte of a parameter in memory at `place`; a tensor map has its own, or none at some levels."""
-    found = map_at(parameter, offset)
-    return place + offset if found is parameter and place is not None else found
+    """The address of a byte of a parameter in memory at `place`; at some levels tensor maps are not in memory."""
+    return map_at(parameter, offset) if place is None else place + offset
 
 
 def bind_special(instruction: Instruction, slots: Slots) -> Op | None:

@@ -165,7 +165,7 @@ def test_info_lists_parameters_resources_and_instructions_that_are_not_interpret
 
 
 def test_info_lists_forms_that_no_row_takes(tmp_path: Path) -> None:
-    product = "mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16 {r, r, r, r}, {r, r}, {r, r}, {r, r, r, r};"
+    product = "mma.sync.aligned.m8n8k4.row.col.f32.bf16.bf16.f32 {r, r}, {r}, {r}, {r, r};"
     head = ".version 8.0\n.target sm_90a\n.address_size 64\n.entry k() {\n.reg .b32 r;\n"
     (tmp_path / "new.ptx").write_text(f"{head}{product}\nret;\n}}\n")
     done = call("info", tmp_path / "new.ptx", "--json")
