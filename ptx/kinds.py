@@ -53,8 +53,8 @@ _CODES = {
         pending-bytes too-many-arrivals
         """,
     "out-of-bounds": """
-        cluster-rank local-out-of-bounds multicast-mask out-of-bounds outside-matrices smem-no-variable
-        smem-outside smem-variable store-granule
+        cluster-rank local-out-of-bounds multicast-mask out-of-bounds outside-matrices parameter-outside
+        smem-no-variable smem-outside smem-variable store-granule
         """,
     "misaligned": """
         box-address box-corner bulk-multiple descriptor-base-offset descriptor-start global-misaligned

@@ -56,6 +56,7 @@ class GlobalMemory(Allocations):
         self.words = Words()
         self._on_write = on_write
         self.variables: dict[tuple[int, str], int] = {}  # addresses of variables of modules
+        self.constants: list[range] = []  # addresses of those in constant memory
         self.parameter_maps: dict[int, Any] = {}  # tensor maps that are parameters, by their addresses
         self._earlier_kernels: dict[int, int] | None = None  # their clock in each CTA; None if they have ended
         # By CTA and agent: the epoch of its wait for them, and the lanes that waited (None: all).

@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.interpreter.machine.agents import Machine
-from lowtide.interpreter.numbers.cells import CODES, CONTINUED
+from lowtide.interpreter.machine.agents import AgentState, Machine
+from lowtide.interpreter.machine.lanes import by_lane
+from lowtide.interpreter.machine.teams import WARP
+from lowtide.interpreter.numbers.cells import CODES, CONTINUED, Described
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.registers import Number
 from lowtide.interpreter.program.program import Program
 
 _WORD = 4  # bytes of the integers by which memory holds them
+_NEAR = 1 << 15  # bytes; a wrong address up to here after the start of a parameter is said by its distance
 
 
 def places(machine: Machine, program: Program, arguments: Sequence[Any]) -> dict[int, Any]:
@@ -24,9 +27,29 @@ def places(machine: Machine, program: Program, arguments: Sequence[Any]) -> dict
     known = machine.parameters
     for number, size in program.placed.items():
         value = arguments[number]
-        if number not in known and isinstance(value, int | Number):  # else a tensor map
+        if number in known:
+            continue
+        if isinstance(value, int | Number):
             known[number] = _placed(machine, number, value, size)
-    return {number: known[number].start if number in known else arguments[number].at for number in program.placed}
+        elif value.at is not None:  # a tensor map
+            known[number] = range(value.at, value.at + size)
+    return {number: known[number].start if number in known else None for number in program.placed}
+
+
+def inside_parameters(state: AgentState, op: Described, address: Any) -> Any:
+    """The address of an access by ld.param. Raises InterpreterError if it is in no parameter in an active lane."""
+    rows = by_lane(address, len(state.lanes))
+    outside = np.ones(len(rows), np.bool_) if state.mask is None else state.mask.copy()
+    for each in state.machine.parameters.values():
+        outside &= (rows < each.start) | (rows >= each.stop)
+    if outside.any():
+        lane, wrong = int(np.argmax(outside)) % WARP, int(rows[outside][0])
+        before = [each for each in state.machine.parameters.items() if 0 <= wrong - each[1].start < _NEAR]
+        number, at = max(before, key=lambda each: each[1].start, default=(0, range(wrong, wrong)))
+        where = f"byte {wrong - at.start} of parameter {number}, which has {len(at)}" if before else f"address {wrong}"
+        rule = "ld.param reads bytes of parameters whose addresses the kernel takes, and no others [parameter-outside]"
+        raise state.violation(op, f"lane {lane}: reads {where}; {rule}")
+    return address
 
 
 def _placed(machine: Machine, number: int, value: Any, size: int) -> range:

@@ -21,7 +21,8 @@ def addresses(memory: GlobalMemory, program: Program) -> dict[str, int]:
     """The addresses of a program's variables in global memory, which it places there before the first launch."""
     known, missing = memory.variables, [each for each in program.globals.values() if each.key not in memory.variables]
     for each in missing:
-        known[each.key] = memory.allocate_bytes(each.name, each.size)
+        known[each.key] = start = memory.allocate_bytes(each.name, each.size)
+        memory.constants += [range(start, start + each.size)] if each.space == "const" else []
     found = {name: known[each.key] for name, each in program.globals.items()}
     for each in missing:
         _fill(memory, each, found)

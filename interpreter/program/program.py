@@ -39,6 +39,7 @@ class Role:
 @dataclass(frozen=True)
 class GlobalVariable:
     """A variable in global or constant memory, one for all launches of its module; `key` is unique among modules.
+    `space` is "global" or "const".
 
     `type` is that of its elements in memory, empty if they may be of any. `contents`: its bytes; empty if all are zero.
     `pointers` are addresses among them: offset, name of the variable, and number of bytes after its start.
@@ -51,6 +52,7 @@ class GlobalVariable:
     align: int
     contents: bytes = b""
     pointers: tuple[tuple[int, str, int], ...] = ()
+    space: str = "global"
 
 
 @dataclass(eq=False)

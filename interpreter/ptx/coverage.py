@@ -21,9 +21,7 @@ def uninterpreted(entry: Entry, domain: Domain) -> Iterator[InterpreterError]:
             continue
         seen.add(each.name)
         try:
-            form = ROWS.form(each, domain)
-            if not each.name.startswith("ld.param"):  # its address may be that of a known parameter
-                _prepare(form)
+            _prepare(ROWS.form(each, domain))
         except InterpreterError as error:
             yield error
 

@@ -100,18 +100,22 @@ class _Copier:
         elif name in _JUMPS:
             operands = tuple(Name(f"{each.name}{frame.mark}") if isinstance(each, Name) else each for each in operands)
         else:
-            name = self._space(name, operands)
+            name = self._space(name, operands, frame)
         made = replace(instruction, name=name, operands=operands, guard=guard)
         same = (name, operands, guard) == (instruction.name, instruction.operands, instruction.guard)
         return instruction if same else made
 
-    def _space(self, name: str, operands: tuple[Operand, ...]) -> str:
-        """ld.param and st.param of a variable of the thread, as ld.local and st.local."""
+    def _space(self, name: str, operands: tuple[Operand, ...], frame: _Frame) -> str:
+        """ld.param and st.param of a variable of the thread, as ld.local and st.local. The address of a parameter of a
+        function, in a register, is one in local memory."""
         parts = name.split(".")
         if parts[0] not in ("ld", "st") or not any(part.startswith("param") for part in parts):
             return name
-        names = {each.base.name for each in operands if isinstance(each, Address) and isinstance(each.base, Name)}
-        if not names & self.locals:
+        bases = [each.base for each in operands if isinstance(each, Address)]
+        is_local = any(isinstance(base, Name) and base.name in self.locals for base in bases)
+        if frame.returns_to and "param::entry" not in parts:
+            is_local |= any(isinstance(base, Register) for base in bases)
+        if not is_local:
             return name
         return ".".join("local" if part.startswith("param") else part for part in parts)
 

@@ -122,14 +122,13 @@ class _Part:
     is_signed: bool
 
 
-def _part(form: Form) -> _Part:
+def _part(form: Form) -> _Part | tuple[Any, ...]:
+    """The parts, or for an address in a register what `load` takes."""
     source = form.instruction.operands[1]
+    _, *further = load_form(form)
     if not isinstance(source, Address) or not isinstance(source.base, Name):
-        raise form.instruction.error(
-            "a parameter is read by its name; an address of a parameter in a register is not interpreted"
-            " [parameter-address]"
-        )
-    _, _, count, _, held, bits, is_signed, _ = load_form(form)
+        return "param", *further
+    _, count, _, held, bits, is_signed, _ = further
     return _Part(source.offset, bits, count, held, is_signed)
 
 
@@ -138,8 +137,10 @@ def _part(form: Form) -> _Part:
     is_wide=True, prepare=_part,
 )  # fmt: skip
 def ld_param(state: AgentState, op: Op, value: Any) -> Any:
-    """A kernel's parameter, or a part of one that is passed by value."""
-    part: _Part = op.data
+    """A kernel's parameter, or a part of one that is passed by value; or bytes of one at an address in a register."""
+    part: _Part | tuple[Any, ...] = op.data
+    if isinstance(part, tuple):
+        return load(state, op, part, value)
     if isinstance(value, TensorMap):
         value = int.from_bytes(encoded(fields_of(value)), "little")
     if not registers.is_raw(value):

@@ -1,6 +1,6 @@
 """Registers moved, packed, selected and converted (PTX ISA, "Data Movement and Conversion Instructions")."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -79,28 +79,44 @@ def cvta(form: Form) -> Callable[..., Any]:
     return (lambda address: address - shift) if "to" in form.words else (lambda address: address + shift)
 
 
-@TABLE.values(
+def _space(form: Form) -> str:
+    (space,) = form.words
+    return {"shared": "shared::cta", "param": "param::entry"}.get(space, space)
+
+
+@TABLE.effects(
     "isspacep",
     types="u64",
     words="const global local param param::entry shared shared::cta shared::cluster",
     section=f"{_SECTION}: isspacep",
+    results=1,
+    acts=False,
+    is_wide=True,
+    prepare=_space,
 )
-def isspacep(form: Form) -> Callable[..., Any]:
-    """Whether a generic address is in a state space. Constants are a part of global memory; parameters have no generic
-    address."""
-    (space,) = form.words
-    starts = {"global": 0, "shared": GENERIC_SHARED, "local": GENERIC_LOCAL}
-    start = starts.get(space.partition("::")[0])
-    if start is None:
-        return lambda address: np.asarray(address) < 0 if isinstance(address, np.ndarray) else False
-    end = GENERIC_LOCAL if space.startswith("shared") else starts["shared"] if space == "global" else 2 * GENERIC_LOCAL
+def isspacep(state: AgentState, op: Op, address: Any) -> Any:
+    """Whether a generic address is in a state space. Parameters are a part of global memory, and constants are not."""
+    space, found = op.data, np.asarray(address)
+    if space.startswith("shared"):
+        inside = (found >= GENERIC_SHARED) & (found < GENERIC_LOCAL)
+        if space == "shared::cta":
+            inside &= clusters.rank_of(np.where(inside, found - GENERIC_SHARED, 0)) == state.cta.rank
+    elif space == "local":
+        inside = found >= GENERIC_LOCAL
+    else:
+        machine = state.machine
+        constants = _in_any(found, machine.memory.constants)
+        inside = _in_any(found, machine.parameters.values()) if space == "param::entry" else constants
+        inside = (found >= 0) & (found < GENERIC_SHARED) & ~constants if space == "global" else inside
+    return inside if inside.ndim else bool(inside)
 
-    def compute(address: Any) -> Any:
-        found = np.asarray(address)
-        inside = (found >= start) & (found < end)
-        return inside if inside.ndim else bool(inside)
 
-    return compute
+def _in_any(addresses: Any, ranges: Iterable[range]) -> Any:
+    """Whether each address is in one of the ranges."""
+    found = np.zeros(addresses.shape, np.bool_)
+    for each in ranges:
+        found |= (addresses >= each.start) & (addresses < each.stop)
+    return found
 
 
 @TABLE.effects(

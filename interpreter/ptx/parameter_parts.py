@@ -35,7 +35,7 @@ _READS = ("ld.param", "cvta.param", "prefetch.tensormap")
 def resolved(body: Sequence[Label | Instruction], parameters: Collection[str]) -> list[Label | Instruction]:
     """The body, in which parameters replace the registers that only ever hold their addresses.
 
-    Another register with such addresses, such as one that holds either of two, is refused where it is read.
+    Other registers, such as one that holds either of two addresses, hold those of the parameters in memory.
     """
     instructions = [each for each in body if isinstance(each, Instruction)]
     if not any(each.name in _MOVES and isinstance(each.operands[1], Name | Address) for each in instructions):

@@ -8,6 +8,7 @@ import numpy as np
 from lowtide.errors import NotInterpreted
 from lowtide.interpreter.machine import remote_memory
 from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.parameters import inside_parameters
 from lowtide.interpreter.machine.variables import local_rows
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.numbers.cells import Cells
@@ -41,6 +42,8 @@ def cells_of(state: AgentState, op: Op, space: str, address: Any) -> tuple[Cells
         address = address - start
     if space == "local":
         return local_rows(state, op, address)
+    if space == "param":
+        return state.machine.memory, inside_parameters(state, op, address)
     home = state.cta if state.remote is None else state.remote[0]
     return (home.shared if space in ("shared", "cluster") else state.machine.memory), address
 

@@ -60,7 +60,14 @@ def globals_of(module: Module, variables: Sequence[Variable]) -> dict[str, Globa
     """Variables in global and constant memory, by name."""
     return {
         each.name: GlobalVariable(
-            (id(module), each.name), each.name, _type(each), each.size, each.align, each.contents, each.pointers
+            (id(module), each.name),
+            each.name,
+            _type(each),
+            each.size,
+            each.align,
+            each.contents,
+            each.pointers,
+            each.space,
         )
         for each in variables
     }

@@ -11,7 +11,7 @@ X = np.random.default_rng(3).integers(-(2**31), 2**31, 32).astype(np.int32)
 K = L % 5  # a key
 
 
-def result(body, before=0):
+def result(body, before=0, variables=""):
     text = kernel(
         f"""add.s64 %rd11, %rd1, %rd9;
 add.s64 %rd12, %rd2, %rd9;
@@ -21,6 +21,7 @@ mov.b32 %r3, {before};
 {body}
 st.global.b32 [%rd11], %r3;""",
         "zx",
+        variables,
     )
     found = run(text, {"z": ("i32", np.zeros(32)), "x": ("i32", X)})["z"]
     return found.astype(np.int64).astype(np.int32)
@@ -209,6 +210,14 @@ def test_permutes_of_bytes_by_a_mode(mode):
         ("local", "%rd22", 1),
         ("shared", "%rd22", 0),
         ("param", "%rd22", 0),
+        ("const", "%rd23", 1),
+        ("global", "%rd23", 0),
+        ("param", "%rd23", 0),
+        ("param::entry", "%rd24", 1),
+        ("global", "%rd24", 1),
+        ("param", "%rd1", 0),
+        ("shared::cluster", "%rd25", 1),
+        ("shared::cta", "%rd25", 0),
     ],
 )
 def test_the_state_space_of_a_generic_address(space, address, expected):
@@ -216,5 +225,8 @@ def test_the_state_space_of_a_generic_address(space, address, expected):
 .local .align 4 .b8 own[16];
 mov.u64 %rd20, place; cvta.shared.u64 %rd21, %rd20;
 mov.u64 %rd20, own; cvta.local.u64 %rd22, %rd20;
+mov.u64 %rd20, fixed; cvta.const.u64 %rd23, %rd20;
+cvta.param.u64 %rd24, z; add.s64 %rd24, %rd24, 4;
+add.s64 %rd25, %rd21, 16777216;
 isspacep.{space} %p1, {address}; selp.b32 %r3, 1, 0, %p1;"""
-    assert (result(body) == expected).all()
+    assert (result(body, variables=".const .b32 fixed = 7;") == expected).all()

@@ -271,7 +271,7 @@ ret;
     scalars = (int.from_bytes(values, "little", signed=True), -1)
     found = run(one_thread, {"z": ("i32", np.zeros(8))}, scalars=scalars)["z"]
     np.testing.assert_array_equal(found, [2, -2, 0, 0, 5, 6, 255, -1])
-    with pytest.raises(NotInterpreted, match=r"\[parameter-address\]"):
+    with pytest.raises(InterpreterError, match=r"\[parameter-outside\]"):
         run(text.replace("[pair+4]", "[%rd1]"), {"z": ("i32", 8)}, scalars=scalars)
 
 
