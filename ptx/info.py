@@ -76,7 +76,7 @@ def kernels_of(source: Parsed) -> list[KernelInfo]:
 
 def _info(source: Parsed, entry: Entry) -> KernelInfo:
     variables = [each for each in (*source.module.variables, *entry.variables) if each.space == "shared"]
-    missing = [without_codes(str(error)) for error in uninterpreted(entry, domain(DOMAIN))]
+    missing = [without_codes(str(error)) for error in uninterpreted(source.module, entry, domain(DOMAIN))]
     if not missing:
         missing = _of_decoding(source, entry)
     return KernelInfo(
@@ -94,7 +94,7 @@ def _info(source: Parsed, entry: Entry) -> KernelInfo:
 def _of_decoding(source: Parsed, entry: Entry) -> list[str]:
     """What else keeps a kernel from running, such as its variables, or a target that lacks an instruction."""
     try:
-        check_targets(entry, source.module.target)
+        check_targets(source.module, entry)
         check_operands(source.module, entry, domain(DOMAIN))
         source.program(entry.name, domain(DOMAIN))
     except InterpreterError as error:

@@ -132,7 +132,7 @@ def prepare(source: Parsed, record: LaunchRecord) -> None:
     module's target."""
     for launch in record.launches:
         if launch.kernel in source.module.entries:
-            check_targets(source.module.entries[launch.kernel], source.module.target)
+            check_targets(source.module, source.module.entries[launch.kernel])
             check_operands(source.module, source.module.entries[launch.kernel], domain(DOMAIN))
         source.program(launch.kernel, domain(DOMAIN))
 

@@ -51,7 +51,8 @@ class Slots:
     """The slots of registers, parameters and variables among an agent's values.
 
     `where` has the slot of each register, by its number; `addresses` are those of variables in shared memory, relative
-    to its start, `local` those in the memory of a thread. `sizes` are the bytes of parameters, by their slots.
+    to its start, `local` those in the memory of a thread, `functions` those of functions. `sizes` are the bytes of
+    parameters, by their slots.
     `readers` make a register of a slot's value, if that is of another kind, and `give` puts results there.
     `are_places`: a register is a place with changing contents; otherwise a value that is set once.
     """
@@ -61,6 +62,7 @@ class Slots:
     parameters: Mapping[str, int] = field(default_factory=dict)
     addresses: Mapping[str, int] = field(default_factory=dict)
     local: Mapping[str, int] = field(default_factory=dict)
+    functions: Mapping[str, int] = field(default_factory=dict)
     sizes: Mapping[int, int] = field(default_factory=dict)
     readers: Mapping[int, Callable[[Any], Any]] = field(default_factory=dict)
     give: Callable[[list[Any], tuple[int, ...], Any], None] | None = None
@@ -291,6 +293,8 @@ def _named_reader(op: Op, name: str, offset: int, slots: Slots) -> Callable[[lis
         return itemgetter(slots.address(slots.addresses[name] + offset))
     if name in slots.local:
         return itemgetter(slots.constant(Immediate(slots.local[name] + offset), 64))
+    if name in slots.functions:
+        return itemgetter(slots.constant(Immediate(slots.functions[name] + offset), 64))
     if name in slots.program.globals:
         return itemgetter(slots.global_address(name, offset))
     if name in SPECIAL:

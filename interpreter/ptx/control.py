@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from lowtide.errors import NotInterpreted
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.lanes import by_lane
+from lowtide.interpreter.machine.lanes import active_lane_numbers, by_lane
 from lowtide.interpreter.numbers.registers import raw
 from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.table import Table
@@ -43,3 +44,22 @@ def branch_index(state: AgentState, op: Op, index: Any, labels: Any) -> None:
         raise state.violation(
             op, f"jumps to label {int(wrong[0])} of a list of {labels}, which is undefined [branch-index-range]"
         )
+
+
+UNKNOWN, UNDEFINED, RECURSIVE = range(3)
+"""Why a call by an address is not replaced by a copy of a function."""
+
+
+@TABLE.effects("call", words="uni", section="Control Flow Instructions: call")
+def call(state: AgentState, op: Op, address: Any, why: int) -> None:
+    """A call by an address, for lanes that call no function by whose copy functions.py replaces it."""
+    lane = active_lane_numbers(state)[0]
+    called = f"lane {lane}: calls address {int(by_lane(raw(address, 64, state.machine.domain))[lane])}"
+    if why == UNKNOWN:
+        rule = "which is no function that the call lists, or that fits its prototype [call-target]"
+        raise state.violation(op, f"{called}, {rule}")
+    if why == UNDEFINED:
+        rule = "which is a function that is not defined in this module; link its PTX [call-target-extern]"
+        raise state.violation(op, f"{called}, {rule}", NotInterpreted)
+    rule = "which is a function that calls itself; this is not interpreted [call-again]"
+    raise state.violation(op, f"{called}, {rule}", NotInterpreted)

@@ -13,6 +13,7 @@ from lowtide.interpreter.program.batches import batched, flat
 from lowtide.interpreter.program.graphs import EXIT, Block, Branch, Edge, Graph
 from lowtide.interpreter.program.program import DecodedBlock, Program
 from lowtide.interpreter.ptx.binding import Slots, bind, bind_special
+from lowtide.interpreter.ptx.function_addresses import addresses_of
 from lowtide.interpreter.ptx.functions import with_functions
 from lowtide.interpreter.ptx.gathering import alone, gathers
 from lowtide.interpreter.ptx.parameter_parts import resolved
@@ -56,7 +57,8 @@ def decode(module: Module, name: str, domain: Domain) -> Program:
     ]
     local, program.local_bytes = local_places(spaces.local)
     program.globals = globals_of(module, spaces.globals)
-    slots = Slots(program, program.reserve_all(body.registers), parameters, shared.offsets, local)
+    functions = addresses_of(module)
+    slots = Slots(program, program.reserve_all(body.registers), parameters, shared.offsets, local, functions)
     slots.sizes = {at: each.size for at, each in enumerate(entry.parameters)}
     program.graph = graph_of([*alone(resolved(body.code, parameters))], slots, targets=body.targets)
     ops = (op for block in program.graph.blocks for op in flat(block.ops))

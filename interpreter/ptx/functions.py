@@ -2,14 +2,19 @@
 
 PTX ISA, "Control Flow Instructions: call, ret", "Function Declarations and Definitions". Parameters in .param space are
 variables of the thread's own memory, as .local ones. A call names variables of the caller for them, and the copy of the
-body uses these in their place. A recursive call cannot be replaced and is refused.
+body uses these in their place. A call by an address is replaced by a copy of each function that it may reach, and jumps
+to them. A recursive call cannot be replaced and is refused.
 """
 
 from dataclasses import dataclass, field, replace
 
+from lowtide.interpreter.ptx.call_parts import CallParts, parts_of
+from lowtide.interpreter.ptx.control import RECURSIVE, UNDEFINED, UNKNOWN
+from lowtide.interpreter.ptx.function_addresses import addresses_of, targets_of
 from lowtide.interpreter.ptx.syntax import (
     Address,
     Entry,
+    Formal,
     Group,
     Guard,
     Immediate,
@@ -41,7 +46,7 @@ class Body:
 
 
 def with_functions(module: Module, entry: Entry) -> Body:
-    """The body of a kernel. Raises InterpreterError for calls that are recursive, indirect, or of no known function."""
+    """The body of a kernel. Raises InterpreterError for calls that are recursive, or of no known function."""
     calls = any(isinstance(each, Instruction) and each.name in _CALLS for each in entry.body)
     if not calls and all(each.space != "param" for each in entry.variables):
         return Body(entry.body, entry.registers, entry.variables, entry.targets)
@@ -64,6 +69,7 @@ class _Copier:
     def __init__(self, module: Module) -> None:
         self.module = module
         self.body = Body()
+        self.addresses = addresses_of(module)
         self.locals: set[str] = set()
         self.copies = 0
 
@@ -126,7 +132,7 @@ class _Copier:
     def _register(self, register: Register, frame: _Frame) -> Register:
         return replace(register, slot=register.slot + frame.first) if frame.first else register
 
-    def _formal(self, formal: Variable | Register, frame: _Frame) -> Operand:
+    def _formal(self, formal: Formal, frame: _Frame) -> Operand:
         return self._register(formal, frame) if isinstance(formal, Register) else Name(formal.name)
 
     def _operand(self, operand: Operand, frame: _Frame) -> Operand:
@@ -150,43 +156,76 @@ class _Copier:
 
     def _call(self, call: Instruction, frame: _Frame) -> None:
         made = self._instruction(call, frame)
-        results, callee, arguments = _parts(made)
+        parts = parts_of(made)
+        self.copies += 1
+        skip = f"over#{self.copies}"
+        if made.guard is not None:
+            self._jump(made, skip, Guard(made.guard.register, not made.guard.negated))
+            made = replace(made, guard=None)
+        if isinstance(parts.callee, Register):
+            self._dispatch(made, parts, parts.callee, frame)
+        else:
+            self._inline(made, parts, parts.callee, frame)
+        self.body.code.append(Label(skip, call.line))
+        if len(self.body.code) > _MOST:
+            raise call.error(f"the kernel and its calls have more than {_MOST} instructions [call-size]")
+
+    def _jump(self, call: Instruction, label: str, guard: Guard | None = None) -> None:
+        self.body.code.append(replace(call, name="bra", operands=(Name(label),), guard=guard))
+
+    def _dispatch(self, call: Instruction, parts: CallParts, callee: Register, frame: _Frame) -> None:
+        """A call by an address: compare it with that of each function, in turn. Lanes may call several functions."""
+        self.copies += 1
+        end, code = f"called#{self.copies}", self.body.code
+        for name, function in targets_of(self.module, call, frame.entry, parts.targets).items():
+            self.copies += 1
+            other, found = f"other#{self.copies}", Register(f"%called#{self.copies}", "pred", len(self.body.registers))
+            self.body.registers.append(found)
+            address = Immediate(self.addresses[name])
+            code.append(replace(call, name="setp.ne.s64", operands=(found, callee, address)))
+            self._jump(call, other, Guard(found, False))
+            if not function.is_defined or name in frame.callers:
+                why = UNDEFINED if not function.is_defined else RECURSIVE
+                code.append(replace(call, name="call", operands=(callee, Immediate(why))))
+            else:
+                self._inline(call, parts, name, frame)
+            self._jump(call, end)
+            code.append(Label(other, call.line))
+        code.append(replace(call, name="call", operands=(callee, Immediate(UNKNOWN))))
+        code.append(Label(end, call.line))
+
+    def _inline(self, call: Instruction, parts: CallParts, callee: str, frame: _Frame) -> None:
+        """A copy of the function's body, between copies of the arguments and of the results."""
         function = self.module.functions.get(callee)
         if function is None or not function.is_defined:
-            self._external(made, callee, results)
+            self._external(call, callee, parts.results)
             return
         if callee in frame.callers:
             raise call.error(f"{callee} calls itself; recursive functions are not interpreted [call-recursive]")
-        if len(results) != len(function.results) or len(arguments) != len(function.parameters):
+        to, counts = function.signature, (len(parts.arguments), len(parts.results))
+        if counts != (len(to.parameters), len(to.results)):
             raise call.error(
-                f"{len(arguments)} arguments and {len(results)} results; {callee} takes {len(function.parameters)} and "
-                f"gives {len(function.results)} [call-arguments]"
+                f"{counts[0]} arguments and {counts[1]} results; {callee} takes {len(to.parameters)} and gives "
+                f"{len(to.results)} [call-arguments]"
             )
         self.copies += 1
         mark, first = f"#{self.copies}", len(self.body.registers)
         end = f"return{mark}"
         inner = _Frame(function.entry, mark, first, {}, end, (*frame.callers, callee))
-        pairs = [*zip(function.parameters, arguments, strict=True), *zip(function.results, results, strict=True)]
-        named = ((formal, _variable(made, formal, given)) for formal, given in pairs)
+        pairs = [*zip(to.parameters, parts.arguments, strict=True), *zip(to.results, parts.results, strict=True)]
+        named = ((formal, _variable(call, formal, given)) for formal, given in pairs)
         inner.names = {formal.name: variable for formal, variable in named if variable is not None}
-        skip = f"over{mark}"
-        if made.guard is not None:
-            guard = Guard(made.guard.register, not made.guard.negated)
-            self.body.code.append(replace(made, name="bra", operands=(Name(skip),), guard=guard))
-        for formal, given in zip(function.parameters, arguments, strict=True):
-            self._move(made, self._formal(formal, inner), given, formal)
+        for formal, given in zip(to.parameters, parts.arguments, strict=True):
+            self._move(call, self._formal(formal, inner), given, formal)
         self._copy(inner)
         self.body.code.append(Label(end, call.line))
-        for formal, given in zip(function.results, results, strict=True):
-            self._move(made, given, self._formal(formal, inner), formal)
-        self.body.code.append(Label(skip, call.line))
-        if len(self.body.code) > _MOST:
-            raise call.error(f"the kernel and its calls have more than {_MOST} instructions [call-size]")
+        for formal, given in zip(to.results, parts.results, strict=True):
+            self._move(call, given, self._formal(formal, inner), formal)
 
-    def _move(self, call: Instruction, target: Operand, source: Operand, formal: Variable | Register) -> None:
+    def _move(self, call: Instruction, target: Operand, source: Operand, formal: Formal) -> None:
         """A copy of an argument into a register of the function, or of its register into a result."""
         if isinstance(formal, Register):
-            self.body.code.append(replace(call, name=f"mov.{formal.type}", operands=(target, source), guard=None))
+            self.body.code.append(replace(call, name=f"mov.{formal.type}", operands=(target, source)))
 
     def _external(self, call: Instruction, callee: str, results: tuple[Operand, ...]) -> None:
         """A function of the system: a failed assertion stops the kernel; printing does nothing and returns 0."""
@@ -203,21 +242,10 @@ class _Copier:
             )
 
 
-def _variable(call: Instruction, formal: Variable | Register, given: Operand) -> str | None:
+def _variable(call: Instruction, formal: Formal, given: Operand) -> str | None:
     """The variable that a call gives for a parameter in .param space; None for a register."""
     if isinstance(formal, Register):
         return None
     if not isinstance(given, Name):
         raise call.error(f"{formal.name} is in .param space; give a .param variable for it [call-variable]")
     return given.name
-
-
-def _parts(call: Instruction) -> tuple[tuple[Operand, ...], str, tuple[Operand, ...]]:
-    """The results, the function and the arguments of a call."""
-    operands = list(call.operands)
-    results = operands.pop(0).elements if operands and isinstance(operands[0], Group) else ()  # type: ignore[union-attr]
-    callee = operands.pop(0) if operands else None
-    if not isinstance(callee, Name):
-        raise call.error("only calls of a function by its name are interpreted, not by its address [call-indirect]")
-    arguments = operands.pop(0).elements if operands and isinstance(operands[0], Group) else ()  # type: ignore[union-attr]
-    return results, callee.name, arguments

@@ -8,7 +8,7 @@ import numpy as np
 from lowtide.interpreter.ptx.words import Words
 
 Pointers = tuple[tuple[int, str, int], ...]
-"""Addresses among the bytes: offset, name of the variable, number of bytes after its start."""
+"""Addresses among the bytes: offset, name of the variable or function, number of bytes after its start."""
 
 NOTHING: tuple[bytes, Pointers] = (b"", ())
 
@@ -22,11 +22,15 @@ def initial_values(words: Words, type: str, width: int, sides: Sequence[int]) ->
     """
     places: dict[int, bytes] = {}
     pointers: list[tuple[int, str, int]] = []
+    parts: dict[int, tuple[int, str, int]] = {}
     steps = [width * prod(sides[level + 1 :]) for level in range(len(sides))]
 
     def read(level: int, at: int) -> int:
         """A value, or values in braces, for byte `at`; returns the first byte after them."""
         if not words.take("{"):
+            if words.kinds[words.at] == "integer" and words.words[words.at + 1] == "(":
+                parts[at] = _masked(words)
+                return at + width
             places[at] = _value(words, type, width, at, pointers)
             return at + width
         if level >= len(sides):
@@ -46,18 +50,42 @@ def initial_values(words: Words, type: str, width: int, sides: Sequence[int]) ->
     result = bytearray(size)
     for at, value in places.items():
         result[at : at + width] = value
-    return bytes(result), tuple(pointers)
+    return bytes(result), (*pointers, *_joined(words, parts))
+
+
+def _masked(words: Words) -> tuple[int, str, int]:
+    """A byte of an address, `0xFF00(name)`: the mask, the name, the number of bytes after its start."""
+    mask = words.integer()
+    words.expect("(")
+    name, offset = _name(words)
+    words.expect(")")
+    return mask, name, offset
+
+
+def _joined(words: Words, parts: dict[int, tuple[int, str, int]]) -> Pointers:
+    """Addresses whose bytes are given one by one, each by a mask, from the lowest to the highest."""
+    masks = [0xFF << 8 * number for number in range(_BITS // 8)]
+    found = tuple((at, *part[1:]) for at, part in parts.items() if part[0] == masks[0])
+    bytes_ = {at + number: (mask, *place) for at, *place in found for number, mask in enumerate(masks)}
+    if bytes_ != parts:
+        words.reject("an address by its bytes has eight of them, 0xFF(name), 0xFF00(name), … [ptx-initial-bytes]")
+    return found
+
+
+def _name(words: Words) -> tuple[str, int]:
+    """`name`, `name+8` or `generic(name)+8`: the name, and the number of bytes after its start."""
+    name = words.name("a variable")
+    if name == "generic":
+        words.expect("(")
+        name = words.name("a variable")
+        words.expect(")")
+    return name, words.integer() if words.take("+") or words.word == "-" else 0
 
 
 def _value(words: Words, type: str, width: int, at: int, pointers: list[tuple[int, str, int]]) -> bytes:
-    """The bytes of one value: a number, or the address of a variable, `name`, `name+8` or `generic(name)+8`."""
+    """The bytes of one value: a number, or the address of a variable or function."""
     if words.kinds[words.at] == "name":
-        name = words.name("a variable")
-        if name == "generic":
-            words.expect("(")
-            name = words.name("a variable")
-            words.expect(")")
-        offset = words.integer() if words.take("+") or words.word == "-" else 0
+        name, offset = _name(words)
         if width != _BITS // 8:
             words.reject(f"the address of {name} in {width} bytes; an address takes eight [ptx-initial-address]")
         pointers.append((at, name, offset))

@@ -15,6 +15,7 @@ from lowtide.interpreter.ptx.operands import Operands, Scope
 from lowtide.interpreter.ptx.source_lines import SourceLines
 from lowtide.interpreter.ptx.syntax import (
     Entry,
+    Formal,
     Function,
     Group,
     Guard,
@@ -24,6 +25,7 @@ from lowtide.interpreter.ptx.syntax import (
     Name,
     Operand,
     Register,
+    Signature,
     Variable,
 )
 
@@ -253,22 +255,23 @@ class _Parser(Operands):
             self.expect(";")
         known = self.result.functions.get(self.function)
         if known is None or not known.is_defined:
-            self.result.functions[self.function] = Function(self.entry, results, parameters, is_defined)
+            signature = Signature(results, parameters)
+            self.result.functions[self.function] = Function(self.entry, signature, is_defined)
         self.in_body, self.function = False, ""
 
-    def _renamed(self, formal: Variable | Register) -> Variable | Register:
+    def _renamed(self, formal: Formal) -> Formal:
         return replace(formal, name=f"{self.function}.{formal.name}") if isinstance(formal, Variable) else formal
 
-    def _formals(self) -> tuple[Variable | Register, ...]:
+    def _formals(self) -> tuple[Formal, ...]:
         """The parameters or results of a function; none if there is no parenthesis."""
-        found: list[Variable | Register] = []
+        found: list[Formal] = []
         if self.take("(") and not self.take(")"):
             while not found or self.take(","):
                 found.append(self._formal())
             self.expect(")")
         return tuple(found)
 
-    def _formal(self) -> Variable | Register:
+    def _formal(self) -> Formal:
         if not self.take(".reg"):
             return self._variable()
         type = self.next()[1:]
@@ -312,8 +315,10 @@ class _Parser(Operands):
         if kind == "name" and self.words[self.at + 1] == ":":
             if self.words[self.at + 2] == ".branchtargets":
                 self._targets()
-            elif self.words[self.at + 2] in (".callprototype", ".calltargets"):
-                self._to_semicolon()
+            elif self.words[self.at + 2] == ".calltargets":
+                self._call_targets()
+            elif self.words[self.at + 2] == ".callprototype":
+                self._prototype()
             else:
                 self._label()
         elif kind == "name" or word == "@":
@@ -356,6 +361,28 @@ class _Parser(Operands):
         self.expect(";")
         self.entry.targets[name] = tuple(labels)
         self.targets.append((name, self.scope))
+
+    def _call_targets(self) -> None:
+        """`name: .calltargets f, g;`"""
+        name = self._unique(self.next())
+        self.at += 2
+        functions = [self.name("a function")]
+        while self.take(","):
+            functions.append(self.name("a function"))
+        self.expect(";")
+        self.entry.call_targets[name] = tuple(functions)
+
+    def _prototype(self) -> None:
+        """`name: .callprototype (.param .b32 _) _ (.param .b64 _) .noreturn;`"""
+        name = self._unique(self.next())
+        self.at += 2
+        self.scope = Scope(self.scope)
+        results = self._formals()
+        self.name("_ in place of a function")
+        self.entry.prototypes[name] = Signature(results, self._formals())
+        assert self.scope.outer is not None
+        self.scope = self.scope.outer
+        self._to_semicolon()
 
     def _registers(self) -> None:
         """`.reg .b32 %r<401>;`, `.reg .pred p, q;`, `.reg .v4 .f32 v;`"""

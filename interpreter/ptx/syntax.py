@@ -121,11 +121,24 @@ class Variable:
     pointers: tuple[tuple[int, str, int], ...] = ()
 
 
+Formal: TypeAlias = Variable | Register
+"""A parameter or a result of a device function."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The results and parameters of a device function."""
+
+    results: tuple[Formal, ...]
+    parameters: tuple[Formal, ...]
+
+
 @dataclass(eq=False)
 class Entry:
     """A kernel. `directives` are those before its body: maxntid, reqntid, maxnreg, reqnctapercluster, …
 
-    `variables` are declared in its body, with unique names. `targets`: lists of labels (.branchtargets) by name.
+    `variables` are declared in its body, with unique names. `targets`: lists of labels (.branchtargets) by name;
+    `call_targets`: lists of functions (.calltargets), and `prototypes` of calls (.callprototype) likewise.
     """
 
     name: str
@@ -135,15 +148,16 @@ class Entry:
     body: list[Label | Instruction] = field(default_factory=list)
     registers: list[Register] = field(default_factory=list)
     targets: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    call_targets: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    prototypes: dict[str, Signature] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
 class Function:
-    """A device function (.func): its results and parameters, which may be registers. `is_defined`: it has a body."""
+    """A device function (.func). `is_defined`: it has a body."""
 
     entry: Entry
-    results: tuple[Variable | Register, ...]
-    parameters: tuple[Variable | Register, ...]
+    signature: Signature
     is_defined: bool
 
 

@@ -5,10 +5,12 @@ Instructions that are not listed are in all targets that are interpreted.
 
 import re
 from collections.abc import Mapping
+from itertools import chain
 from types import MappingProxyType
 
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.ptx.syntax import Entry, Instruction
+from lowtide.interpreter.ptx.function_addresses import reached
+from lowtide.interpreter.ptx.syntax import Entry, Instruction, Module
 
 _LEAST: Mapping[str, int] = MappingProxyType(
     {
@@ -26,8 +28,10 @@ _ARCHITECTURE_SPECIFIC: Mapping[str, tuple[int, ...]] = MappingProxyType(
 _TARGET = re.compile(r"sm_(\d+)([af]?)")
 
 
-def check_targets(entry: Entry, target: str) -> None:
-    """Raises InterpreterError for the first instruction that a module's target lacks, as ptxas does."""
+def check_targets(module: Module, entry: Entry) -> None:
+    """Raises InterpreterError for the first instruction of a kernel, or of a function that it calls, that the module's
+    target lacks, as ptxas does."""
+    target = module.target
     if not target:
         raise InterpreterError(
             "the text has no .target; begin it with .version and .target, such as .target sm_90a [ptx-no-target]"
@@ -36,7 +40,7 @@ def check_targets(entry: Entry, target: str) -> None:
     if found is None:
         return
     number, suffix = int(found[1]), found[2]
-    for each in entry.body:
+    for each in chain.from_iterable(body.body for body in reached(module, entry)):
         if not isinstance(each, Instruction):
             continue
         if (needed := _needed(each.name, number, suffix)) is not None:

@@ -4,15 +4,17 @@ Variables in shared memory are placed by decoding.py. Those of a thread's own me
 calls) have an offset there. Those in global and constant memory are placed when a kernel starts (machine/variables.py).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.program.program import GlobalVariable
+from lowtide.interpreter.ptx.function_addresses import addresses_of
 from lowtide.interpreter.ptx.syntax import Module, Variable
 
 _OF_BITS = {"b16": "i16", "b32": "i32", "b64": "i64"}
 _LOCAL_ALIGNMENT = 16
+_POINTER = 8  # bytes
 _MOST_LOCAL = 512 * 1024  # bytes of a thread (CUDA C++ Programming Guide, "Compute Capabilities")
 
 
@@ -57,7 +59,10 @@ def local_places(variables: Sequence[Variable]) -> tuple[dict[str, int], int]:
 
 
 def globals_of(module: Module, variables: Sequence[Variable]) -> dict[str, GlobalVariable]:
-    """Variables in global and constant memory, by name."""
+    """Variables in global and constant memory, by name. Raises InterpreterError for one that is initialized with the
+    address of a name that is neither a variable nor a function."""
+    functions, names = addresses_of(module), {each.name for each in variables}
+    variables = [_with_functions(each, functions, names) for each in variables]
     return {
         each.name: GlobalVariable(
             (id(module), each.name),
@@ -71,6 +76,21 @@ def globals_of(module: Module, variables: Sequence[Variable]) -> dict[str, Globa
         )
         for each in variables
     }
+
+
+def _with_functions(variable: Variable, functions: Mapping[str, int], names: Collection[str]) -> Variable:
+    """A variable with addresses of functions in its contents, and those of variables in `pointers`."""
+    contents = bytearray(variable.contents)
+    for offset, name, further in variable.pointers:
+        if name in functions:
+            contents[offset : offset + _POINTER] = (functions[name] + further).to_bytes(_POINTER, "little")
+        elif name not in names:
+            raise InterpreterError(
+                f"variable {variable.name} is initialized with the address of {name}, which is no variable in global or"
+                " constant memory and no function of this module [variable-pointer]"
+            )
+    pointers = tuple(each for each in variable.pointers if each[1] not in functions)
+    return replace(variable, contents=bytes(contents), pointers=pointers)
 
 
 def _type(variable: Variable) -> str:

@@ -174,6 +174,36 @@ def test_info_lists_forms_that_no_row_takes(tmp_path: Path) -> None:
     assert done.exit_code == 2 and "at new.ptx:6" in missing and "m8n8k4 of 16-bit operands" in missing
 
 
+FUNCTIONS = """.version 8.0
+.target sm_90a
+.address_size 64
+.func far() { frobnicate.sync; wgmma.fence.sync.aligned; ret; }
+.func near() { call far; ret; }
+.func unused() { frobnicate.other; ret; }
+.entry k() {
+.reg .b64 f;
+mov.u64 f, near;
+like: .callprototype _ ();
+call f, like;
+frobnicate.sync;
+ret;
+}
+"""
+
+
+def test_info_lists_instructions_of_functions_that_a_kernel_may_call(tmp_path: Path) -> None:
+    (tmp_path / "new.ptx").write_text(FUNCTIONS)
+    done = call("info", tmp_path / "new.ptx", "--json")
+    (kernel,) = json.loads(done.stdout)["kernels"]
+    (missing,) = kernel["not_interpreted"]
+    assert done.exit_code == 2 and "`frobnicate.sync;` at new.ptx:12" in missing
+    known = FUNCTIONS.replace("frobnicate.sync;", "").replace("sm_90a", "sm_80")
+    (tmp_path / "new.ptx").write_text(known)
+    done = call("info", tmp_path / "new.ptx", "--json")
+    (missing,) = json.loads(done.stdout)["kernels"][0]["not_interpreted"]
+    assert "`wgmma.fence.sync.aligned;` at new.ptx:4: sm_80 lacks it" in missing
+
+
 _ALONE = """
 import sys
 for name in ("mlir", "lowtide.dialects", "lowtide.compiler", "lowtide.passes", "lowtide.verification"):
