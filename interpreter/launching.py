@@ -98,6 +98,8 @@ def run(
     module, numbers = source.module, domains.domain(domain)
     memory = GlobalMemory(numbers.payload)
     options, observers = options or Options(), observers or Observers()
+    if observers.relied is not None:
+        memory.forgive(observers.relied)
     launcher = Launcher(numbers, memory, options, observers)
     target = _target_of(module)
     with np.errstate(all="ignore"):

@@ -69,12 +69,14 @@ mbarrier.test_wait.parity.shared::cta.b64 %p4, [{bar}], {parity};
 
 @dataclass(frozen=True)
 class Relied:
-    """`kernel` relies on the reliance `name`; `control`, if there is one, breaks a rule that hardware needs, too."""
+    """`kernel` relies on the reliance `name`; `control`, if there is one, breaks a rule that hardware needs, too. `of`
+    tells it from other tests of the reliance."""
 
     name: str
     threads: int
     kernel: str
     control: str | None = None
+    of: str = ""
 
 
 def _kernel(body: str) -> str:
@@ -173,9 +175,62 @@ bar.warp.sync -1;
     )
 
 
+def _equal_stores_of_warps(equal: bool) -> str:
+    """Lane w of each warp stores to word w of shared memory; after a barrier each thread reads a word."""
+    different = "" if equal else "shr.u32 %r19, %r2, 5;\nadd.u32 %r18, %r18, %r19;\n"
+    return _kernel(
+        f"""and.b32 %r21, %r2, 31;
+shl.b32 %r21, %r21, 2;
+add.u32 %r22, %r4, %r21;
+ROUND:
+{_ROW}mov.u32 %r18, %r12;
+{different}st.shared.u32 [%r22], %r18;
+bar.sync 0;
+{_compared("ld.shared.u32 %r13, [%r22];", 1)}bar.sync 0;
+{_NEXT}"""
+    )
+
+
+def _equal_stores_of_ctas(equal: bool) -> str:
+    """Each CTA stores v + 1 to row v of `out`, 512 bytes long. The last CTA that is done reads the rows that it wrote
+    once more. Who is last, a counter at `seen + 4` says, which is 0 again then."""
+    different = "" if equal else "and.b32 %r19, %r3, 1;\nadd.u32 %r18, %r18, %r19;\n"
+    row = f"""{_ROW}shl.b32 %r14, %r11, 9;
+shl.b32 %r15, %r2, 2;
+add.u32 %r14, %r14, %r15;
+cvt.u64.u32 %rd7, %r14;
+add.s64 %rd8, %rd9, %rd7;
+"""
+    return _kernel(
+        f"""ld.param.b64 %rd9, [out];
+ROUND:
+{row}mov.u32 %r18, %r12;
+{different}st.global.u32 [%rd8], %r18;
+{_NEXT}bar.sync 0;
+mov.u32 %r20, %nctaid.x;
+sub.u32 %r20, %r20, 1;
+@!%p1 bra COUNTED;
+atom.acq_rel.gpu.global.inc.u32 %r21, [%rd3+4], %r20;
+st.shared.u32 [%r4], %r21;
+COUNTED:
+bar.sync 0;
+ld.shared.u32 %r21, [%r4];
+setp.ne.u32 %p5, %r21, %r20;
+@%p5 bra RETURN;
+mov.u32 %r10, 0;
+AGAIN:
+{row}{_compared("ld.global.u32 %r13, [%rd8];", 1)}add.u32 %r10, %r10, 1;
+setp.lt.u32 %p2, %r10, %r1;
+@%p2 bra AGAIN;
+"""
+    )
+
+
 RELIED = (
     Relied("cp-async-seen", THREADS, _cp_async_seen(True), _cp_async_seen(False)),
     Relied("init-seen", THREADS, _init_seen()),
     Relied("reads-before-copies", THREADS + 32, _reads_before_copies(True), _reads_before_copies(False)),
-    Relied("equal-stores", THREADS, _equal_stores(True), _equal_stores(False)),
+    Relied("equal-stores", THREADS, _equal_stores(True), _equal_stores(False), " of lanes"),
+    Relied("equal-stores", THREADS, _equal_stores_of_warps(True), _equal_stores_of_warps(False), " of warps"),
+    Relied("equal-stores", THREADS, _equal_stores_of_ctas(True), _equal_stores_of_ctas(False), " of CTAs"),
 )

@@ -137,7 +137,7 @@ def of_reliances(only: str, seconds: float) -> bool:
             count = repeated(seconds, once)
             wrong, waits = numbers(seen, 2)
             good = good and not (text is relied.kernel and (wrong or waits))
-            print(f"| {relied.name} | {name} | {count * ctas * ROUNDS} | {wrong} | {waits} |", flush=True)
+            print(f"| {relied.name}{relied.of} | {name} | {count * ctas * ROUNDS} | {wrong} | {waits} |", flush=True)
     return good
 
 

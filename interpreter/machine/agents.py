@@ -177,7 +177,8 @@ class Cta:
         self.everyone = Team("CTA", tuple(seat.index for seat in machine.seats))
         names = [seat.name for seat in machine.seats]
         self.shared = SharedMemory(len(names), shared_memory, machine.domain.payload, names, origin, machine.spans)
-        self.shared.relied = machine.observers.relied
+        if machine.observers.relied is not None:
+            self.shared.forgive(machine.observers.relied)
         self.copies = AsyncCopies(self.shared)
         self.barriers: dict[str, Barrier] = {}
         self.rings: dict[int, Any] = {}

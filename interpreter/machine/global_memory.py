@@ -8,15 +8,19 @@ operand, reads of the operand must come before the writes that overwrite it, in 
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.allocations import Allocations
 from lowtide.interpreter.machine.clocks import Clocks
+from lowtide.interpreter.machine.equal_stores import Change, EqualStores, Made, by_unit
 from lowtide.interpreter.machine.further_readers import FurtherReaders
-from lowtide.interpreter.machine.words import Words
+from lowtide.interpreter.machine.reliances import Relied
+from lowtide.interpreter.machine.words import Ended, Words
 from lowtide.interpreter.numbers.cells import (
     ELEMENT_BYTES,
     IN_FLIGHT,
@@ -27,6 +31,7 @@ from lowtide.interpreter.numbers.cells import (
     ZERO,
     Access,
     Buffer,
+    Holds,
     Ints,
     Span,
     Values,
@@ -52,6 +57,7 @@ class GlobalMemory(Allocations):
         self._read_epoch: NDArray[np.int32] = np.zeros(0, np.int32)
         self._read_site: NDArray[np.uint16] = np.zeros(0, np.uint16)
         self._further = FurtherReaders()
+        self.equals: EqualStores | None = None  # if given, unordered stores of equal values are noted, and not refused
         self._clocks: dict[int, Clocks] = {}
         self.words = Words()
         self._on_write = on_write
@@ -62,6 +68,10 @@ class GlobalMemory(Allocations):
         # By CTA and agent: the epoch of its wait for them, and the lanes that waited (None: all).
         self._waiting: dict[tuple[int, int], tuple[int, Ints | None]] = {}
 
+    def forgive(self, relied: Relied) -> None:
+        """From now on, what hardware is seen to forgive is noted, and not refused."""
+        self.equals = EqualStores(relied)
+
     def begin_launch(self, programmatic: bool = False, notes_reads: bool = False) -> None:
         """Order everything in earlier launches before what follows.
 
@@ -71,6 +81,7 @@ class GlobalMemory(Allocations):
         self._notes_reads = notes_reads
         self._writer, self._reader = np.zeros(len(self._writer), np.int64), np.zeros(len(self._reader), np.int64)
         self._further = FurtherReaders()
+        self.equals = None if self.equals is None else EqualStores(self.equals.relied)
         self._clocks = {}
         self.words = Words()
         self._earlier_kernels = {} if programmatic else None
@@ -224,30 +235,35 @@ class GlobalMemory(Allocations):
         self._read_epoch[units] = epochs
         self._read_site[units] = self.site(access, span)
 
-    def _before_write(self, access: Access, span: Span) -> None:
+    def _before_write(self, access: Access, span: Span, holds: Holds | None = None) -> None:
         if self._on_write is not None and access.strong is None:
             self._on_write(access, span)
         units = span.units
-        if np.count_nonzero(self._writer[units]):
-            self._check_writers(access, span, "writes", "write after write")
-            self._check_readers(access, span)
-        elif self._notes_reads or self._in_place is not None:
-            self._check_readers(access, span)
+        is_written = np.count_nonzero(self._writer[units]) > 0
+        joins = self._check_writers(access, span, "writes", "write after write", holds) if is_written else False
+        old, reader = self._last(units) if self.equals is not None else None, self._reader[units]
+        read: list[tuple[int, Made]] = []
+        if is_written or self._notes_reads or self._in_place is not None:
+            read = self._check_readers(access, span)
         if self._in_place is not None and _reaches(span, self._in_place):
             places = span.elements(1) - self._in_place.start  # bytes that now hold an element of D
             self._replaced[places[(places >= 0) & (places < len(self._replaced))]] = True
-        self._check_words(access, span, "writes")
+        ended = self._check_words(access, span, "writes")
         if self._is_strong(access):
             self.words.note(access, span, self._clocks[access.cta], self.site(access, span), writes=True)
             return
         if access.warps is not None and not span.is_disjoint:
             raise NotTogether
-        thread = self._thread(access)
-        self._writer[units] = thread
-        self._site[units] = self.site(access, span)
-        self._epoch[units] = self._epoch_of(access) + 1
-        if access.lanes is not None and not span.is_disjoint:
-            overwritten = self._writer[units] != thread
+        new = Made(self._thread(access), self._epoch_of(access) + 1, self.site(access, span))
+        if self.equals is not None and old is not None:
+            for row, column in np.argwhere(joins & (reader > 0)).tolist():
+                read.append((int(units[row, column]), old.at(units.shape, (row, column))))
+            read += by_unit(ended, self.unit, lambda thread: (thread + 1, True))
+            same = None if holds is None else partial(_held, holds, reader)
+            self.equals.write(units, Change(old, new, joins, same, read))
+        self._writer[units], self._epoch[units], self._site[units] = new
+        if access.lanes is not None and not span.is_disjoint and not np.all(joins):
+            overwritten = self._writer[units] != new.thread
             if overwritten.any():
                 row, byte = span.first(overwritten)
                 self.fail(
@@ -257,6 +273,21 @@ class GlobalMemory(Allocations):
                     byte,
                     "race: two lanes write the same bytes in one instruction [global-lanes-race]",
                 )
+
+    def _last(self, units: Ints) -> Made:
+        """The last accesses of units: their readers since the last write, or its writers."""
+        reader, writer = self._reader[units], self._writer[units]
+        if not np.count_nonzero(reader):
+            return Made(writer, np.where(writer > 0, self._epoch[units], 0), self._site[units])
+        pairs = (self._read_epoch, self._epoch), (self._read_site, self._site)
+        stored, site = (np.where(reader > 0, first[units], second[units]) for first, second in pairs)
+        thread = np.where(reader > 0, reader, writer)
+        return Made(thread, np.where(thread > 0, stored, 0), site)
+
+    def _late(self, access: Access, row: int, threads: Ints, epochs: Ints) -> Values:
+        """Which accesses of threads in epochs are not ordered before the access of a row of one agent."""
+        one = replace(access, lanes=None if access.lanes is None else access.lanes[row : row + 1], ops=())
+        return self._unordered(one, threads[None], epochs[None])[0]
 
     def _thread(self, access: Access) -> Any:
         """The grid-wide number of each row's thread, + 1."""
@@ -280,21 +311,40 @@ class GlobalMemory(Allocations):
         known = np.stack([clocks.known[: clocks.warps, : clocks.warps] for clocks in each])
         return known[access.crews, access.agents, agents]
 
-    def _check_writers(self, access: Access, span: Span, verb: str, kind: str) -> None:
-        """Raise if another thread wrote in this launch and nothing orders its write before this access."""
-        writer = self._writer[span.units]
-        racing = self._unordered(access, writer, self._epoch[span.units])
-        if racing.any():
-            row, byte = span.first(racing)
-            site = int(self._site[span.units][racing][0])
-            self._fail_race(access, span, row, byte, f"({kind}): {verb} what {{}} wrote", int(writer[racing][0]), site)
-
-    def _check_readers(self, access: Access, span: Span) -> None:
-        """Raise if another thread read bytes that this launch wrote, and nothing orders that before this write."""
+    def _check_writers(self, access: Access, span: Span, verb: str, kind: str, holds: Holds | None = None) -> Any:
+        """Raise if another thread wrote in this launch and nothing orders its write before this access. Returns the
+        units, an array (rows, units), where it is an equal store, which is noted; False if there are none."""
         units = span.units
+        made = Made(self._writer[units], self._epoch[units], self._site[units])
+        late: Any = self._unordered(access, made.thread, made.stored)
+        if self.equals is not None and (late.any() or self.equals.reaches(units)):
+            if access.warps is not None:
+                raise NotTogether
+            which = partial(self._late, access)
+            late, made = self.equals.late(units, late, made, which)
+            is_plain = access.strong is None and (made.stored[late] != IN_FLIGHT).all()
+            if is_plain and self.equals.allows(units, late, holds, which):
+                self.equals.note(lambda: self._unordered_write(access, span, late, made, (verb, kind)))
+                return late
+        if late.any():
+            if access.warps is not None:
+                raise NotTogether
+            raise InterpreterError(self._unordered_write(access, span, late, made, (verb, kind)))
+        return False
+
+    def _unordered_write(self, access: Access, span: Span, late: Values, made: Made, what: tuple[str, str]) -> str:
+        """The message of an access that is not ordered after a write. `what` it does, and the kind of race."""
+        (row, byte), (verb, kind) = span.first(late), what
+        rule = f"({kind}): {verb} what {{}} wrote"
+        return self._race(access, span, (row, byte), rule, int(made.thread[late][0]), int(made.site[late][0]))
+
+    def _check_readers(self, access: Access, span: Span) -> list[tuple[int, Made]]:
+        """Raise if another thread read bytes that this launch wrote, and nothing orders that before this write. Returns
+        further readers that it forgets, by unit."""
+        units, forgotten = span.units, []
         reader = self._reader[units]
         if not np.count_nonzero(reader):
-            return
+            return []
         rule = "(write after read): writes what {} read"
         racing = self._unordered(access, reader, self._read_epoch[units])
         if racing.any():
@@ -309,22 +359,28 @@ class GlobalMemory(Allocations):
             for thread, epoch, site in self._further.of(int(units[row, column]), is_weak):
                 if self._unordered(one, np.array([[thread]]), np.array([[epoch]]))[0, 0]:
                     self._fail_race(access, span, int(row), int(column) * span.unit, rule, thread, site)
+                if is_weak:
+                    forgotten.append((int(units[row, column]), Made(thread, epoch, site)))
         if is_weak:  # whatever must come after the reads must come after this write
             self._reader[units] = 0
+        return forgotten
 
     def refine(self, unit: int) -> None:
         if self.unit > unit:
             self._further.refine(self.unit // unit)
+            if self.equals is not None:
+                self.equals.refine(self.unit // unit)
         super().refine(unit)
 
     def _is_strong(self, access: Access) -> bool:
         """Whether an access is strong. The host has no other threads beside it."""
         return access.strong is not None and access.cta in self._clocks
 
-    def _check_words(self, access: Access, span: Span, verb: str) -> None:
-        """Raise for a race with a strong access of another thread. A write that is not strong ends the words there."""
+    def _check_words(self, access: Access, span: Span, verb: str) -> list[Ended]:
+        """Raise for a race with a strong access of another thread. A write that is not strong ends the words there;
+        returns what it ends."""
         if not self.words.reaches(span) or access.cta not in self._clocks:
-            return
+            return []
         if access.warps is not None:
             raise NotTogether
         found = self.words.race(access, span, self._clocks[access.cta], verb != "reads")
@@ -333,8 +389,7 @@ class GlobalMemory(Allocations):
             if found.is_narrow:
                 what = f"{what}, and the scopes of the two do not include each other's thread"
             self._fail_race(access, span, found.row, found.byte, what, found.thread + 1, found.site)
-        if access.strong is None and verb != "reads":
-            self.words.overwritten(span)
+        return self.words.overwritten(span) if access.strong is None and verb != "reads" else []
 
     def _unordered(self, access: Access, thread: Ints, stored: Ints) -> NDArray[np.bool_]:
         """The accesses by other threads (0: no thread) in these epochs that are not ordered before this access."""
@@ -356,9 +411,13 @@ class GlobalMemory(Allocations):
     def _fail_race(
         self, access: Access, span: Span, row: int, byte: int, rule: str, thread: int, site: int
     ) -> NoReturn:
-        """Raise the error of a race with a thread of the grid, whose name replaces {} in `rule`."""
+        """Raise the error of a race with a thread of the grid."""
         if access.warps is not None:
             raise NotTogether
+        raise InterpreterError(self._race(access, span, (row, byte), rule, thread, site))
+
+    def _race(self, access: Access, span: Span, at: tuple[int, int], rule: str, thread: int, site: int) -> str:
+        """The message of a race with a thread of the grid, whose name replaces {} in `rule`. `at`: a row, its byte."""
         other = thread - 1
         cta = other // LANES // WARPS
         names = self._clocks[cta].names if cta in self._clocks else ()
@@ -369,7 +428,7 @@ class GlobalMemory(Allocations):
             else "let its CTA arrive at a semaphore after that, and this one wait for it before"
         )
         what = f"race {rule.format(who)}, nothing orders the two; it did so{self.by(site)}; {remedy} [global-race]"
-        self.fail(access, span.addresses, row, byte, what)
+        return self.broken(access, span.addresses, *at, what)
 
     def _is_acquired(self, access: Access, warp: Ints, stored: Ints) -> NDArray[np.bool_]:
         """Which writes of other CTAs the accessing agent has acquired: by warp of the grid, and epoch + 1."""
@@ -386,6 +445,11 @@ class GlobalMemory(Allocations):
 def _cta_of(access: Access) -> Any:
     """The CTA of each row, array (n, 1), or of all rows."""
     return access.cta if access.crews is None else np.array(access.ctas, np.int64)[access.crews]
+
+
+def _held(holds: Holds, reader: Ints) -> Values:
+    """The units that hold what a store writes, and that nobody has read."""
+    return holds() & (reader == 0)
 
 
 def _reaches(span: Span, buffer: Buffer) -> bool:

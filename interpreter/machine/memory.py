@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.interpreter.machine.equal_stores import EqualStores
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.ordered_memory import OpenRead, OrderedMemory
 from lowtide.interpreter.machine.reliances import CP_ASYNC_SEEN, READS_BEFORE_COPIES, Relied
@@ -27,6 +28,7 @@ from lowtide.interpreter.numbers.cells import (
     LANES,
     WHOLE_AGENT,
     Access,
+    Holds,
     Ints,
     Span,
     Values,
@@ -83,6 +85,10 @@ class SharedMemory(OrderedMemory):
         self._are_copies = np.zeros(0, np.bool_)  # by number of an op: whether it is a cp.async
         # The epoch of the fence that showed a write to the async proxy, + 1; 0 if nothing is hidden from it.
         self._shown_epoch: NDArray[np.int32] = np.zeros(self.entries(self.size), np.int32)
+
+    def forgive(self, relied: Relied) -> None:
+        """From now on, what hardware is seen to forgive is noted, and not refused."""
+        self.relied, self.equals = relied, EqualStores(relied)
 
     def start_copy(
         self,
@@ -165,6 +171,8 @@ class SharedMemory(OrderedMemory):
         """As `see`, for several agents that each read all of the bytes. Raises NotTogether if some agent may not read
         them, or if the agents must be checked one by one."""
         span = self.span(access, addresses, size)
+        if self.equals is not None and self.equals.reaches(span.units):
+            raise NotTogether
         known = self.clocks.known[agents].min(axis=0)[self._writer[span.units] >> LANE_BITS]
         if np.count_nonzero(self._write_epoch[span.units] > known):
             raise NotTogether
@@ -290,8 +298,8 @@ class SharedMemory(OrderedMemory):
             self._are_copies = np.array([*are_copies, False])
         return self._are_copies[np.minimum(sites, len(self._sites))]
 
-    def _before_write(self, access: Access, span: Span) -> None:
-        super()._before_write(access, span)
+    def _before_write(self, access: Access, span: Span, holds: Holds | None = None) -> None:
+        super()._before_write(access, span, holds)
         if access.strong is not None:
             return
         for warp, _ in access.parts:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -20,9 +21,10 @@ from numpy.typing import NDArray
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.clocks import Clocks
+from lowtide.interpreter.machine.equal_stores import Change, EqualStores, Made, by_unit
 from lowtide.interpreter.machine.proxy_fences import ProxyFences
 from lowtide.interpreter.machine.readers import Reads
-from lowtide.interpreter.machine.words import Words
+from lowtide.interpreter.machine.words import Ended, Words
 from lowtide.interpreter.numbers.cells import (
     IN_FLIGHT,
     LANE_BITS,
@@ -34,6 +36,7 @@ from lowtide.interpreter.numbers.cells import (
     Buffer,
     Cells,
     Described,
+    Holds,
     Ints,
     Span,
     Values,
@@ -84,6 +87,7 @@ class OrderedMemory(Cells):
         self._guests: dict[int, int] = {}  # readers that are agents of other CTAs, by their clocks
         self._reads: dict[int, Reads] = {}  # by reader
         self._fences = ProxyFences()
+        self.equals: EqualStores | None = None  # if given, unordered stores of equal values are noted, and not refused
         self._objects: list[Buffer] = []
         self._fixed = size is not None
         units = self.entries(self.size)
@@ -125,6 +129,8 @@ class OrderedMemory(Cells):
         super().refine(unit)
         for reads in self._reads.values() if factor > 1 else ():
             reads.refine(factor)
+        if self.equals is not None and factor > 1:
+            self.equals.refine(factor)
 
     def _reader_of(self, agent: int) -> int:
         """The number among readers of an agent, by its clock: one of this CTA, or of another in the cluster."""
@@ -226,21 +232,25 @@ class OrderedMemory(Cells):
             read.span = self.renewed(read.span)
             reads.epoch[read.span.units] = IN_FLIGHT
 
-    def _before_write(self, access: Access, span: Span) -> None:
+    def _before_write(self, access: Access, span: Span, holds: Holds | None = None) -> None:
         agents, lane, units = access.agents, lane_column(access), span.units
-        self._check_writers(access, span, lane, "writes", "write after write")
+        joins = self._check_writers(access, span, lane, "writes", "write after write", holds)
         self._check_readers(access, span, lane)
-        self._check_words(access, span, "writes")
+        ended = self._check_words(access, span, "writes")
         if access.strong is not None:
             self.words.note(access, span, self.clocks, self.site(access, span), writes=True)
             return
         if access.warps is not None and not span.is_disjoint:
             raise NotTogether
-        thread = agents * LANES + lane
+        thread, epoch, site = agents * LANES + lane, self.clocks.epochs(agents) + 1, self.site(access, span)
+        if self.equals is not None:
+            old = Made(self._writer[units], self._write_epoch[units], self._write_site[units])
+            change = Change(old, Made(thread, epoch, site), joins, holds, by_unit(ended, self.unit, self._own))
+            self.equals.write(units, change)
         self._writer[units] = thread
-        self._write_site[units] = self.site(access, span)
-        self._write_epoch[units] = self.clocks.epochs(agents) + 1
-        if lane is not WHOLE_AGENT and not span.is_disjoint:
+        self._write_site[units] = site
+        self._write_epoch[units] = epoch
+        if lane is not WHOLE_AGENT and not span.is_disjoint and not np.all(joins):
             overwritten = self._writer[units] != thread
             if overwritten.any():
                 row, byte = span.first(overwritten)
@@ -252,41 +262,74 @@ class OrderedMemory(Cells):
                     "race: two lanes write the same bytes in one instruction [shared-lanes-race]",
                 )
 
-    def _check_writers(self, access: Access, span: Span, lane: Any, verb: str, kind: str) -> None:
+    def _check_writers(
+        self, access: Access, span: Span, lane: Any, verb: str, kind: str, holds: Holds | None = None
+    ) -> Any:
+        """Raise if an access is not ordered after the writes of the bytes. Returns the units, an array (rows, units),
+        where it is an equal store, which is noted; False if there are none."""
         agents = access.agents
         stored, writer = self._write_epoch[span.units], self._writer[span.units]
         racing = stored > self.clocks.known[agents, writer >> LANE_BITS]
-        if not np.count_nonzero(racing):  # all of these are ordered for the agents
-            return
-        same = (writer == agents * LANES + lane) & (writer % LANES != WHOLE_AGENT)
-        racing &= ~same | (stored == IN_FLIGHT)
-        self._refine(access, lane, racing, writer, stored)
-        if racing.any():
-            row, byte = span.first(racing)
-            if access.warps is not None:
-                raise NotTogether
-            thread, at = int(writer[racing][0]), int(span.addresses[row]) + byte
-            held = next((each.name for each in self._objects if each.start <= at < each.end), None)
-            who, is_agent = self._thread_name(thread), thread // LANES < self.clocks.warps
-            by = self.by(int(self._write_site[span.units][racing][0]))
-            if held is not None:
-                rule = (
-                    f"{verb} the bytes of {held}; lay out shared memory so that buffers and mbarriers do not overlap"
-                    " [mbarrier-bytes]"
-                )
-            elif stored[racing][0] == IN_FLIGHT:
-                awaited = "its group" if is_agent else "the mbarrier's phase"
-                rule = (
-                    f"in flight: {verb} what an asynchronous copy of {who} fills, before a wait for {awaited}; it was "
-                    f"started{by} [copy-in-flight]"
-                )
-            else:
-                missing = "barrier between" if is_agent else "wait for the mbarrier's phase before"
-                remedy = self._remedy(access, thread // LANES) if is_agent else "wait for that phase before this"
-                rule = (
-                    f"race ({kind}): {verb} what {who} wrote, with no {missing}; it wrote{by}; {remedy} [shared-race]"
-                )
-            self.fail(access, span.addresses, row, byte, rule)
+        if np.count_nonzero(racing):  # not all of these are ordered for the agents
+            same = (writer == agents * LANES + lane) & (writer % LANES != WHOLE_AGENT)
+            racing &= ~same | (stored == IN_FLIGHT)
+            self._refine(access, lane, racing, writer, stored)
+        further = self.equals is not None and self.equals.reaches(span.units)
+        if not further and not np.count_nonzero(racing):
+            return False
+        if access.warps is not None:
+            raise NotTogether
+        made, late = Made(writer, stored, self._write_site[span.units]), racing
+        if self.equals is not None:
+            which = partial(self._late, access, lane)
+            late, made = self.equals.late(span.units, racing, made, which)
+            by_threads = (made.thread < self.clocks.warps * LANES) & (made.stored != IN_FLIGHT)
+            is_plain = access.is_plain and access.visitor is None and by_threads[late].all()
+            if is_plain and self.equals.allows(span.units, late, holds, which):
+                self.equals.note(partial(self._racing, access, span, late, made, (verb, kind)))
+                return late
+        if late.any():
+            raise InterpreterError(self._racing(access, span, late, made, (verb, kind)))
+        return False
+
+    def _racing(self, access: Access, span: Span, late: Values, made: Made, what: tuple[str, str]) -> str:
+        """The message of an access that is not ordered after a write. `what` it does, and the kind of race."""
+        (row, byte), (verb, kind) = span.first(late), what
+        thread, at = int(made.thread[late][0]), int(span.addresses[row]) + byte
+        held = next((each.name for each in self._objects if each.start <= at < each.end), None)
+        who, is_agent = self._thread_name(thread), thread // LANES < self.clocks.warps
+        by = self.by(int(made.site[late][0]))
+        if held is not None:
+            rule = (
+                f"{verb} the bytes of {held}; lay out shared memory so that buffers and mbarriers do not overlap"
+                " [mbarrier-bytes]"
+            )
+        elif made.stored[late][0] == IN_FLIGHT:
+            awaited = "its group" if is_agent else "the mbarrier's phase"
+            rule = (
+                f"in flight: {verb} what an asynchronous copy of {who} fills, before a wait for {awaited}; it was "
+                f"started{by} [copy-in-flight]"
+            )
+        else:
+            missing = "barrier between" if is_agent else "wait for the mbarrier's phase before"
+            remedy = self._remedy(access, thread // LANES) if is_agent else "wait for that phase before this"
+            rule = f"race ({kind}): {verb} what {who} wrote, with no {missing}; it wrote{by}; {remedy} [shared-race]"
+        return self.broken(access, span.addresses, row, byte, rule)
+
+    def _late(self, access: Access, lane: Any, row: int, threads: Ints, epochs: Ints) -> Values:
+        """Which accesses of threads in epochs are not ordered before the access of a row of one agent."""
+        mine, agents = lane if isinstance(lane, int) else int(lane[row, 0]), threads >> LANE_BITS
+        late: Values = epochs > self.clocks.known[access.warp, agents]
+        if mine != WHOLE_AGENT:
+            late &= (threads != access.warp * LANES + mine) | (epochs == IN_FLIGHT)
+        late = late[None]
+        self._refine(access, mine, late, threads[None], epochs[None])
+        return late[0]
+
+    def _own(self, thread: int) -> tuple[int, bool]:
+        """The number of a thread of the grid in this memory, and whether it is of this CTA."""
+        cta, own = divmod(thread, WARPS * LANES)
+        return (own, True) if cta == self.clocks.cta else (own | WHOLE_AGENT, False)
 
     def _check_readers(self, access: Access, span: Span, lane: Any) -> None:
         agents = access.agents
@@ -314,10 +357,11 @@ class OrderedMemory(Cells):
             number = self.clocks.cta * WARPS * LANES + thread.astype(np.int64)
             clocks.refine(agent, lane, racing, number, stored)
 
-    def _check_words(self, access: Access, span: Span, verb: str) -> None:
-        """Raise for a race with a strong access of another thread. A write that is not strong ends the words there."""
+    def _check_words(self, access: Access, span: Span, verb: str) -> list[Ended]:
+        """Raise for a race with a strong access of another thread. A write that is not strong ends the words there;
+        returns what it ends."""
         if not self.words.reaches(span):
-            return
+            return []
         if access.warps is not None:
             raise NotTogether
         found = self.words.race(access, span, self.clocks, verb != "reads")
@@ -334,8 +378,7 @@ class OrderedMemory(Cells):
                 f"so{self.by(found.site)}; {remedy}, or access it by strong operations alone [shared-word-race]"
             )
             self.fail(access, span.addresses, found.row, found.byte, rule)
-        if access.strong is None and verb != "reads":
-            self.words.overwritten(span)
+        return self.words.overwritten(span) if access.strong is None and verb != "reads" else []
 
     def _fail_read(self, access: Access, span: Span, racing: Values, reader: int, is_open: bool) -> NoReturn:
         """Raise for a write of bytes that a reader has read, or may still read."""

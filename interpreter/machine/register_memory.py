@@ -5,7 +5,6 @@ elsewhere writes the type of the numbers in the registers.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -124,29 +123,31 @@ def store(
         payload = (payload if state.mask is None else payload[:, state.mask]).reshape(-1, count)
     disjoint(cells, access, rows, size, min(16, size))
     relied = state.machine.observers.relied
-    is_plain = access.lanes is not None and not access.ops and access.strong is None
+    is_plain = relied is not None and access.lanes is not None and access.strong is None
     if relied is not None and is_plain and not cells.span(access, rows, size, min(16, size)).is_disjoint:
-        access, rows, payload = _without_equals(cells, access, rows, payload, relied)
-    cells.store(access, rows, payload, dtype, count, min(16, size))
+        again = _equals(cells, access, rows, payload, relied)
+        if again is not None:
+            for lanes in (~again, again):
+                part = np.broadcast_to(payload, (len(rows), count))[lanes]
+                cells.store(access.of_rows(lanes), rows[lanes], part, dtype, count, min(16, size), by_threads=True)
+            return
+    cells.store(access, rows, payload, dtype, count, min(16, size), by_threads=is_plain)
 
 
-def _without_equals(
-    cells: Cells, access: Access, rows: Ints, payload: Values, relied: Relied
-) -> tuple[Access, Ints, Values]:
-    """A store without lanes that write what another lane writes there, too. They race, but hardware keeps the value."""
+def _equals(cells: Cells, access: Access, rows: Ints, payload: Values, relied: Relied) -> Values | None:
+    """The lanes of a store that write what an earlier lane writes there, too; None if there are none, or if some lane
+    writes another value there. They race, but hardware keeps the value."""
     places, first, group = np.unique(rows, return_index=True, return_inverse=True)
-    if len(places) == len(rows):
-        return access, rows, payload
     each = np.broadcast_to(payload, (len(rows), payload.shape[1]))
     kept = each[first][group.reshape(-1)]
-    if not ((each == kept) | ((each != each) & (kept != kept))).all():
-        return access, rows, payload
+    same = (each == kept) & (np.signbit(each) == np.signbit(kept))
+    if len(places) == len(rows) or not (same | ((each != each) & (kept != kept))).all():
+        return None
+    again = np.ones(len(rows), np.bool_)
+    again[first] = False
     rule = "race: two lanes write the same bytes in one instruction, with equal values [lanes-store-equals]"
-    assert access.lanes is not None
-    again = int(np.setdiff1d(np.arange(len(rows)), first)[0])
-    relied.on(EQUAL_STORES, cells.broken(access, rows - cells.origin, again, 0, rule))
-    order = np.sort(first)
-    return replace(access, lanes=np.asarray(access.lanes)[order]), rows[order], each[order]
+    relied.on(EQUAL_STORES, cells.broken(access, rows - cells.origin, int(np.flatnonzero(again)[0]), 0, rule))
+    return again
 
 
 def _whole(values: Sequence[Any], dtype: str, width: int, domain: Domain) -> tuple[Sequence[Any], int]:

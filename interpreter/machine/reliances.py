@@ -36,7 +36,7 @@ READS_BEFORE_COPIES = Reliance(
 )
 EQUAL_STORES = Reliance(
     "equal-stores",
-    "if several lanes of a warp store one value to the same bytes in one instruction, that value is there",
+    "if several threads store one value to the same bytes, and nothing orders these stores, that value is there",
     "Memory Consistency Model: Morally strong operations, Data-races",
 )
 WRAPPED_ADDRESSES = Reliance(

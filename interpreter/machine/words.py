@@ -60,6 +60,14 @@ class Race(NamedTuple):
     is_narrow: bool
 
 
+class Ended(NamedTuple):
+    """A strong access of a word that a write which is not strong follows: the thread of the grid, and its epoch + 1."""
+
+    word: Word
+    thread: int
+    stored: int
+
+
 class Words:
     """The words of one memory."""
 
@@ -132,8 +140,12 @@ class Words:
                 word.accesses[thread, writes] = Entry(stored, strong.scope, site)
                 word.narrowest = min(word.narrowest, strong.scope)
 
-    def overwritten(self, span: Span) -> None:
-        """A write that is not strong, ordered after all accesses so far: nothing is observed through the words."""
+    def overwritten(self, span: Span) -> list[Ended]:
+        """A write that is not strong, ordered after all accesses so far: nothing is observed through the words. Returns
+        those accesses."""
+        found = []
         for _, word in self._touched(span):
+            found += [Ended(word, thread, entry.stored) for (thread, _), entry in word.accesses.items()]
             word.accesses, word.writer, word.chain, word.narrowest = {}, None, Chain(), Scope.sys
             word.released, word.wide, word.last, word.sc = {}, NOTHING, (-1, {}), {}
+        return found

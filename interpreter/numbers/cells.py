@@ -8,8 +8,9 @@ any type. All functions take arrays of addresses, one per lane (a *row*).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, NoReturn, Protocol
@@ -24,6 +25,8 @@ from lowtide.interpreter.numbers.storage import in_memory, loaded, stored
 
 Ints = NDArray[np.integer[Any]]
 Values = NDArray[Any]
+Holds = Callable[[], Values]
+"""Which units of a span hold what a store is about to write there: array (n, units)."""
 
 WHOLE_AGENT = 128
 """The lane number for all lanes of an agent (a warp, a warpgroup, a role, a CTA) together."""
@@ -66,6 +69,11 @@ _WORDS: Mapping[int, Any] = MappingProxyType({1: np.uint8, 2: np.uint16, 4: np.u
 _ZEROS: Mapping[int, Any] = MappingProxyType(
     {width: np.full(width, ZERO, np.uint8).view(word)[0] for width, word in _WORDS.items()}
 )
+
+
+_WIDTH_OF = np.zeros(256, np.int64)  # bytes of an element, by its code; 0 for those of no element
+for _code, _name in _NAMES.items():
+    _WIDTH_OF[_code] = _WIDTHS[_name]
 
 
 def _repeated(dtype: str, size: int) -> Any:
@@ -144,7 +152,9 @@ class Access:
         columns = (self.lanes, self.warps, self.crews)
         lanes, warps, crews = (None if each is None else np.asarray(each)[chosen] for each in columns)
         cta, warp, strong = self.cta, self.warp, self.strong
-        return Access(cta, warp, lanes, self.op, self.level, self.who, (), strong, warps, crews, self.ctas)
+        found = Access(cta, warp, lanes, self.op, self.level, self.who, (), strong, warps, crews, self.ctas)
+        found.visitor = self.visitor
+        return found
 
 
 def runs(numbers: Ints) -> list[tuple[int, Any]]:
@@ -320,24 +330,48 @@ class Cells:
         return self.bits(access, span, 1)
 
     def store(
-        self, access: Access, addresses: Ints, payload: Values, dtype: str, count: int = 1, align: int | None = None
+        self,
+        access: Access,
+        addresses: Ints,
+        payload: Values,
+        dtype: str,
+        count: int = 1,
+        align: int | None = None,
+        by_threads: bool = False,
     ) -> None:
         """Write `count` consecutive elements to each address: payload (n, count), or an array that broadcasts to it.
 
+        `by_threads`: each lane stores by itself; hardware forgives it if what it stores is there (equal_stores.py).
         Raises InterpreterError for an access out of bounds or misaligned, bytes in flight, and a race.
         """
         is_zero = dtype == ZERO_TYPE
         width = 2 if is_zero else ELEMENT_BYTES[dtype]
         span = self.span(access, addresses, width * count, align)
-        self._before_write(access, span)
+        self._before_write(access, span, partial(self._holds, span, payload, dtype) if by_threads else None)
         if (dtype, span.word) in _RUNS:
             self.codes.view(_WORDS[span.word])[span.words] = _RUNS[dtype, span.word]
         else:
-            codes = np.full((1, width * count), ZERO if is_zero else CONTINUED, np.uint8)
-            if not is_zero:
-                codes[0, ::width] = CODES[dtype]
-            span.put(self.codes, np.broadcast_to(codes, (len(span.addresses), width * count)))
+            span.put(self.codes, np.broadcast_to(_codes_of(dtype, width * count), (len(span.addresses), width * count)))
         self.payload[span.elements(width)] = stored(payload, dtype)
+
+    def _holds(self, span: Span, payload: Values, dtype: str) -> Values:
+        """The units of a span that hold what a store is about to write there: array (n, units)."""
+        size = span.size
+        width = 2 if dtype == ZERO_TYPE else ELEMENT_BYTES[dtype]
+        new = np.zeros((len(span.addresses), size), self.payload.dtype)
+        new[:, ::width] = stored(payload, dtype)
+        same = self._equal(span, _codes_of(dtype, size), new)
+        return np.logical_and.reduce(same.reshape(len(same), span.units.shape[1], -1), axis=2)
+
+    def _equal(self, span: Span, codes: Values, payload: Values) -> Values:
+        """The bytes of a span that are equal to those of whole elements, by codes and payload: array (n, size)."""
+        now, held = span.get(self.codes), span.get(self.payload)
+        alike = (held == payload) & (np.signbit(held) == np.signbit(payload))
+        alike |= ((held != held) & (payload != payload)) | (codes == ZERO)
+        found: Values = (now == codes) & alike & (codes != CONTINUED)
+        for at in range(1, span.size):
+            found[:, at] |= (codes[:, at] == CONTINUED) & (now[:, at] == CONTINUED) & found[:, at - 1]
+        return found | (_zeros(now, held) & _zeros(np.broadcast_to(codes, now.shape), payload))
 
     def span(self, access: Access, addresses: Ints, size: int, align: int | None = None) -> Span:
         """Checks alignment and bounds of accesses of `size` bytes. Raises InterpreterError."""
@@ -520,8 +554,28 @@ class Cells:
     def _before_read(self, access: Access, span: Span) -> None:
         """Raise for a read that is not ordered; record the reader."""
 
-    def _before_write(self, access: Access, span: Span) -> None:
-        """Raise for a write that is not ordered; record the writer."""
+    def _before_write(self, access: Access, span: Span, holds: Holds | None = None) -> None:
+        """Raise for a write that is not ordered; record the writer. `holds`: a store by threads, which may be forgiven
+        in units that hold what it writes."""
+
+
+def _codes_of(dtype: str, size: int) -> NDArray[np.uint8]:
+    """The codes of consecutive elements of a type: array (1, size)."""
+    codes = np.full((1, size), ZERO if dtype == ZERO_TYPE else CONTINUED, np.uint8)
+    if dtype != ZERO_TYPE:
+        codes[0, :: ELEMENT_BYTES[dtype]] = CODES[dtype]
+    return codes
+
+
+def _zeros(codes: Values, payload: Values) -> NDArray[np.bool_]:
+    """The bytes (n, size) that are zero: zero-filled, or of elements that are zero and begin among them."""
+    is_zero = (payload == 0) & ~np.signbit(payload)
+    left, found = np.zeros(len(codes), np.int64), codes == ZERO
+    for at in range(codes.shape[1]):
+        begins = _WIDTH_OF[codes[:, at]]
+        left = np.where(codes[:, at] == CONTINUED, left - 1, np.where(is_zero[:, at], begins, 0))
+        found[:, at] |= left > 0
+    return found
 
 
 def lane_column(access: Access) -> Any:
