@@ -10,7 +10,7 @@ are kept beside its last write:
 Threads are numbers of the memory, epochs those that it stores (clocks.py). An epoch of 0 stands for no access.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -30,10 +30,6 @@ class Made(NamedTuple):
     thread: Any
     stored: Any
     site: Any = 0
-
-    def at(self, shape: tuple[int, ...], place: tuple[int, int]) -> "Made":
-        """The access at one place."""
-        return Made(*(int(np.broadcast_to(each, shape)[place]) for each in self))
 
 
 @dataclass(frozen=True)
@@ -60,8 +56,8 @@ def by_unit(ended: Sequence[Ended], unit: int, number: Callable[[int], tuple[int
     return found
 
 
-Late = Callable[[int, Values, Values], Values]
-"""Which accesses by threads in epochs are not ordered before the access of a row: (row, threads, epochs)."""
+Late = Callable[[Values, Values, Values], Values]
+"""Which accesses by threads in epochs are not ordered before the access of a row: (rows, threads, epochs), all (n,)."""
 
 
 @dataclass(eq=False)
@@ -71,7 +67,7 @@ class EqualStores:
 
     relied: Relied
     beside: dict[int, dict[int, Made]] = field(default_factory=dict)
-    _log: list[tuple[Values, Values, Values, list[tuple[int, Made]]]] = field(default_factory=list)
+    _log: list[Any] = field(default_factory=list)
     _count: int = 0
     _threads: Values = field(default_factory=lambda: np.zeros(0, np.int64))
     _epochs: Values = field(default_factory=lambda: np.zeros(0, np.int32))
@@ -88,33 +84,35 @@ class EqualStores:
         writes, which `made` are; the result is also of further stores."""
         if not self.reaches(units):
             return late, made
+        found = [
+            (row, column, *each)
+            for row, column in np.argwhere(~late).tolist()
+            for each in self.beside.get(int(units[row, column]), {}).values()
+        ]
+        if not found:
+            return late, made
+        rows, columns, threads, epochs, sites = map(np.array, zip(*found, strict=True))
+        more = np.flatnonzero(which(rows, threads, epochs))[::-1]  # the first of a unit is told
         late, made = late.copy(), Made(*(np.array(np.broadcast_to(each, units.shape)) for each in made))
-        for row, column in np.argwhere(~late).tolist():
-            if further := [*self.beside.get(int(units[row, column]), {}).values()]:
-                threads, epochs, _ = map(np.array, zip(*further, strict=True))
-                found = np.flatnonzero(which(row, threads, epochs))
-                if found.size:
-                    late[row, column] = True
-                    for array, value in zip(made, further[int(found[0])], strict=True):
-                        array[row, column] = value
+        late[rows[more], columns[more]] = True
+        for array, values in zip(made, (threads, epochs, sites), strict=True):
+            array[rows[more], columns[more]] = values[more]
         return late, made
 
     def allows(self, units: Values, chosen: Values, holds: Holds | None, which: Late) -> bool:
         """Whether stores to the chosen units, an array (rows, units), are forgiven: the units hold what is stored, and
         all that came before these values is ordered before the stores, too."""
-        if holds is None or not chosen.any() or not holds()[chosen].all():
+        same = None if holds is None or not chosen.any() else holds(False)
+        if same is None or not same[chosen].all():
             return False
         self._settle()
+        before = []
         for row, column in np.argwhere(chosen).tolist():
             unit = int(units[row, column])
-            known = [*self._more.get(unit, ())]
+            before += [(row, made.thread, made.stored) for made in self._more.get(unit, ())]
             if unit < len(self._epochs) and self._epochs[unit]:
-                known.append(Made(int(self._threads[unit]), int(self._epochs[unit])))
-            if known:
-                threads, epochs, _ = map(np.array, zip(*known, strict=True))
-                if which(row, threads, epochs).any():
-                    return False
-        return True
+                before.append((row, int(self._threads[unit]), int(self._epochs[unit])))
+        return not before or not which(*map(np.array, zip(*before, strict=True))).any()
 
     def note(self, place: Callable[[], str]) -> None:
         """The kernel relies on equal stores; `place` is the message of the race."""
@@ -125,27 +123,37 @@ class EqualStores:
 
     def write(self, units: Values, change: "Change") -> None:
         """Units (rows, units) are written."""
-        old, joins = change.old, np.broadcast_to(change.joins, units.shape)
-        changed = (old.stored != 0) & ~joins
-        if np.count_nonzero(changed) and change.holds is not None:
-            changed &= ~change.holds()
-        more = list(change.ended)
-        if self.reaches(units):
-            gone = {*units[changed].tolist()}
-            for unit in {*units[~joins].tolist()} & self.beside.keys():
-                further = self.beside.pop(unit).values()
-                more += [(unit, each) for each in further if unit in gone]
-        if np.count_nonzero(changed) or more:
-            thread, stored = (np.broadcast_to(each, units.shape)[changed] for each in (old.thread, old.stored))
-            self._log.append((units[changed], thread, stored, more))
-            self._count += len(stored) + len(more)
+        old, joins = change.old, change.joins
+        changed = old.stored != 0
+        if joins is not False:
+            changed &= ~joins
+        if change.holds is not None and (same := change.holds(True)) is not None:
+            changed &= ~same
+        more = [*change.ended, *(self._replaced(units, changed, joins) if self.beside else ())]
+        if (count := np.count_nonzero(changed)) or more:
+            replaced = (units, old.thread, old.stored)
+            self._log.append((*(replaced if count == changed.size else (each[changed] for each in replaced)), more))
+            self._count += count + len(more)
             if self._count > _LOGGED:
                 self._settle()
-        for row, column in np.argwhere(joins).tolist():
-            stores = self.beside.setdefault(int(units[row, column]), {})
-            for each in (old, change.new):
-                made = each.at(units.shape, (row, column))
-                stores[made.thread] = made
+        if joins is not False:
+            self._join(units, change)
+
+    def _replaced(self, units: Values, changed: Values, joins: Any) -> Iterator[tuple[int, Made]]:
+        """Forget the further stores that a write follows; yields those of a value that it changes, by unit."""
+        gone = {*units[changed].tolist()}
+        for unit in {*units[~np.broadcast_to(joins, units.shape)].tolist()} & self.beside.keys():
+            further = self.beside.pop(unit).values()
+            yield from ((unit, each) for each in further if unit in gone)
+
+    def _join(self, units: Values, change: "Change") -> None:
+        """Note a write, and what was there, as further stores of the units that it joins."""
+        at = np.nonzero(change.joins)
+        whole = [Made(*(np.broadcast_to(each, units.shape)[at] for each in made)) for made in (change.old, change.new)]
+        for made in whole:
+            columns = (each.tolist() for each in (units[at], *made))
+            for unit, thread, stored, site in zip(*columns, strict=True):
+                self.beside.setdefault(unit, {})[thread] = Made(thread, stored, site)
 
     def refine(self, factor: int) -> None:
         """Each unit becomes `factor` units."""
@@ -163,7 +171,7 @@ class EqualStores:
                 missing += len(self._epochs)
                 self._threads, self._epochs = (np.pad(each, (0, missing)) for each in (self._threads, self._epochs))
             self._threads[units], self._epochs[units] = threads, epochs
-            for unit in units.tolist() if self._more else ():
+            for unit in units.reshape(-1).tolist() if self._more else ():
                 self._more.pop(unit, None)
             for unit, made in further:
                 self._more.setdefault(unit, []).append(made)

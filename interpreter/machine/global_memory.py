@@ -79,7 +79,8 @@ class GlobalMemory(Allocations):
         `notes_reads`: also readers of bytes that this launch has not written are recorded, for it may write any.
         """
         self._notes_reads = notes_reads
-        self._writer, self._reader = np.zeros(len(self._writer), np.int64), np.zeros(len(self._reader), np.int64)
+        for array in (self._writer, self._reader, self._epoch, self._read_epoch):
+            array[:] = 0
         self._further = FurtherReaders()
         self.equals = None if self.equals is None else EqualStores(self.equals.relied)
         self._clocks = {}
@@ -239,9 +240,11 @@ class GlobalMemory(Allocations):
         if self._on_write is not None and access.strong is None:
             self._on_write(access, span)
         units = span.units
-        is_written = np.count_nonzero(self._writer[units]) > 0
+        is_written = bool(np.count_nonzero(self._writer[units]))
         joins = self._check_writers(access, span, "writes", "write after write", holds) if is_written else False
-        old, reader = self._last(units) if self.equals is not None else None, self._reader[units]
+        reader = self._reader[units] if self.equals is not None else np.zeros(0, np.int64)
+        was_read = bool(np.count_nonzero(reader))
+        old = self._last(units, reader) if self.equals is not None and (is_written or was_read) else None
         read: list[tuple[int, Made]] = []
         if is_written or self._notes_reads or self._in_place is not None:
             read = self._check_readers(access, span)
@@ -255,11 +258,12 @@ class GlobalMemory(Allocations):
         if access.warps is not None and not span.is_disjoint:
             raise NotTogether
         new = Made(self._thread(access), self._epoch_of(access) + 1, self.site(access, span))
-        if self.equals is not None and old is not None:
-            for row, column in np.argwhere(joins & (reader > 0)).tolist():
-                read.append((int(units[row, column]), old.at(units.shape, (row, column))))
+        if self.equals is not None and (old is not None or ended):
+            old = old or Made(self._writer[units], self._epoch[units], self._site[units])
+            for at in zip(*np.nonzero(joins & (reader > 0)), strict=True) if was_read else ():
+                read.append((int(units[at]), Made(*(int(each[at]) for each in old))))
             read += by_unit(ended, self.unit, lambda thread: (thread + 1, True))
-            same = None if holds is None else partial(_held, holds, reader)
+            same = None if holds is None else partial(_held, holds, reader) if was_read else holds
             self.equals.write(units, Change(old, new, joins, same, read))
         self._writer[units], self._epoch[units], self._site[units] = new
         if access.lanes is not None and not span.is_disjoint and not np.all(joins):
@@ -274,20 +278,15 @@ class GlobalMemory(Allocations):
                     "race: two lanes write the same bytes in one instruction [global-lanes-race]",
                 )
 
-    def _last(self, units: Ints) -> Made:
+    def _last(self, units: Ints, reader: Ints) -> Made:
         """The last accesses of units: their readers since the last write, or its writers."""
-        reader, writer = self._reader[units], self._writer[units]
-        if not np.count_nonzero(reader):
-            return Made(writer, np.where(writer > 0, self._epoch[units], 0), self._site[units])
-        pairs = (self._read_epoch, self._epoch), (self._read_site, self._site)
-        stored, site = (np.where(reader > 0, first[units], second[units]) for first, second in pairs)
-        thread = np.where(reader > 0, reader, writer)
-        return Made(thread, np.where(thread > 0, stored, 0), site)
+        pairs = (self._reader, self._writer), (self._read_epoch, self._epoch), (self._read_site, self._site)
+        return Made(*(np.where(reader > 0, first[units], second[units]) for first, second in pairs))
 
-    def _late(self, access: Access, row: int, threads: Ints, epochs: Ints) -> Values:
-        """Which accesses of threads in epochs are not ordered before the access of a row of one agent."""
-        one = replace(access, lanes=None if access.lanes is None else access.lanes[row : row + 1], ops=())
-        return self._unordered(one, threads[None], epochs[None])[0]
+    def _late(self, access: Access, rows: Ints, threads: Ints, epochs: Ints) -> Values:
+        """Which accesses of threads in epochs are not ordered before the access of a row of one agent; all (n,)."""
+        of_rows = replace(access, lanes=None if access.lanes is None else np.asarray(access.lanes)[rows], ops=())
+        return self._unordered(of_rows, threads[:, None], epochs[:, None])[:, 0]
 
     def _thread(self, access: Access) -> Any:
         """The grid-wide number of each row's thread, + 1."""
@@ -315,11 +314,15 @@ class GlobalMemory(Allocations):
         """Raise if another thread wrote in this launch and nothing orders its write before this access. Returns the
         units, an array (rows, units), where it is an equal store, which is noted; False if there are none."""
         units = span.units
-        made = Made(self._writer[units], self._epoch[units], self._site[units])
-        late: Any = self._unordered(access, made.thread, made.stored)
-        if self.equals is not None and (late.any() or self.equals.reaches(units)):
-            if access.warps is not None:
-                raise NotTogether
+        writer, stored = self._writer[units], self._epoch[units]
+        late: Any = self._unordered(access, writer, stored)
+        further = self.equals is not None and self.equals.reaches(units)
+        if not further and not late.any():
+            return False
+        if access.warps is not None:
+            raise NotTogether
+        made = Made(writer, stored, self._site[units])
+        if self.equals is not None:
             which = partial(self._late, access)
             late, made = self.equals.late(units, late, made, which)
             is_plain = access.strong is None and (made.stored[late] != IN_FLIGHT).all()
@@ -327,8 +330,6 @@ class GlobalMemory(Allocations):
                 self.equals.note(lambda: self._unordered_write(access, span, late, made, (verb, kind)))
                 return late
         if late.any():
-            if access.warps is not None:
-                raise NotTogether
             raise InterpreterError(self._unordered_write(access, span, late, made, (verb, kind)))
         return False
 
@@ -447,9 +448,10 @@ def _cta_of(access: Access) -> Any:
     return access.cta if access.crews is None else np.array(access.ctas, np.int64)[access.crews]
 
 
-def _held(holds: Holds, reader: Ints) -> Values:
+def _held(holds: Holds, reader: Ints, quickly: bool) -> Values | None:
     """The units that hold what a store writes, and that nobody has read."""
-    return holds() & (reader == 0)
+    found = holds(quickly)
+    return None if found is None else found & (reader == 0)
 
 
 def _reaches(span: Span, buffer: Buffer) -> bool:

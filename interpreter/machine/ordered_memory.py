@@ -243,8 +243,9 @@ class OrderedMemory(Cells):
         if access.warps is not None and not span.is_disjoint:
             raise NotTogether
         thread, epoch, site = agents * LANES + lane, self.clocks.epochs(agents) + 1, self.site(access, span)
-        if self.equals is not None:
-            old = Made(self._writer[units], self._write_epoch[units], self._write_site[units])
+        stored = self._write_epoch[units] if self.equals is not None else 0
+        if self.equals is not None and (np.count_nonzero(stored) or ended):
+            old = Made(self._writer[units], stored, self._write_site[units])
             change = Change(old, Made(thread, epoch, site), joins, holds, by_unit(ended, self.unit, self._own))
             self.equals.write(units, change)
         self._writer[units] = thread
@@ -316,15 +317,14 @@ class OrderedMemory(Cells):
             rule = f"race ({kind}): {verb} what {who} wrote, with no {missing}; it wrote{by}; {remedy} [shared-race]"
         return self.broken(access, span.addresses, row, byte, rule)
 
-    def _late(self, access: Access, lane: Any, row: int, threads: Ints, epochs: Ints) -> Values:
-        """Which accesses of threads in epochs are not ordered before the access of a row of one agent."""
-        mine, agents = lane if isinstance(lane, int) else int(lane[row, 0]), threads >> LANE_BITS
-        late: Values = epochs > self.clocks.known[access.warp, agents]
-        if mine != WHOLE_AGENT:
-            late &= (threads != access.warp * LANES + mine) | (epochs == IN_FLIGHT)
-        late = late[None]
-        self._refine(access, mine, late, threads[None], epochs[None])
-        return late[0]
+    def _late(self, access: Access, lane: Any, rows: Ints, threads: Ints, epochs: Ints) -> Values:
+        """Which accesses of threads in epochs are not ordered before the access of a row of one agent; all (n,)."""
+        mine = lane if isinstance(lane, int) else lane[rows]
+        thread, stored = threads[:, None], epochs[:, None]
+        late: Values = stored > self.clocks.known[access.warp, thread >> LANE_BITS]
+        late &= (thread != access.warp * LANES + mine) | (thread % LANES == WHOLE_AGENT) | (stored == IN_FLIGHT)
+        self._refine(access, mine, late, thread, stored)
+        return late[:, 0]
 
     def _own(self, thread: int) -> tuple[int, bool]:
         """The number of a thread of the grid in this memory, and whether it is of this CTA."""

@@ -67,9 +67,16 @@ class SharedOfCtas:
         return result, dtype
 
     def store(
-        self, access: Access, addresses: Ints, payload: Values, dtype: str, count: int = 1, align: int | None = None
+        self,
+        access: Access,
+        addresses: Ints,
+        payload: Values,
+        dtype: str,
+        count: int = 1,
+        align: int | None = None,
+        by_threads: bool = False,
     ) -> None:
         """As Cells.store."""
         for memory, part, rows in self._parts(access):
             own: Any = payload[rows] if len(payload) > 1 else payload
-            memory.store(part, addresses[rows], own, dtype, count, align)
+            memory.store(part, addresses[rows], own, dtype, count, align, by_threads)

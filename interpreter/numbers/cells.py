@@ -25,8 +25,9 @@ from lowtide.interpreter.numbers.storage import in_memory, loaded, stored
 
 Ints = NDArray[np.integer[Any]]
 Values = NDArray[Any]
-Holds = Callable[[], Values]
-"""Which units of a span hold what a store is about to write there: array (n, units)."""
+Holds = Callable[[bool], Values | None]
+"""Which units of a span hold what a store is about to write there: array (n, units). With True, None if it is seen
+quickly that most do not."""
 
 WHOLE_AGENT = 128
 """The lane number for all lanes of an agent (a warp, a warpgroup, a role, a CTA) together."""
@@ -354,10 +355,12 @@ class Cells:
             span.put(self.codes, np.broadcast_to(_codes_of(dtype, width * count), (len(span.addresses), width * count)))
         self.payload[span.elements(width)] = stored(payload, dtype)
 
-    def _holds(self, span: Span, payload: Values, dtype: str) -> Values:
-        """The units of a span that hold what a store is about to write there: array (n, units)."""
-        size = span.size
-        width = 2 if dtype == ZERO_TYPE else ELEMENT_BYTES[dtype]
+    def _holds(self, span: Span, payload: Values, dtype: str, quickly: bool) -> Values | None:
+        """The units of a span that hold what a store is about to write there: array (n, units). `quickly`: None if the
+        first elements differ."""
+        if quickly and self.payload[span.addresses[0]] != stored(payload[:1, :1], dtype)[0, 0]:
+            return None
+        size, width = span.size, 2 if dtype == ZERO_TYPE else ELEMENT_BYTES[dtype]
         new = np.zeros((len(span.addresses), size), self.payload.dtype)
         new[:, ::width] = stored(payload, dtype)
         same = self._equal(span, _codes_of(dtype, size), new)

@@ -60,6 +60,11 @@ RACES = {
         "@%p3 red.shared.add.u32 [%r2], 1; @%p3 st.shared.u32 [%r2], 7;@!%p1 st.shared.u32 [%r2], 7;",
         1,
     ),
+    "an atomic before it in a CTA": (
+        "@%p2 bra OWN; st.global.u32 [%rd1], 7; bra END; OWN: @!%p3 bra END; red.global.add.u32 [%rd1], 1;"
+        "st.global.u32 [%rd1], 7; END:",
+        2,
+    ),
     "an atomic": ("st.shared.u32 [%r2], 7; @%p3 red.shared.add.u32 [%r2], 1;", 1),
     "reads before a barrier": (f"st.shared.u32 [%r2], 7; {READ}", 1),
     "half of a vector": ("st.shared.v2.u32 [%r2], {5, %r3};", 1),
