@@ -79,8 +79,8 @@ def test_both_accesses_of_a_race_have_their_lines() -> None:
 
 
 def test_a_kernel_without_lines_is_reported_by_its_ptx() -> None:
-    head = ".version 8.0\n.target sm_80\n.visible .entry k(.param .u64 x)\n{\n.reg .b64 %rd<3>;\n"
-    text = f"{head}ld.param.u64 %rd1, [x];\nst.global.u32 [%rd1], 1;\nret;\n}}\n"
+    head = ".version 8.0\n.target sm_80\n.visible .entry k(.param .u64 x)\n{\n.reg .b64 %rd<3>; .reg .b32 %r<2>;\n"
+    text = f"{head}ld.param.u64 %rd1, [x]; mov.u32 %r1, %ctaid.x;\nst.global.u32 [%rd1], %r1;\nret;\n}}\n"
     report = lt.ptx.load(text)["k"].check(grid=2, block=1, args=[np.zeros(1, np.int32)])
     (place,) = report.places
     assert report.kind == "race" and str(place) == "line 7" and place.source == ()
