@@ -56,7 +56,7 @@ _ALIGNED = (
     "separately, such as 16,8,16;16,16,16;16,16,16. Default: as the kernel requires."
 )
 Aligned = Annotated[str | None, _run("--aligned", _ALIGNED, show_default=False)]
-_ENDS = "The ends of the groups of rows, or of K, such as 40,40,100. Default: random."
+_ENDS = "The ends of the groups of rows, or of K, or the counts of a batch, such as 40,40,100. Default: random."
 Ends = Annotated[str | None, _run("--ends", _ENDS, show_default=False)]
 Padding = Annotated[int, _run("--padding", "Elements after each row, besides those for alignment.", min=0)]
 Force = Annotated[bool, _run("--force", "Start the interpreter even if it will take long.")]
@@ -88,12 +88,12 @@ def lies(spec: GemmSpec, batch: str | None, rows_between: int, shared: str | Non
 
 
 def ends(spec: GemmSpec, text: str | None) -> tuple[int, ...] | None:
-    """The ends of groups. Raises SpecError for options that do not fit the spec."""
+    """The ends of groups, or the counts of a batch. Raises SpecError for options that do not fit the spec."""
     if text is None:
         return None
-    if not spec.is_grouped:
-        raise SpecError("--ends without groups; leave it out, or give --groups or --k-groups [ends-option]")
-    numbers, count = text.split(","), spec.group_count
+    if spec.ends is None:
+        raise SpecError("--ends without groups; leave it out, or give --groups, --k-groups or --counts [ends-option]")
+    numbers, count = text.split(","), spec.group_count if spec.is_grouped else spec.batch
     if not all(re.fullmatch(r"-?\d{1,10}", number) for number in numbers) or count not in (None, len(numbers)):
         which = "each" if count is None else f"each of {count}"
         raise SpecError(f"--ends {text}: give an integer for {which} of the groups, such as 40,40,100 [ends-form]")

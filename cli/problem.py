@@ -52,6 +52,7 @@ _GROUP = "K per scale of packed weights (such as --b s4 with --a bf16): 32, 64 o
 _PAIRS = "How pairs of columns lie in B: stacked or interleaved. The epilogue takes both. Default: no pairs."
 _GROUPS = "The number of groups of rows, each with its own matrix of B. Default: rows are not grouped."
 _K_GROUPS = "The number of groups of K, each with its own matrix of D; layout nt. Default: K is not grouped."
+_COUNTS = "Each product of the batch has its own number of rows, the operand counts."
 _A_ROWS = "Take the rows of A at an index, the operand a_rows."
 _D_ROWS = "Store into the rows of D at an index, the operand d_rows."
 _PRECISIONS = f"How products of f32 are computed: f32, tf32, {', '.join(DECOMPOSITIONS)}. Default f32."
@@ -79,6 +80,7 @@ class Problem:
     ] = None
     amax: Annotated[bool | None, _option("--amax", "Also compute D's largest absolute value.")] = None
     batch: str | int | None = None
+    counts: Annotated[bool | None, _option("--counts", _COUNTS)] = None
     groups: Annotated[int | None, _option("--groups", _GROUPS, min=1)] = None
     k_groups: Annotated[int | None, _option("--k-groups", _K_GROUPS, min=1)] = None
     a_rows: Annotated[bool | None, _option("--a-rows", _A_ROWS)] = None
@@ -106,6 +108,7 @@ class Problem:
             acc=self.acc,
             layout=self.layout or "tn",
             batch=make_batch(self.batch),
+            counts=bool(self.counts),
             groups=_groups(self.groups, self.k_groups),
             d_order=self.d_order or D_ORDERS[0],
             precision=self.precision,

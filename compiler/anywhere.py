@@ -50,9 +50,10 @@ def _packed(schedule: Schedule, names: list[str]) -> Schedule:
 
 
 def _by_elements(schedule: Schedule, spec: GemmSpec) -> Schedule:
-    """The schedule in which threads store D from their fragments. If rows are grouped or stored at an index, each store
-    has one element: D lies by rows, and a fragment has several columns of a row."""
-    store = {"epilogue.store": element_type(spec.d).bytes} if spec.is_grouped or spec.d_rows else {}
+    """The schedule in which threads store D from their fragments. If rows are grouped, counted or stored at an index,
+    each store has one element: D lies by rows, and a fragment has several columns of a row."""
+    by_elements = spec.ends is not None or spec.d_rows
+    store = {"epilogue.store": element_type(spec.d).bytes} if by_elements else {}
     return schedule.set({**dict.fromkeys(_OF_OTHER_STORES), "epilogue.path": StorePath.direct, **store})
 
 

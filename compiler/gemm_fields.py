@@ -10,6 +10,7 @@ from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.epilogue.results import Result, ResultKind
 from lowtide.compiler.spec_fields import (
     A_ROWS,
+    COUNTS,
     D_ROWS,
     ENDS,
     ENDS_TYPE,
@@ -34,6 +35,7 @@ class GemmFields:
     n: int | None = None
     k: int | None = None
     batch: int | Unbatched | None = UNBATCHED
+    counts: bool = False
     groups: int | Groups | Ungrouped | None = UNGROUPED
     a_rows: bool = False
     d_rows: bool = False
@@ -111,6 +113,12 @@ class GemmFields:
         return isinstance(self.groups, Groups)
 
     @property
+    def ends(self) -> str | None:
+        """The name of the operand with the ends of groups, or of the rows of each product of a batch that count; None
+        without both."""
+        return ENDS if self.is_grouped else COUNTS if self.counts else None
+
+    @property
     def group_count(self) -> int | None:
         """The number of groups; None if it is known only at run time."""
         assert not isinstance(self.groups, Ungrouped)
@@ -180,12 +188,14 @@ class GemmFields:
     @property
     def operands(self) -> tuple[Operand, ...]:
         """The epilogue's operands in the order of its parameters, then the scales and zero points of packed weights, or
-        the block scales, or the ends of groups of rows and the indices of rows of A and D."""
+        the block scales, or the ends of groups (or the counts of a batch) and the indices of rows of A and D."""
         scales = (Operand(SCALES, OperandKind.GROUP_SCALE, self.scales or self.a, self.group),) if self.group else ()
         zero_type = "s8" if element_type(self.b).lowest else "u8"
         zeros = (Operand(ZEROS, OperandKind.GROUP_ZERO, zero_type, self.group),) if self.zero_points else ()
         of_blocks = self.block_scales.operands if self.block_scales is not None else ()
-        ends = (Operand(ENDS, OperandKind.ENDS, ENDS_TYPE, count=self.group_count),) if self.is_grouped else ()
+        count = self.group_count if self.is_grouped else next(iter(self.batch_shape), None)
+        name = self.ends
+        ends = () if name is None else (Operand(name, OperandKind.ENDS, ENDS_TYPE, count=count),)
         taken = (Operand(A_ROWS, OperandKind.A_ROWS, ENDS_TYPE),) if self.a_rows else ()
         placed = (Operand(D_ROWS, OperandKind.D_ROWS, ENDS_TYPE),) if self.d_rows else ()
         return (*self.epilogue_graph.operands, *scales, *zeros, *of_blocks, *ends, *taken, *placed)

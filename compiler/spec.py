@@ -12,7 +12,6 @@ from lowtide.compiler.spec_fields import (
     A_ROWS,
     D_ORDERS,
     D_ROWS,
-    ENDS,
     FAST,
     LAYOUTS,
     SCALES,
@@ -26,6 +25,7 @@ from lowtide.compiler.spec_fields import (
 from lowtide.compiler.spec_rules import (
     check_a_rows,
     check_block_scales,
+    check_counts,
     check_d_rows,
     check_groups,
     check_pairs,
@@ -61,6 +61,11 @@ class GemmSpec(GemmFields):
     - `batch`: the number of products, 1 to 2³¹−1, or `None` for a run-time argument; `UNBATCHED`, the default: one
       product. The batch is the first dimension of A, B and D, with any stride that the alignment allows. An A, a B or
       an epilogue operand without this dimension, or with stride 0 along it (`torch.expand`), is shared by all products.
+    - `counts`: whether each product of a batch has its own number of rows, at most M, as in padded groups of rows;
+      False, the default. If True, the kernel also takes `counts`, s32 (batch,), which only the device reads. A count is
+      clamped to 0 … M. Product i has the first `counts[i]` rows of its A; the other rows are not computed, and those of
+      D are not written. D must be by rows; packed weights, block scales, f32 by pieces, reductions and indices of rows
+      are not supported.
     - `groups`: the number of groups of rows, 1 to 2³¹−1, or `None` for a run-time argument; `UNGROUPED`, the default:
       none. Each group of rows of A is multiplied by its own matrix of B, whose first dimension is the group. The kernel
       also takes `ends`, s32 (groups,): group g consists of the rows `ends[g − 1]` (0 for the first group) to
@@ -86,7 +91,8 @@ class GemmSpec(GemmFields):
     - `pairs`: None, the default, or how pairs of columns lie in B, as in a gated MLP. B then has 2 · N columns and D
       has N. For each element of D, the epilogue takes two accumulators: `def swiglu(gate, up)`. With "stacked", B's
       first N columns belong to `gate` and the others to `up`; with "interleaved" they alternate. The layout must be tn
-      or nn, and D by rows; a batch, groups of K, packed weights, block scales and f32 by pieces are not supported.
+      or nn, and D by rows; a batch without `counts`, groups of K, packed weights, block scales and f32 by pieces are
+      not supported.
     - `a`, `b`: the dtypes of the inputs: f16, bf16, f32 or f64, equal; e4m3 and e5m2 in any combination; or s8 and u8
       in any combination; or packed weights, below.
     - `d`: f16, bf16, f32, s8, u8, e4m3 or e5m2; values are clamped to the range of the latter four. f64 with f64
@@ -140,6 +146,7 @@ class GemmSpec(GemmFields):
         self._settle_precision()
         check_weights(self)
         check_groups(self)
+        check_counts(self)
         check_a_rows(self)
         sums = accumulator_types(*self.multiplied)
         if not sums:
@@ -191,7 +198,7 @@ class GemmSpec(GemmFields):
     def _check_results(self, types: Mapping[str, str]) -> None:
         """Raises SpecError if `types` has an unknown name, or if two results have the same name."""
         names = [result.name for result in self.results]
-        if self.is_grouped and self.reductions:
+        if self.ends is not None and self.reductions:
             raise SpecError(
                 f"the result {self.reductions[0].name!r} is a reduction; groups do not support reductions: reduce D in "
                 "another kernel, or compute each group with a call [reduction-groups]"
@@ -227,9 +234,10 @@ class GemmSpec(GemmFields):
                     f"the epilogue's operand {own!r} has the name of the weights' {own}: rename it"
                     " [weights-operand-name]"
                 )
-        if self.is_grouped and ENDS in names:
+        if self.ends in names:
             raise SpecError(
-                f"the epilogue's operand {ENDS!r} has the name of the ends of groups: rename it [ends-operand-name]"
+                f"the epilogue's operand {self.ends!r} has the name of the ends of groups: rename it"
+                " [ends-operand-name]"
             )
         if self.a_rows and A_ROWS in names:
             raise SpecError(

@@ -16,6 +16,7 @@ D_ORDERS = ("row", "column")
 FAST = "fast"  # in place of the type of the sums
 SCALES, ZEROS = "scales", "zeros"  # names of operands of packed weights
 ENDS, ENDS_TYPE = "ends", "s32"  # of the operand with the ends of groups of rows
+COUNTS = "counts"  # the operand with the number of rows of each product of a batch; also s32
 A_ROWS = "a_rows"  # the operand that says which rows of A are taken; also s32
 D_ROWS = "d_rows"  # the operand that says into which rows of D rows are stored; also s32
 SCALE_TYPES = ("f16", "bf16", "f32")

@@ -117,6 +117,7 @@ def spec_of(module: ir.Module) -> FoundProblem:
         GemmSpec(
             **(_extents([types[0], types[1], d, *indices], (layout, d_order), problem) | dict.fromkeys(empty, 0)),
             batch=UNBATCHED if problem.k_is_grouped else _batch([types[0], types[1], d]),
+            counts=problem.is_padded,
             groups=_groups(problem, types[1], d),
             a=_dtype(types[0]),
             b=problem.weights or _dtype(types[1]),
@@ -215,9 +216,9 @@ def shape_as_it_lies(type_: ir.MemRefType) -> list[int | None]:
 
 
 def words_of(problem: Problem) -> dict[str, Any]:
-    """The words of a manifest's spec for pairs of columns, and for rows of A and D at an index."""
+    """The words of a manifest's spec for pairs of columns, for rows of A and D at an index, and for counts of rows."""
     pairs = {} if problem.pairs is None else {"pairs": problem.pairs}
-    indices = {"a_rows": problem.takes_rows, "d_rows": problem.places_rows}
+    indices = {"a_rows": problem.takes_rows, "d_rows": problem.places_rows, "counts": problem.is_padded}
     return pairs | {name: True for name, is_there in indices.items() if is_there}
 
 
@@ -243,8 +244,8 @@ def _batch(types: list[ir.Type]) -> int | Unbatched | None:
 
 
 def _groups(problem: Problem, b: ir.Type, d: ir.Type) -> int | Groups | Ungrouped | None:
-    """The groups: of rows if B has a matrix for each group, of K if D has one."""
-    if not problem.is_grouped and not problem.k_is_grouped:
+    """The groups: of rows if B has a matrix for each group, of K if D has one. Padded groups are a batch."""
+    if problem.is_padded or not (problem.is_grouped or problem.k_is_grouped):
         return UNGROUPED
     of = d if problem.k_is_grouped else b
     count = None if of.is_dynamic_dim(0) else int(of.get_dim_size(0))

@@ -108,6 +108,11 @@ def _features(spec: GemmFields) -> dict[str, bool]:
     }
 
 
+def _beside_batch(spec: GemmFields) -> dict[str, bool]:
+    """These features without the batch."""
+    return {what: is_there for what, is_there in _features(spec).items() if what != "a batch"}
+
+
 def _refuse(products: str, beside: Mapping[str, bool], way_out: str) -> None:
     """Raises SpecError if the spec has one of the features `beside`, with a `way_out`."""
     for what, is_there in beside.items():
@@ -134,6 +139,19 @@ def check_groups(spec: GemmFields) -> None:
             f"groups with layout={spec.layout!r}, whose A is (K, M): a group may begin at any row; use layout='tn' or "
             "'tt', whose A is (M, K) [groups-layout]"
         )
+
+
+def check_counts(spec: GemmFields) -> None:
+    """Raises SpecError for fields that products with numbers of rows of their own do not support."""
+    _check_flag("counts", spec.counts)
+    if not spec.counts:
+        return
+    if not spec.is_batched:
+        raise SpecError(
+            "counts=True without a batch: each product of a batch has its own number of rows; give batch=, the number "
+            "of groups [counts-batch]"
+        )
+    _refuse("counts of rows", _beside_batch(spec), "launch the products one by one [counts-beside]")
 
 
 def check_a_rows(spec: GemmFields) -> None:
@@ -173,7 +191,7 @@ def check_pairs(spec: GemmFields) -> None:
     check_word("pairs", "pairs", spec.pairs, PAIRS)
     _refuse(
         "pairs of columns",
-        _features(spec) | {"groups of K": spec.k_is_grouped},
+        (_beside_batch(spec) if spec.counts else _features(spec)) | {"groups of K": spec.k_is_grouped},
         "store both columns, and combine them in another kernel [pairs-beside]",
     )
     if spec.layout not in PAIRED_LAYOUTS:

@@ -238,20 +238,20 @@ def _placed(host: Host, arguments: list[Argument], offsets: Mapping[str, int]) -
 
 
 def _written(host: Host, matrix: Any, given: Array, rows: Array | None) -> Array:
-    """A result as stored. `rows`: whether each row is written; the others are those of `given`. Raises InterpreterError
-    if an element of these rows was not written, or if another element was."""
+    """A result as stored. `rows`: whether each row is written, in a batch of each matrix; the others are those of
+    `given`. Raises InterpreterError if an element of these rows was not written, or if another element was."""
     payload, written = host.memory.contents(matrix.name)
     name = "D" if matrix.name == "d" else matrix.name
-    if rows is not None and written[~rows].any():
-        row, column = np.argwhere(written & ~rows[:, None])[0].tolist()
-        raise InterpreterError(
-            f"level {host.level}: {name}[{row}, {column}] was written, but row {row} is in no group of rows, or is not "
-            "named by the index of rows of D [d-row-of-none]"
-        )
     if len(matrix.shape) == 3:  # a batch: the rows of all its matrices
         stored = (matrix.shape[0], -1, payload.shape[-1])
         payload, written = payload.reshape(stored), written.reshape(stored)
-    missing = ~written if rows is None else ~written & rows[:, None]
+    if rows is not None and written[~rows].any():
+        place = np.argwhere(written & ~rows[..., None])[0].tolist()
+        raise InterpreterError(
+            f"level {host.level}: {name}[{', '.join(map(str, place))}] was written, but row {place[-2]} is in no group "
+            "of rows, or is not named by the index of rows of D [d-row-of-none]"
+        )
+    missing = ~written if rows is None else ~written & rows[..., None]
     if missing.any():
         place = np.unravel_index(np.flatnonzero(missing)[0], missing.shape)
         raise InterpreterError(

@@ -10,6 +10,7 @@
               "groups_of_k": 8|null,                      groups of K with a D each; without: none
               "pairs": "stacked"|"interleaved",     two columns of B for each of D; without: one
               "a_rows": true,                                rows of A are taken at an index; without: all, in order
+              "counts": true,         each product of the batch has its own number of rows; without: all have M
               "d_rows": true,                               rows of D are stored at an index; without: all, in order
               "group": 128},                                  of packed weights (`weights`), "b"; default: no scales
      "schedule": text, "epilogue": text|null,                                             for the reader
@@ -46,10 +47,12 @@ rounded; it is passed by name, like an input. Reductions (`lowtide.reductions`) 
 and `all_…` (1). A `target`, s32 (M), has the column of each row whose value is a `row_value`.
 
 With groups of rows, the first dimension of B is the group, and `ends`, s32 (row_groups), gives the ends of the groups.
-With groups of K, the first dimension of `full` arguments is the group, and `ends` is s32 (groups_of_k). With `a_rows`,
-row m of the product is computed from row `a_rows[m]` of A, or from zeros if A has no such row. The argument of this
-kind is s32 (M). A has any number of rows. With `d_rows`, row m of the product is stored into row `d_rows[m]` of each
-`full` output, and nowhere if there is no such row. The argument is s32 (M), and these outputs have any number of rows.
+With groups of K, the first dimension of `full` arguments is the group, and `ends` is s32 (groups_of_k). With `counts`,
+the argument of the kind `ends` is s32 (batch): product i has the first rows of its matrices, as many as it says. With
+`a_rows`, row m of the product is computed from row `a_rows[m]` of A, or from zeros if A has no such row. The argument
+of this kind is s32 (M). A has any number of rows. With `d_rows`, row m of the product is stored into row `d_rows[m]` of
+each `full` output, and nowhere if there is no such row. The argument is s32 (M), and these outputs have any number of
+rows.
 
 With a batch, all but scalars, amax and `all_…` have it as the first dimension. Inputs may lack it, or have a stride of
 0 there.
@@ -115,8 +118,8 @@ IN_THE_SUM = ("group_scale", "group_zero", *BLOCK_SCALES)  # kinds of arguments 
 ROW_INDICES = ("a_rows", "d_rows")  # kinds of arguments that are indices of rows, and the words of specs with them
 NOT_OF_EPILOGUE = (*IN_THE_SUM, "ends", "target", *ROW_INDICES)  # kinds of arguments that the epilogue does not read
 STALE = 2.0**20  # the value of an amax before a check: larger than any result, like one left by a previous call
-# Kinds that all products of a batch share.
-UNBATCHED = ("scalar", "amax", *(word for word, reduction in REDUCTIONS.items() if not reduction.dims))
+# Kinds that all products of a batch share, and the ends of their rows.
+UNBATCHED = ("scalar", "amax", "ends", *(word for word, reduction in REDUCTIONS.items() if not reduction.dims))
 RESULTS = ("full", "amax", ABSENT, *REDUCTIONS)  # kinds of outputs
 OPERAND_DIMS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
     "tn": (("m", "k"), ("n", "k")),
@@ -127,6 +130,7 @@ OPERAND_DIMS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
 # D and its full operands, in memory order.
 OUTPUT_DIMS: dict[str, tuple[str, str]] = {"row": ("m", "n"), "column": ("n", "m")}
 ROW_GROUPS, K_GROUPS = "row_groups", "groups_of_k"
+COUNTS = "counts"  # the word of specs whose products have numbers of rows of their own
 BATCH, ONE = "batch", "one"  # dimensions of a batch, and of one element
 KIND_DIMS: dict[str, tuple[str, ...]] = {
     "per_row": ("m",),
@@ -281,7 +285,7 @@ def _check_spec(spec: Mapping[str, Any]) -> None:
     group = spec.get("group", 1)
     if not is_integer(group) or group < 1 or ("group" in spec and not is_mixed(spec)):
         raise ValueError(f"spec.group is {shown(group)}, must be a positive integer, beside packed weights")
-    for word in ROW_INDICES:
+    for word in (*ROW_INDICES, COUNTS):
         if spec.get(word, True) is not True:
             raise ValueError(f"spec.{word} is {shown(spec[word])}, must be true, or left out")
     if "pairs" in spec and not _is_word(spec["pairs"], PAIRS):
@@ -334,7 +338,7 @@ def _check_arguments(arguments: Sequence[Any], spec: Mapping[str, Any]) -> None:
     per_group, ends = ([x.get("per_group") for x in inputs], sum(x["kind"] == "ends" for x in arguments))
     if (per_group, ends) != ([None, True if ROW_GROUPS in spec else None], int(has_groups(spec))):
         raise ValueError(
-            "with spec.row_groups, and only then, B is per_group; with groups one argument has the kind ends"
+            "with spec.row_groups, and only then, B is per_group; with groups or counts one argument has the kind ends"
         )
     for word in ROW_INDICES:
         if sum(x["kind"] == word for x in arguments) != int(word in spec):
@@ -453,8 +457,8 @@ def outer_extents(spec: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def has_groups(spec: Mapping[str, Any]) -> bool:
-    """Whether rows or K are grouped."""
-    return ROW_GROUPS in spec or K_GROUPS in spec
+    """Whether rows or K are grouped, or the products of a batch have numbers of rows of their own."""
+    return ROW_GROUPS in spec or K_GROUPS in spec or COUNTS in spec
 
 
 def is_mixed(spec: Mapping[str, Any]) -> bool:
@@ -475,7 +479,7 @@ def problem_dims(manifest: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         if argument["kind"] in ("full", ABSENT):
             own: tuple[str, ...] = (*of_groups, *output_dims(manifest["spec"]))
         elif argument["kind"] == "ends":
-            own = of_groups or KIND_DIMS["ends"]
+            own = of_groups or outer or KIND_DIMS["ends"]
         else:
             each = (ROW_GROUPS,) if argument.get("per_group") else ()
             own = next(matrices) if argument["kind"] == "matrix" else (*each, *KIND_DIMS[argument["kind"]])

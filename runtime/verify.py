@@ -26,6 +26,7 @@ from lowtide.runtime.host_arrays import WIDEST, HostArray, check_written, host_a
 from lowtide.runtime.kernel import Kernel
 from lowtide.runtime.manifest import (
     BATCH,
+    COUNTS,
     K_GROUPS,
     PACKED_ROWS,
     PAIRED_ROWS,
@@ -77,12 +78,16 @@ def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tu
             operands[name] = float(from_bits(np.atleast_1d(to_bits(rng.standard_normal(1), dtype)), dtype)[0])
             continue
         dims = problem_dims(manifest)[name]
-        is_shared = argument["role"] == "input" and dims[0] == BATCH and rng.random() < _SHARED
+        is_ends = argument["kind"] == "ends"
+        is_shared = argument["role"] == "input" and dims[0] == BATCH and not is_ends and rng.random() < _SHARED
         grouped = extents["k" if K_GROUPS in spec else "m"]
         shape = tuple(extent_of(dim, extents) for dim in dims[is_shared:])
         if argument["role"] == "output":
             values = np.full(shape, STALE)
-        elif argument["kind"] == "ends":  # all rows of D belong to a group, and so are compared
+        elif is_ends and COUNTS in spec:
+            values = rng.integers(0, grouped + 1, shape)
+            values[rng.integers(len(values))] = grouped
+        elif is_ends:  # all rows of D belong to a group, and so are compared
             values = np.sort(np.append(rng.integers(0, grouped + 1, shape[0] - 1), grouped))
         elif argument["kind"] == "a_rows":  # some are outside of A
             values = rng.integers(-1, extents[ROWS_OF_A] + 1, shape)
@@ -204,16 +209,21 @@ def verify_kernel(
     rows = np.arange(m)
     if m > most_rows and math.prod(extents.values()) > 2**30:
         rows = _some(m, most_rows, rng)
-    places = _places(manifest, operands)
+    counts, places = _counts(manifest, operands), _places(manifest, operands)
+    written = places if counts is None else np.flatnonzero(np.arange(m) < counts[:, None])
     rows = rows if places is None else rows[places[rows] >= 0]
-    of_d = rows if places is None else places[rows]
     message, ratio = "", 0.0
     for number, (name, array) in enumerate(outputs.items()):
         values = array.values().reshape(-1, *array.shape[-2:])
-        own = check_written(array, places) or ("" if number else check_others(manifest, operands, values))
+        stored = values if counts is None else values.reshape(-1, array.shape[-1])[written]
+        own = check_written(array, written) or ("" if number else check_others(manifest, operands, stored))
         for matrix in _some(len(values), _MOST_MATRICES, rng).tolist():
             result = in_rows(manifest, values[matrix])
-            wanted = expected(manifest, operands, exact, rows, matrix, number)
+            at = rows if counts is None else rows[rows < counts[matrix]]
+            of_d = at if places is None else places[at]
+            if not at.size:
+                continue
+            wanted = expected(manifest, operands, exact, at, matrix, number)
             found, difference = compare(result[of_d], *wanted, of_d)
             ratio = max(ratio, found)
             own = own or (f"matrix {matrix}: {difference}" if difference and len(values) > 1 else difference)
@@ -241,6 +251,14 @@ def _checked_results(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
             f"{len(results_of(manifest['epilogue_program']))}; compile the kernel and save it again [program-results]"
         )
     return full
+
+
+def _counts(manifest: Mapping[str, Any], operands: Mapping[str, Any]) -> np.ndarray | None:
+    """The rows of each product of a batch that count; None if all do."""
+    if COUNTS not in manifest["spec"]:
+        return None
+    found: np.ndarray = next(operands[x["name"]].values() for x in manifest["arguments"] if x["kind"] == "ends")
+    return found.astype(np.int64)
 
 
 def _places(manifest: Mapping[str, Any], operands: Mapping[str, Any]) -> np.ndarray | None:

@@ -116,9 +116,16 @@ def _facts(function: ir.OpView) -> dict[str, Any] | None:
         "d_order": "column" if asked.d_is_column_major else "row",
         "results": [str(kind) for kind in asked.results],
         "kinds": [str(kind) for kind in asked.kinds],
-        "grouped": ROW_GROUPS if asked.is_grouped else K_GROUPS if asked.k_is_grouped else None,
+        "grouped": _grouped(asked),
         "more": words_of(asked),
     }
+
+
+def _grouped(asked: Problem) -> str | None:
+    """The extent that counts groups: of rows or of K, or the batch if each product has its own number of rows."""
+    if asked.is_padded:
+        return BATCH
+    return ROW_GROUPS if asked.is_grouped else K_GROUPS if asked.k_is_grouped else None
 
 
 def _dims(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
@@ -134,7 +141,7 @@ def _dims_of_kinds(facts: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     the number of groups."""
     of_groups = (K_GROUPS,) if facts["grouped"] == K_GROUPS else ()
     full = dict.fromkeys(("full", ABSENT), (*of_groups, *output_dims({"d_order": facts["d_order"], **facts["more"]})))
-    return KIND_DIMS | full | ({"ends": of_groups} if of_groups else {})
+    return KIND_DIMS | full | ({"ends": (facts["grouped"],)} if facts["grouped"] else {})
 
 
 def _arguments(

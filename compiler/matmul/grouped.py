@@ -1,8 +1,10 @@
 """`lt.grouped_matmul(a, b, ends)`: rows in groups, each with its own matrix of B; or K in groups, each with its own
-matrix of D. Only the device reads `ends`.
+matrix of D. With `counts`, groups are padded: A and D have a matrix for each group, of which the first rows count. Only
+the device reads `ends` and `counts`.
 
 A kernel is compiled for the types, the extents that are not grouped and the number of groups. Its schedule is chosen
-for the mean number of rows (or K) per group, rounded up to a power of two. So calls of similar sizes share a kernel.
+for the mean number of rows (or K) per group, or the most rows of a padded one, rounded up to a power of two. So calls
+of similar sizes share a kernel.
 """
 
 import importlib
@@ -16,7 +18,7 @@ from lowtide.compiler.matmul.calls import wants_gradients
 from lowtide.compiler.matmul.family import result_type, sums_of
 from lowtide.compiler.native import target_of
 from lowtide.compiler.spec import GemmSpec
-from lowtide.compiler.spec_fields import GROUPED_LAYOUTS, K_GROUPED_LAYOUT, Groups
+from lowtide.compiler.spec_fields import GROUPED_LAYOUTS, K_GROUPED_LAYOUT, PAIRED_LAYOUTS, Groups, extent_of
 from lowtide.errors import CompileError, LaunchError, ScheduleError
 from lowtide.runtime import driver
 from lowtide.runtime.call_keys import Recent
@@ -34,8 +36,8 @@ Epilogue = Callable[..., Any]
 class Grouped(NamedTuple):
     """A grouped product with any number of rows, or any K: the types of A, B and D, the layout, N, K (if rows are
     grouped) or M (if K is), the number of groups, the rows or K per group for which the schedule is chosen (`share`),
-    the target, the epilogue, how pairs of columns lie in B, and whether rows of A are taken, or rows of D stored, at an
-    index."""
+    the target, the epilogue, how pairs of columns lie in B, whether rows of A are taken, or rows of D stored, at an
+    index, and whether groups are padded."""
 
     types: tuple[str, str, str]
     layout: str
@@ -48,18 +50,19 @@ class Grouped(NamedTuple):
     pairs: str | None = None
     a_rows: bool = False
     d_rows: bool = False
+    padded: bool = False
 
     @property
     def is_of_k(self) -> bool:
         """Whether K is grouped."""
-        return self.layout == K_GROUPED_LAYOUT
+        return self.layout == K_GROUPED_LAYOUT and not self.padded
 
     def of_pairs(self, pairs: str | None) -> "Grouped":
         """This product with pairs of columns in B; the same product if `pairs` is None. Raises LaunchError if B has an
         odd number of columns, or K is not contiguous in it."""
         if pairs is None:
             return self
-        if self.layout != GROUPED_LAYOUTS[0] or self.n % 2:
+        if self.layout not in PAIRED_LAYOUTS or self.n % 2:
             raise LaunchError(
                 f"pairs={pairs!r}: b has {self.n} columns and the layout {self.layout}; it must be (groups, K, 2·N) "
                 "with K contiguous, such as w.mT for w (groups, 2·N, K) [grouped-pairs]"
@@ -68,11 +71,12 @@ class Grouped(NamedTuple):
 
     def at_indices(self, rows: int, names: Collection[str]) -> "Grouped":
         """This product with `rows` rows and the indices `names`: "a_rows", "d_rows" or both. Raises LaunchError for
-        groups of K."""
-        if self.is_of_k:
+        groups of K and for padded groups."""
+        if self.is_of_k or self.padded:
             raise LaunchError(
-                f"{' and '.join(names)} with groups of K: there A is (M, K), and D has a matrix for each group; pass b "
-                "(groups, K, N), or gather or scatter rows in another kernel [grouped-row-index]"
+                f"{' and '.join(names)} with {'padded groups' if self.padded else 'groups of K'}: there D has a matrix "
+                "for each group; pass a (rows, K), b (groups, K, N) and ends, or gather or scatter rows in another "
+                "kernel [grouped-row-index]"
             )
         share = _share(rows, self.groups)
         return self._replace(share=share, a_rows="a_rows" in names, d_rows="d_rows" in names)
@@ -80,11 +84,13 @@ class Grouped(NamedTuple):
     def spec(self, grouped: int | None) -> GemmSpec:
         """The problem with this number of rows, or this K. Raises SpecError."""
         (a, b, d), of_k = self.types, self.is_of_k
+        groups: dict[str, Any] = {"groups": Groups(self.groups, "k") if of_k else self.groups}
+        groups = {"batch": self.groups, "counts": True} if self.padded else groups
         return GemmSpec(
             m=self.other if of_k else grouped,
             n=self.n,
             k=grouped if of_k else self.other,
-            groups=Groups(self.groups, "k") if of_k else self.groups,
+            **groups,
             a=a,
             b=b,
             d=d,
@@ -128,6 +134,31 @@ def product_of(
     return Grouped(types, layout, n, k, groups, _share(a.shape[0], groups), target, epilogue)
 
 
+def padded_product_of(
+    a: Operand, b: Operand, d: str | None, target: str, epilogue: Epilogue | None, expected_rows: int | None = None
+) -> Grouped:
+    """The product of A (groups, rows, K) and B (groups, K, N) with counts of rows, each with either of its last two
+    dimensions contiguous. `expected_rows`: the rows of a group for which the schedule is chosen. Raises LaunchError for
+    other arrays, SpecError for another `expected_rows`."""
+    if (len(a.shape), len(b.shape)) != (3, 3) or a.shape[0] != b.shape[0] or a.shape[2] != b.shape[1]:
+        raise LaunchError(
+            f"a of shape {a.shape} and b of shape {b.shape}: with counts, a is (groups, rows, K) and b (groups, K, N)"
+            " [padded-shapes]"
+        )
+    lies = []
+    for name, x in (("a", a), ("b", b)):
+        if x.strides[2] != 1 != x.strides[1] and min(x.shape[1:]) > 1:
+            raise LaunchError(
+                f"{name} has strides {x.strides}: one of its last two dimensions must be contiguous; pass "
+                f"{name}.contiguous() [padded-strides]"
+            )
+        lies.append("t" if x.strides[2] == 1 or x.shape[2] == 1 else "n")
+    types = a.dtype, b.dtype, d or result_type(a.dtype, b.dtype)
+    (groups, rows, k), wanted = a.shape, extent_of("expected_rows", expected_rows)
+    share = _share(rows if wanted is None else wanted, 1)
+    return Grouped(types, "".join(lies), b.shape[2], k, groups, share, target, epilogue, padded=True)
+
+
 def _check_rows_of_k(a: Operand, b: Operand) -> None:
     """Raises LaunchError unless each element of K is a row of contiguous elements in A and in B."""
     for name, operand, contiguous in (("a", a, 0), ("b", b, 1)):
@@ -149,7 +180,8 @@ def kernel_for(product: Grouped) -> Any:
     """The kernel, from the cache on disk or compiled. Raises the errors of `compile_gemm`."""
     compile_gemm = partial(importlib.import_module(_COMPILE).compile_gemm, product.spec(None), product.target)
     target = importlib.import_module(_TARGETS).get(product.target)
-    schedule = importlib.import_module(_CHOSEN).chosen(product.spec(product.share * product.groups), target)
+    expected = product.share * (1 if product.padded else product.groups)
+    schedule = importlib.import_module(_CHOSEN).chosen(product.spec(expected), target)
     try:
         kernel = compile_gemm(schedule)
         kernel.assembly  # noqa: B018  # code that spills is refused
@@ -168,8 +200,10 @@ class GroupedMatmul:
         self,
         a: Any,
         b: Any,
-        ends: Any,
+        ends: Any = None,
         *,
+        counts: Any = None,
+        expected_rows: int | None = None,
         epilogue: Epilogue | None = None,
         pairs: str | None = None,
         a_rows: Any = None,
@@ -197,6 +231,14 @@ class GroupedMatmul:
         0 for an empty group. A has M contiguous, such as `x.mT` for x (K, M), and B has N contiguous. Elements of K
         that belong to no group are not multiplied.
 
+        With `counts`, int32 (groups,), in place of `ends`, groups are padded, as in DeepGEMM's masked layout: A is
+        (groups, rows, K), B (groups, K, N) and D (groups, rows, N). Group g has the first `counts[g]` of its rows; the
+        other rows are not computed, and those of D are not written. A count is clamped to 0 … rows. One of the last two
+        dimensions of A and of B is contiguous. Operands of the epilogue are those of a batch: a per-column operand is
+        (groups, N) or (N,), a per-row operand (groups, rows) or (rows,). `expected_rows`: the number of rows of a group
+        for which the kernel is chosen, by default all; it does not change what is computed. `a_rows` and `d_rows` are
+        not supported.
+
         Raises LaunchError for arrays that do not fit, and if autograd would record the call; SpecError for types or an
         epilogue that groups do not support; DeviceError without a GPU; and the errors of `compile_gemm`.
         """
@@ -205,12 +247,20 @@ class GroupedMatmul:
                 "an operand requires a gradient, and lt.grouped_matmul is not recorded by autograd: call it under"
                 " torch.no_grad() [grouped-autograd]"
             )
+        if (ends is None) == (counts is None):
+            raise LaunchError(
+                f"{'both ends and counts are' if ends is not None else 'neither ends nor counts is'} given; pass ends "
+                "for a (rows, K), or counts for a (groups, rows, K) [grouped-ends]"
+            )
         left, right = view(a, "a"), view(b, "b")
         d = None if out is None else view(out, "out").dtype
         device = driver.pointer_device(left.address) if left.device is None else left.device
         target = target_of(driver.device(device or 0)).name
-        groups_of_k = math.prod(view(ends, "ends").shape) if len(right.shape) == len(left.shape) else 0
-        product = product_of(left, right, d, target, epilogue, groups_of_k).of_pairs(pairs)
+        if counts is not None:
+            product = padded_product_of(left, right, d, target, epilogue, expected_rows).of_pairs(pairs)
+        else:
+            groups_of_k = math.prod(view(ends, "ends").shape) if len(right.shape) == len(left.shape) else 0
+            product = product_of(left, right, d, target, epilogue, groups_of_k).of_pairs(pairs)
         given = {"a_rows": a_rows, "d_rows": d_rows}
         indices = {name: index for name, index in given.items() if index is not None}
         if indices:
@@ -219,10 +269,10 @@ class GroupedMatmul:
         kernel = self._kernels[product]
         if kernel is None:
             kernel = self._kernels[product] = kernel_for(product)
-        if product.is_of_k:
-            return kernel(_transposed(a, left), b, ends=ends, out=out, stream=stream, **operands)
-        matrices = b if product.layout == GROUPED_LAYOUTS[1] else _transposed(b, right)
-        return kernel(a, matrices, ends=ends, out=out, stream=stream, **operands)
+        a = a if product.layout[0] == "t" else _transposed(a, left)
+        matrices = b if product.layout[1] == "t" else _transposed(b, right)
+        operands |= {"ends": ends} if counts is None else {"counts": counts}
+        return kernel(a, matrices, out=out, stream=stream, **operands)
 
 
 def _transposed(b: Any, record: Operand) -> Any:

@@ -69,6 +69,9 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
     `ends[g - 1]`, or 0, up to `ends[g]`, and is multiplied by matrix g of B, which has three dimensions, the group
     first. An end is clamped to [the end before, M]. Rows after the last end are not written. The operand has no argument
     in the region. A `per_column` operand may have one more dimension, the first: a vector of length N for each group.
+    If A and D have three dimensions as well, the groups are padded: group g has the first rows of matrix g of A and D,
+    up to `ends[g]`, clamped to [0, M], and the other rows of D are not written. Operands of the epilogue are then those
+    of a batch.
 
     With an `a_rows` operand, a vector of i32 of length M on the device, row m of the product has row `a_rows[m]` of A, and
     zeros if A has no such row. A then has any number of rows. The operand has no argument in the region.
@@ -117,6 +120,10 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
     tile.gemm tn %a, %b into %d acc(f32) operands(ends %ends : memref<64xi32>) {
       …
     } : memref<?x?xbf16, strided<[?, 1]>>, memref<64x?x?xbf16, strided<[?, ?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>
+    tile.gemm tn %a, %b into %d acc(f32) operands(ends %ends : memref<64xi32>) {
+      …
+    } : memref<64x?x?xbf16, strided<[?, ?, 1]>>, memref<64x?x?xbf16, strided<[?, ?, 1]>>,
+        memref<64x?x?xbf16, strided<[?, ?, 1]>>
     tile.gemm tn %a, %b into %d acc(f32) operands(ends %ends : memref<64xi32>, a_rows %index : memref<?xi32>) {
       …
     } : memref<?x?xbf16, strided<[?, 1]>>, memref<64x?x?xbf16, strided<[?, ?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>

@@ -149,7 +149,8 @@ static LogicalResult verifyGroupsOfK(GemmOp op, MemRefType ends, MemRefType d) {
   return success();
 }
 
-// Groups: one operand says their ends. With groups of rows B has a matrix for each, with groups of K D has one.
+// Groups: one operand says their ends. With groups of rows B has a matrix for each, and with padded groups A and D have
+// one, too. With groups of K only D has one.
 static LogicalResult verifyGroups(GemmOp op, MemRefType a, MemRefType b, MemRefType d) {
   auto isEnds = [](Attribute kind) { return kindOf(kind) == OperandKind::ends; };
   auto ends = dyn_cast<MemRefType>(endsOf(op).getType());
@@ -158,9 +159,9 @@ static LogicalResult verifyGroups(GemmOp op, MemRefType a, MemRefType b, MemRefT
     return op.emitOpError() << "has one vector of i32 that says where groups of rows end [gemm-ends]";
   if (d && isBatch(d) && a.getRank() == 2 && b.getRank() == 2)
     return verifyGroupsOfK(op, ends, d);
-  if (a.getRank() != 2 || b.getRank() != 3 || op.getWeights() || op.getSwapped())
-    return op.emitOpError() << "has groups of rows: A has two dimensions and B three, the group first, without packed "
-                            << "weights, and operands are not swapped [gemm-groups-of-rows]";
+  if (b.getRank() != 3 || op.getWeights() || op.getSwapped())
+    return op.emitOpError() << "has groups of rows: B has three dimensions, the group first, without packed weights, and "
+                            << "operands are not swapped [gemm-groups-of-rows]";
   if (!agree(ends.getDimSize(0), b.getDimSize(0)))
     return op.emitOpError() << "has " << ends.getDimSize(0) << " ends but B has " << b.getDimSize(0)
                             << " matrices [gemm-group-count]";
@@ -210,7 +211,8 @@ LogicalResult GemmOp::verify() {
   if (isGrouped && failed(verifyGroups(*this, a, b, d)))
     return failure();
   bool isOfK = isGrouped && !isBatch(b);
-  for (auto [name, type] : ArrayRef(matrices).drop_front(isOfK ? matrices.size() : isGrouped ? 2 : 1)) {
+  unsigned ofOtherRank = isOfK ? matrices.size() : isGrouped && !isBatch(a) ? 2 : 1; // and A, which comes first
+  for (auto [name, type] : ArrayRef(matrices).drop_front(ofOtherRank)) {
     if (type.getRank() != a.getRank())
       return emitOpError() << "A, B and D are one matrix each, or a batch of them: A is of rank " << a.getRank() << ", "
                            << name << " of rank " << type.getRank() << " [gemm-ranks]";

@@ -38,7 +38,9 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
       `ends[g]`. An end is clamped to [the end before, `rows`], and rows after the last end belong to no group. The
       tiles of a group begin at its first row, and follow the tiles of the group before. `group` is the index of the
       group, and `rows_end` the end of its rows: rows of the tile from there on may be loaded, but do not count and are
-      not stored. A group without rows has no tiles.
+      not stored. A group without rows has no tiles. With a batch as well, the groups are padded: each group has its own
+      matrices, of which it has the first rows, up to `ends[g]`, clamped to [0, `rows`]. `group` is then equal to
+      `batch`.
     - `k(%k0 to %k1 of %K by 64)`: a work item is a range of K of a tile, from `k0` to `k1`. It is never empty, because
       agents rely on a first step: K is at least 1, and for K = 0 the host passes A and B of zeros with K = 1.
 
@@ -66,6 +68,10 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
     }
     tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] groups(%g to %rows_end of %ends : memref<?xi32>) order(<row>)
         persistent {
+      …
+    }
+    tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] batch(%batch of %B)
+        groups(%g to %rows_end of %ends : memref<?xi32>) order(<row>) persistent {
       …
     }
     %s = tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] order(<row>) persistent iter_args(%slot = %c0) -> (index) {

@@ -252,9 +252,9 @@ LogicalResult WorkTilesOp::verify() {
   bool divided = static_cast<bool>(getDepth());
   if (getTile().size() != 2 || llvm::any_of(getTile(), [](int64_t extent) { return extent < 1; }))
     return emitOpError() << "needs a tile of two positive extents [work-tile]";
-  if (getEnds() && (divided || getBatches() || getCluster() || getPart() || getScheduler() == SchedulerKind::one_shot))
+  if (getEnds() && (divided || getCluster() || getPart() || getScheduler() == SchedulerKind::one_shot))
     return emitOpError() << "has groups, whose tiles are counted on the device: they go with persistent or even_split, "
-                            "and with no batch, division of K, cluster or part [work-groups]";
+                            "and with no division of K, cluster or part [work-groups]";
   if (getInTurn() && getScheduler() == SchedulerKind::one_shot)
     return emitOpError() << "a CTA has one tile, which cannot be taken in turn; use persistent or even_split"
                          << " [one-shot-turns]";

@@ -36,8 +36,8 @@ class Argument:
     """An argument of the host function, and whether its first dimension numbers matrices, or vectors, of a batch.
 
     `is_stand_in`: zeros with a small K that replace a matrix with K = 0; they are aligned, as in a launch. `result`:
-    its kind if it is a result. `is_ends`: whether it has the ends of groups of rows. `is_places`: whether
-    it says into which rows of D rows are stored.
+    its kind if it is a result. `is_ends`: whether it has the ends of groups of rows, or of rows of a batch that count.
+    `is_places`: whether it says into which rows of D rows are stored.
     """
 
     name: str
@@ -121,13 +121,15 @@ def output_of(arguments: Sequence[Argument]) -> int:
 
 def rows_written(arguments: Sequence[Argument]) -> Array | None:
     """Whether a kernel writes each row of D: those before the last end of groups, and those that an index of rows of D
-    names. None if it writes all of D, as with groups of K. Raises InterpreterError if two rows of the product are
-    stored into one row of D."""
+    names; in a batch, the rows of each matrix that count. None if it writes all of D, as with groups of K. Raises
+    InterpreterError if two rows of the product are stored into one row of D."""
     ends, places = (
         next((np.asarray(each.value) for each in arguments if getattr(each, which)), None)
         for which in ("is_ends", "is_places")
     )
     of_d = np.shape(arguments[output_of(arguments)].value)
+    if ends is not None and arguments[0].is_batch:
+        return np.arange(of_d[1]) < ends[:, None]
     if (ends is None and places is None) or len(of_d) == 3:
         return None
     places = np.arange(of_d[0]) if places is None else places

@@ -76,10 +76,10 @@ def dims_of_arguments(function: ir.Operation, results: list[ResultKind]) -> list
     The host function has the problem of the spec if the product is another one; otherwise its tile.gemm gives it. They
     are unknown without both.
     """
-    of_k = _is_of_k(function, results)
+    by_group = _b_is_by_group(function, results)
     if "tile.problem" in function.attributes:
         problem = function.attributes["tile.problem"]
-        dims = _dims_of(problem.layout, results, operand_kinds_of(function), problem.by_columns, of_k=of_k)
+        dims = _dims_of(problem.layout, results, operand_kinds_of(function), problem.by_columns, by_group=by_group)
         return _of_pairs(dims) if problem.pairs else _of_packed(dims, problem.b)
     found = _gemm_in(function)
     if found is None:
@@ -89,7 +89,7 @@ def dims_of_arguments(function: ir.Operation, results: list[ResultKind]) -> list
     d_type = decode_type(arguments[full].type) if full < len(arguments) else None
     is_column_major = isinstance(d_type, MemRef) and d_type.is_column_major
     layout = tile.GemmLayout(decode_attribute(found["layout"])).name
-    dims = _dims_of(layout, results, operand_kinds_of(function), is_column_major, of_k=of_k)
+    dims = _dims_of(layout, results, operand_kinds_of(function), is_column_major, by_group=by_group)
     if "pairs" in found:
         return _of_pairs(dims)
     return _of_packed(dims, ir.TypeAttr(found["weights"]).value) if "weights" in found else dims
@@ -107,12 +107,12 @@ def _of_pairs(dims: list[Sequence[str]]) -> list[Sequence[str]]:
     return dims
 
 
-def _is_of_k(function: ir.Operation, results: list[ResultKind]) -> bool:
-    """Whether groups, if there are any, are of K: D has three dimensions, and A two."""
+def _b_is_by_group(function: ir.Operation, results: list[ResultKind]) -> bool:
+    """Whether, if there are groups, only B has a matrix for each: A and D have two dimensions."""
     types = [argument.type for argument in function.regions[0].blocks[0].arguments]
     full = _first_whole(results)
     ranks = [type.rank if isinstance(type, ir.MemRefType) else 0 for type in types]
-    return full < len(ranks) and (ranks[0], ranks[full]) == (2, 3)
+    return 3 not in (ranks[0], *ranks[full : full + 1])
 
 
 def _of_packed(dims: list[Sequence[str]], element: ir.Type) -> list[Sequence[str]]:
@@ -124,16 +124,16 @@ def _of_packed(dims: list[Sequence[str]], element: ir.Type) -> list[Sequence[str
 
 
 def _dims_of(
-    layout: str, results: list[ResultKind], kinds: list[str], by_columns: bool, *, of_k: bool
+    layout: str, results: list[ResultKind], kinds: list[str], by_columns: bool, *, by_group: bool
 ) -> list[Sequence[str]]:
-    """`of_k`: whether groups, if there are any, are of K."""
+    """`by_group`: whether, if there are groups, only B has a matrix for each."""
     output: Sequence[str] = (D_ROWS, "n") if "d_rows" in kinds else "nm" if by_columns else "mn"
     of_kind = {**_KIND_DIMS, "full": output}
     of_result: dict[ResultKind, Sequence[str]] = {ResultKind.full: output, ResultKind.amax: ("one",)}
     of_result |= {ResultKind.absent: output}
     of_result |= {ResultKind[word]: tuple(each.dims) or ("one",) for word, each in REDUCTIONS.items()}
     a, b = (A_ROWS, "k") if "a_rows" in kinds else _A_DIMS[layout[0]], _B_DIMS[layout[1]]
-    factors: list[Sequence[str]] = [a, (GROUP, *b) if "ends" in kinds and not of_k else b]
+    factors: list[Sequence[str]] = [a, (GROUP, *b) if "ends" in kinds and by_group else b]
     return [*factors, *(of_result[kind] for kind in results), *(of_kind[kind] for kind in kinds)]
 
 
@@ -144,6 +144,8 @@ def with_batch(function: ir.Operation, dims: Sequence[Sequence[str]]) -> list[tu
         (BATCH, *letters) if isinstance(type, ir.MemRefType) and type.rank > len(letters) else tuple(letters)
         for letters, type in zip(dims, types, strict=False)
     ]
+    if any(BATCH in letters for letters in found[:1]):  # groups, if there are any, are products of the batch
+        return found
     if (GROUP,) in found:  # D has a matrix for each group of K, or an operand has a vector for each of rows
         return [tuple(GROUP if dim == BATCH else dim for dim in letters) for letters in found]
     return found

@@ -44,6 +44,7 @@ from lowtide.interpreter.ops.tile_operands import (
     as_nk,
     groups_of_rows,
     matrix_at,
+    rows_of_matrices,
     scale_and_add,
     staged_window,
     weights_of,
@@ -177,7 +178,9 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
     turn, turns = _turn(state, op)
     trace = machine.observers.trace
     noted = None if trace is None else trace.begin_work(cta, state.name, (turn, turns))
-    spans = groups_of_rows(state, op, ends[0], rows) if ends else [(0, rows)] * (batches[0] if batches else 1)
+    spans = [(0, rows)] * (batches[0] if batches else 1)
+    if ends:
+        spans = (rows_of_matrices if batches else groups_of_rows)(state, op, ends[0], rows)
     grids = [(-(-(end - first) // (height * order.pieces)), -(-columns // width)) for first, end in spans]
     state.work_tiles = order.count_of(machine.grid, grids, cluster)
     step = op.attributes.get("k_step", 1)

@@ -64,6 +64,11 @@ def groups_of_rows(state: AgentState, op: DecodedOp, ends: Matrix, rows: int) ->
     return spans
 
 
+def rows_of_matrices(state: AgentState, op: DecodedOp, ends: Matrix, rows: int) -> list[tuple[int, int]]:
+    """The first row and the end of the rows that count, of each matrix of a batch. Ends are clamped to [0, rows]."""
+    return [(0, min(max(end, 0), rows)) for end in _ends(state, op, ends)]
+
+
 def matrix_at(state: AgentState, op: DecodedOp, batch: Matrix, number: int) -> Matrix:
     """A matrix, or vector, of a batch. Raises InterpreterError for a number outside of the batch."""
     if not 0 <= number < batch.shape[0]:

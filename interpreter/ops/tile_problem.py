@@ -1,5 +1,6 @@
 """tile.gemm: results = epilogue(A · B, operands…), of whole matrices."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from lowtide.interpreter.ops.tile_operands import (
     groups_of_k,
     groups_of_rows,
     part_of,
+    rows_of_matrices,
     scale_and_add,
     weights_of,
     window_at,
@@ -52,7 +54,7 @@ def gemm(state: AgentState, op: DecodedOp) -> Steps:
         if kind is ResultKind.amax:
             maxima.clear(state, op, result.address)
     by_group = [operand for kind, operand in by_kind if kind is OperandKind.ends]
-    if by_group and len(full[0].shape) == 3:
+    if by_group and len(full[0].shape) == 3 and len(a.shape) == 2:
         for number, (first, end) in enumerate(groups_of_k(state, op, by_group[0], a.shape[0])):
             parts = [result_of_part(state, op, *each, number) for each in zip(results, result_kinds(op), strict=True)]
             own = [
@@ -60,13 +62,13 @@ def gemm(state: AgentState, op: DecodedOp) -> Steps:
             ]
             yield from _product(state, op, (a.rows(first, end), b.rows(first, end)), parts, own, joins=number > 0)
         return
-    if by_group:
-        for number, (first, end) in enumerate(groups_of_rows(state, op, by_group[0], a.shape[0])):
-            own = [(kind, _of_group(state, op, (kind, x), (first, end), number)) for kind, x in by_kind]
-            kinds = zip(results, result_kinds(op), strict=True)
-            parts = [x.rows(first, end) if kind is ResultKind.full else x for x, kind in kinds]
-            if first < end:
-                yield from _product(state, op, (a.rows(first, end), b.part(number)), parts, own)
+    if by_group and len(a.shape) == 2:
+        for number, rows in enumerate(groups_of_rows(state, op, by_group[0], a.shape[0])):
+            own = [
+                (kind, part_of(state, op, x, kind, number) if kind is OperandKind.per_column else x)
+                for kind, x in by_kind
+            ]
+            yield from _of_rows(state, op, (a, b.part(number)), (results, own), rows)
         return
     if len(a.shape) == 2:
         yield from _product(state, op, (a, b), results, by_kind)
@@ -74,21 +76,38 @@ def gemm(state: AgentState, op: DecodedOp) -> Steps:
     if any(other.shape[0] != a.shape[0] for other in (b, *full)):
         shapes = [other.shape for other in full]
         raise state.violation(op, f"A {a.shape}, B {b.shape} and {shapes} do not agree on the batch [gemm-batch]")
+    spans = rows_of_matrices(state, op, by_group[0], full[0].shape[1]) if by_group else None
     for number in range(a.shape[0]):
         parts = [result_of_part(state, op, *each, number) for each in zip(results, result_kinds(op), strict=True)]
-        own = [(kind, part_of(state, op, operand, kind, number)) for kind, operand in by_kind]
-        yield from _product(state, op, (a.part(number), b.part(number)), parts, own, joins=number > 0)
+        own = [
+            (kind, part_of(state, op, x, kind, number) if kind is not OperandKind.ends else x) for kind, x in by_kind
+        ]
+        factors = a.part(number), b.part(number)
+        if spans is None:
+            yield from _product(state, op, factors, parts, own, joins=number > 0)
+        else:
+            yield from _of_rows(state, op, factors, (parts, own), spans[number])
 
 
-def _of_group(
-    state: AgentState, op: DecodedOp, operand: tuple[OperandKind, Any], rows: tuple[int, int], number: int
-) -> Any:
-    """The part of an operand that belongs to a group of rows: its rows; or its vector, if there is one for each group;
-    or the whole operand."""
-    kind, given = operand
-    if kind in _OF_ROWS:
-        return given.rows(*rows)
-    return part_of(state, op, given, kind, number) if kind is OperandKind.per_column else given
+def _of_rows(
+    state: AgentState,
+    op: DecodedOp,
+    factors: tuple[Matrix, Matrix],
+    others: tuple[list[Matrix], list[tuple[OperandKind, Any]]],
+    rows: tuple[int, int],
+) -> Steps:
+    """The product of a group's rows: `rows` of A (or, from the first on, columns), of full results, and of operands
+    that have rows. Nothing if there are none."""
+    ((a, b), (results, operands)), (first, end) = (factors, others), rows
+    if first == end:
+        return
+    lies_by_rows = GemmLayout(op.attributes["layout"]).name[0] == "t"
+    own = [(kind, x.rows(*rows) if kind in _OF_ROWS else x) for kind, x in operands]
+    kinds = zip(results, result_kinds(op), strict=True)
+    parts = [x.rows(*rows) if kind is ResultKind.full else x for x, kind in kinds]
+    yield from _product(
+        state, op, (a.rows(*rows) if lies_by_rows else replace(a, shape=(a.shape[0], end)), b), parts, own
+    )
 
 
 def _product(

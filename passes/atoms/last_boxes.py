@@ -87,10 +87,10 @@ def _is_multiple(extent: ir.Value, of: int) -> bool:
 
 
 def _extent_along(work: tile.WorkTilesOp, row: ir.Value, rows: int) -> ir.Value | None:
-    """The extent of D along the rows of a copy. None if these are not the rows or columns of a tile, or if a tile may
-    begin outside of D."""
+    """The extent of D along the rows of a copy. None if these are not the rows or columns of a tile, if a tile may
+    begin outside of D, or if rows of other groups follow."""
     is_inside = cluster_shape(work.cluster) == (1, 1) and work_part(work) is not WorkPart.tail_halves
-    if not is_inside or work.ends is not None:
+    if not is_inside or (work.ends is not None and work.batches is None):
         return None
     place, extents = Place.of(work), (work.rows, work.columns)
     sides = zip((place.m, place.n), work.tile, extents, strict=True)

@@ -59,7 +59,7 @@ def emit_host(gemm: tile.GemmOp, kernel: str, target: Target, b: ir.Value) -> li
         build = Builder.index()
         cluster_m, cluster_n = schedule.cluster
         high, wide = build.ceil_sdiv(m, tile_m * cluster_m), build.ceil_sdiv(n, tile_n * cluster_n)
-        if problem.is_grouped:  # the last tiles of each group may have fewer rows
+        if problem.is_grouped and not problem.is_padded:  # the last tiles of each group may have fewer rows
             high = build.add(high, build.smin(extent(gemm.b, 0), m))
         work = build.mul(high, wide)
         if is_batch(d):

@@ -30,6 +30,10 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
              … tile.view %b[%group, %n, %k] …
              %rows = memref.subview %d[0, 0] [%rows_end, %N] [1, 1]
              tile.store %acc into %rows[%m, %n] … }
+         If the groups are padded, they are matrices of a batch as well, and the store is to matrix %batch of %rows:
+           tile.work_tiles (%m, %n) of (%M, %N) by … batch(%batch of %B) groups(%group to %rows_end of %ends) … {
+             … tile.view %a[%batch, %m, %k] …
+             %rows = memref.subview %d[0, 0, 0] [%B, %rows_end, %N] [1, 1, 1]
          If an operand has a vector for each group, the store takes the vector of the item's group:
            %own = memref.subview %bias[%group, 0] [1, %N] [1, 1] : memref<?x?xf32, …> to memref<?xf32, …>
          If rows of A are taken at an index, windows of A are windows of a matrix of these rows:
@@ -65,7 +69,8 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
 Needs    level problem, with a complete schedule.
 Refuses  more than one tile.gemm in a function; a schedule without a field that it reads; an epilogue that reads a host
          value other than its operands and constants.
-Test     test/lit/passes/cta/tile-to-ctas.mlir, tile-to-ctas-{tail,waves,empty,groups,groups-of-k,invalid}.mlir
+Test     test/lit/passes/cta/tile-to-ctas.mlir, tile-to-ctas-{tail,waves,empty,groups,groups-of-k,
+         padded-groups,invalid}.mlir
 """
 
 from collections.abc import Mapping
@@ -107,8 +112,8 @@ _FIELDS = ("grid.tile", "grid.order", "grid.scheduler", "mainloop.k", "multiply.
 _SHARED_MEMORY_FIELDS = ("mainloop.stages", "epilogue.path", "epilogue.math", "epilogue.tile")
 
 
-# The operands of a store that have an element, or elements, for each row of D.
-_OF_ROWS = (OperandKind.full, OperandKind.per_row)
+# The operands of a store that have an element, or elements, for each row of D, and their dimension of rows.
+_DIM_OF_ROWS = MappingProxyType({OperandKind.full: -2, OperandKind.per_row: -1})
 
 
 @dataclass(frozen=True)
@@ -190,14 +195,15 @@ def _emit_kernel(
         if places is not None:
             results = {_taken(result, places): kind for result, kind in results.items()}
         _take_constants_along(gemm.epilogue.blocks[0])
+        of_k = Problem.of(gemm).k_is_grouped
         for shape, part in work_loops(schedule.grid):
-            grids = batch, ends if batch is None else None
+            grids = batch, None if of_k else ends
             work = _emit_work_tiles(schedule, grids, (rows, columns, k), of_d(shape), part)
             with ir.InsertionPoint(add_body(work)):
                 if waits and part is not WorkPart.tail_halves:
                     tile.AwaitWaveOp(entry.arguments[-1])
                 place, factors, span = Place.of(work), (a, b), None
-                if ends is not None and place.batch is not None:
+                if of_k and ends is not None and place.batch is not None:
                     group = group_of_k(ends, place.batch, k)
                     factors, span = (up_to(a, group.end), up_to(b, group.end)), (group.begin, group.last)
                 span = span or (place.k0 or Builder.index().constant(0), place.k1 or k)
@@ -206,7 +212,7 @@ def _emit_kernel(
                 more |= {"row": place.m, "column": place.n}
                 operands = [_of_group(x, kind, place) for x, kind in of_store.items()]
                 more |= {"epilogue_operands": operands, "kinds": list(of_store.values())}
-                outs = [_within_group(x, kind is ResultKind.full, place) for x, kind in results.items()]
+                outs = [_within_group(x, -2 if kind is ResultKind.full else None, place) for x, kind in results.items()]
                 more |= {"pairs": True} if gemm.pairs else {}
                 store = tile.StoreOp(acc, outs=outs, out_kinds=list(results.values()), **more)
                 tile.YieldOp([])
@@ -234,8 +240,8 @@ def _taken(matrix: ir.Value, index: ir.Value) -> ir.Value:
 def _of_group(operand: ir.Value, kind: OperandKind, place: Place) -> ir.Value:
     """The part of an operand of the store that belongs to the work item's group: the rows up to the group's end; or the
     group's vector, if there is one for each group; or the whole operand."""
-    if place.group is None or not operand_is_batched(operand, kind):
-        return _within_group(operand, kind in _OF_ROWS, place)
+    if place.group is None or place.batch is not None or not operand_is_batched(operand, kind):
+        return _within_group(operand, _DIM_OF_ROWS.get(kind), place)
     type_, dynamic = ir.MemRefType(operand.type), ir.ShapedType.get_dynamic_stride_or_offset()
     (_, columns), layout = type_.shape, ir.StridedLayoutAttr.get(dynamic, [1])
     vector = ir.MemRefType.get([columns], type_.element_type, layout)
@@ -243,16 +249,18 @@ def _of_group(operand: ir.Value, kind: OperandKind, place: Place) -> ir.Value:
     return memref.SubViewOp(vector, operand, [place.group], sizes, [], [dynamic, 0], [1, columns], [1, 1]).result
 
 
-def _within_group(operand: ir.Value, has_rows: bool, place: Place) -> ir.Value:
-    """A result or operand of the store. If it has D's rows, it ends with the rows of the work item's group."""
-    if place.rows_end is None or not has_rows:
+def _within_group(operand: ir.Value, dim: int | None, place: Place) -> ir.Value:
+    """A result or operand of the store. If it has D's rows, along the dimension `dim`, it ends with the rows of the
+    work item's group. The group may be a matrix of a batch."""
+    if place.rows_end is None or dim is None:
         return operand
     type_ = ir.MemRefType(operand.type)
-    columns = [dim for dim in range(1, type_.rank) if type_.is_dynamic_dim(dim)]
-    shape, ones = [ir.ShapedType.get_dynamic_size(), *type_.shape[1:]], [1] * type_.rank
-    sizes = [place.rows_end, *(extent(operand, dim) for dim in columns)]
+    shape, rows = list(type_.shape), type_.rank + dim
+    shape[rows] = ir.ShapedType.get_dynamic_size()
+    open_ = [each for each in range(type_.rank) if each == rows or type_.is_dynamic_dim(each)]
+    sizes = [place.rows_end if each == rows else extent(operand, each) for each in open_]
     part = ir.MemRefType.get(shape, type_.element_type, type_.layout)
-    return memref.SubViewOp(part, operand, [], sizes, [], [0] * type_.rank, shape, ones).result
+    return memref.SubViewOp(part, operand, [], sizes, [], [0] * type_.rank, shape, [1] * type_.rank).result
 
 
 def _emit_work_tiles(

@@ -29,7 +29,7 @@ from lowtide.passes.support.agents.atoms import (
 from lowtide.passes.support.agents.reductions import reduction_of, slots_of
 from lowtide.passes.support.ir.arithmetic import add
 from lowtide.passes.support.ir.builder import Builder
-from lowtide.passes.support.ir.rewriting import copy_region, defining_op
+from lowtide.passes.support.ir.rewriting import copy_region, defining_op, size_of_view
 from lowtide.passes.support.problem.element_types import element_bits, element_name
 from lowtide.passes.support.problem.kernels import problem_of
 from lowtide.passes.support.problem.matrix_layouts import is_column_major
@@ -101,9 +101,9 @@ class Epilogue:
 
     @property
     def rows_end(self) -> ir.Value | None:
-        """The end of the rows of the tile's group, after which no rows are stored; None without groups."""
+        """The end of the rows of the tile's group, from which on no rows are stored; None without groups."""
         part = defining_op(self.extents_of)
-        return part.sizes[0] if isinstance(part, memref.SubViewOp) else None
+        return size_of_view(part, -2) if isinstance(part, memref.SubViewOp) else None
 
     @property
     def by_columns(self) -> bool:

@@ -384,6 +384,25 @@ def test_each_group_of_rows_has_a_matrix_of_its_own_in_the_reference():
         reference(spec, **inputs | {"ends": inputs["ends"][:2]})
 
 
+def test_rows_that_do_not_count_are_not_judged():
+    spec, one = spec_of(batch=3, counts=True), spec_of(m=None)
+    inputs = random_inputs(spec, M, N, K, np.random.default_rng(0), batch=3, shared=["row"])
+    inputs["counts"] = np.array([7, -3, 2**31 - 1], np.int32)
+    found, bound = reference_with_bound(spec, **inputs)
+    for group, rows in ((0, slice(0, 7)), (2, slice(0, M))):
+        part = {name: value[group] for name, value in inputs.items() if name not in ("counts", "row", "alpha")}
+        part |= {name: part[name][rows] for name in ("a", "c")} | {"row": inputs["row"][rows]}
+        others = {"alpha": inputs["alpha"]} if "alpha" in inputs else {}
+        np.testing.assert_array_equal(found[group, rows], reference(one, **part | others))
+    assert np.isinf(bound[0, 7:]).all() and np.isinf(bound[1]).all() and np.isfinite(bound[2]).any()
+    d = found.astype(np.float32).astype(numpy_dtype("bf16"))
+    d[0, 7:], d[1] = 77, np.nan
+    assert against_float64(spec, inputs, d).ok
+    d[0, 6, 1] += 1 + abs(d[0, 6, 1])
+    assert "[0, 6, 1]" in against_float64(spec, inputs, d).message
+    assert against_float64(spec, inputs | {"counts": np.zeros(3, np.int32)}, d).message == "no row counts"
+
+
 def test_each_group_of_k_has_a_matrix_of_d_of_its_own_in_the_reference():
     spec = spec_of(groups=Groups(3, "k"), layout="nt")
     inputs = inputs_of(spec)

@@ -7,6 +7,7 @@ import pytest
 
 from lowtide.compiler.epilogue.functions import relu
 from lowtide.compiler.epilogue.operands import Full, OperandKind, PerColumn, Scalar
+from lowtide.compiler.epilogue.reductions import sum as sum_of
 from lowtide.compiler.spec import GemmSpec
 from lowtide.compiler.spec_fields import Groups
 from lowtide.errors import Error, SpecError
@@ -16,6 +17,14 @@ GOOD = {"m": 300, "n": 520, "k": 264, "a": "bf16", "b": "bf16", "d": "bf16"}
 
 def adds_ends(acc, ends: PerColumn):
     return acc + ends
+
+
+def adds_counts(acc, counts: PerColumn):
+    return acc + counts
+
+
+def sums_rows(acc):
+    return {"d": acc, "sums": sum_of(acc, dim=1)}
 
 
 def scaled(acc, c: Full, bias: PerColumn["f32"], alpha: Scalar):  # noqa: F821
@@ -121,6 +130,15 @@ def test_accumulators_are_those_of_the_inputs_where_none_are_given(a: str, b: st
         ({"groups": Groups(2, "k")}, r"groups of K with layout='tn'.*use layout='nt' \[k-groups-layout\]"),
         ({"groups": Groups(2, "k"), "layout": "nt", "k": 2**30 + 1}, r"k is 1073741825;.*\[k-groups-k\]"),
         ({"groups": 2, "epilogue": adds_ends}, r"operand 'ends' has the name of the ends.*\[ends-operand-name\]"),
+        ({"counts": True}, r"counts=True without a batch.*give batch=.*\[counts-batch\]"),
+        ({"counts": 1, "batch": 2}, r"counts is 1 \(int\); it must be True or False \[rows-word\]"),
+        ({"counts": True, "batch": 2, "d_order": "column"}, r"counts of rows with d_order='column'.*\[counts-beside\]"),
+        ({"counts": True, "batch": 2, "a_rows": True}, r"rows of A at an index with a batch.*\[a-rows-beside\]"),
+        (
+            {"counts": True, "batch": 2, "epilogue": sums_rows},
+            r"groups do not support reductions.*\[reduction-groups\]",
+        ),
+        ({"counts": True, "batch": 2, "epilogue": adds_counts}, r"operand 'counts' has.*\[ends-operand-name\]"),
         ({"amax": 3}, r"amax is 3 \(int\); it must be True or False.*\[amax-word\]"),
         ({"k": 2**31}, r"k is 2147483648; .* split the problem.*\[extent-most\]"),
         ({"m": 1.0}, r"m is 1.0 \(float\); it must be an integer"),

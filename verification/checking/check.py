@@ -30,7 +30,7 @@ from lowtide.verification.checking.check_result import Branches, CheckResult, Ve
 from lowtide.verification.checking.cover import Cover, Row, Shape, as_asked, cover_of
 from lowtide.verification.checking.guilty import Guilty, first_guilty
 from lowtide.verification.checking.interpretation import estimated_seconds
-from lowtide.verification.checking.splits import SPLITS, ends_of, groups_of
+from lowtide.verification.checking.splits import ends_of, groups_of, splits_for
 from lowtide.verification.checking.subjects import Subject, of_kernel
 from lowtide.verification.checking.trials import (
     Finding,
@@ -154,11 +154,12 @@ def _planned(variant: Variant, budget: float, seed: int) -> tuple[Cover, list[Tr
     def cost(extents: tuple[int, int, int], matrices: int) -> float:
         return sum(_seconds(subject, level, extents, of_k * matrices, slowness) for level in levels)
 
-    operands = [operand.name for operand in subject.spec.operands if operand.kind is not OperandKind.SCALAR]
+    alone = (OperandKind.SCALAR, OperandKind.ENDS)
+    operands = [operand.name for operand in subject.spec.operands if operand.kind not in alone]
     facts = subject.facts if not subject.spec.k_is_grouped else replace(subject.facts, batch=1, is_batched=False)
     cover = cover_of(subject.schedule, facts, subject.target, cost, budget, operands)
     cover = as_asked(cover, subject.asked, is_swapped=subject.is_swapped)
-    if subject.spec.is_grouped and cover.shapes:
+    if subject.spec.ends is not None and cover.shapes:
         return _with_groups(subject, cover, seed)
     if not cover.shapes:
         return cover, []
@@ -179,24 +180,28 @@ def _planned(variant: Variant, budget: float, seed: int) -> tuple[Cover, list[Tr
 
 def _with_groups(subject: Subject, cover: Cover, seed: int) -> tuple[Cover, list[Trial]]:
     """The shapes with all rows in one group, which take as much work as without groups; and each split of the rows of
-    the cheapest shape with several tiles. With groups of K, the splits are of K, with a K step in place of a tile."""
-    axis, known = 2 if subject.spec.k_is_grouped else 0, subject.spec.group_count
-    rows_of_tile, groups = subject.schedule.tile_mnk[axis], known or _GROUPS
-    all_rows, trials = next(iter(SPLITS)), []
+    the cheapest shape with several tiles. With groups of K, the splits are of K, with a K step in place of a tile. In
+    padded groups, all rows count, or those that a split says."""
+    spec, padded = subject.spec, subject.spec.counts
+    axis, known = 2 if spec.k_is_grouped else 0, spec.batch_shape[0] if padded else spec.group_count
+    rows_of_tile, groups, splits = subject.schedule.tile_mnk[axis], known or _GROUPS, splits_for(padded=padded)
+    all_rows, trials = next(iter(splits)), []
     for number, at in enumerate(cover.shapes):
-        ends = ends_of(all_rows, at.extents[axis], rows_of_tile, groups)
-        domain = _domains(subject, at, ends)[0]
-        trials.append(Trial(at.extents, at.sms, at.padding, domain, seed + number, subject.places[0], ends=ends))
+        ends = ends_of(all_rows, at.extents[axis], rows_of_tile, at.matrices if padded else groups, padded=padded)
+        domain, place = _domains(subject, at, ends)[0], subject.places[0]
+        trials.append(Trial(at.extents, at.sms, at.padding, domain, seed + number, place, at.batch, ends))
     several = [shape for shape in cover.shapes if shape.extents[2] and shape.extents[axis] > rows_of_tile]
     if not several:
         return cover, trials
     cheapest = min(several, key=lambda shape: math.prod(shape.extents))
     extents, found = cheapest.extents, []
-    domain = _domains(subject, cheapest, ends_of(all_rows, extents[axis], rows_of_tile, groups))[0]
-    for number, split in enumerate(SPLITS if groups > 1 else [all_rows]):
+    whole = ends_of(all_rows, extents[axis], rows_of_tile, cheapest.matrices if padded else groups, padded=padded)
+    domain = _domains(subject, cheapest, whole)[0]
+    for number, split in enumerate(splits if groups > 1 else [all_rows]):
         place, sms = subject.places[:2][-1], 1 + number % 3  # as moved: copies of B take longer than all tiles
-        ends = ends_of(split, extents[axis], rows_of_tile, groups_of(split, known, groups))
-        trials.append(Trial(extents, sms, cheapest.padding, domain, seed + number, place, ends=ends))
+        ends = ends_of(split, extents[axis], rows_of_tile, groups_of(split, known, groups), padded=padded)
+        batch = None if cheapest.batch is None else replace(cheapest.batch, matrices=len(ends))
+        trials.append(Trial(extents, sms, cheapest.padding, domain, seed + number, place, batch, ends))
         found.append(Row("groups", split, cheapest))
     return replace(cover, rows=(*cover.rows, *found)), trials
 

@@ -55,7 +55,7 @@ def compare(spec: GemmSpec, d: np.ndarray, ref: np.ndarray, bound: np.ndarray) -
     at = f"d[{', '.join(map(str, place))}] = {values}"
     failed, unjudged = int(np.count_nonzero(ratio > 1.0)), int(np.count_nonzero(np.isinf(bound)))
     why = f"no finite bound: possible overflow, division by 0, NaN, or too many roundings for {spec.sums}"
-    why += "; or rows that belong to no group" if spec.is_grouped else ""
+    why += "; or rows that belong to no group" if spec.ends is not None else ""
     if unjudged == ratio.size:
         message = f"none of the {ratio.size} elements can be judged ({why}); take smaller inputs, or a smaller K"
         return Comparison(math.nan, (row, column), False, message, 0)

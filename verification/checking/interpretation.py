@@ -68,7 +68,7 @@ class Placement(NamedTuple):
     `padding` elements follow each row. `alignments`, `bases` and `batches`: bytes by name of a matrix. Its rows, base
     and batch stride are multiples of these, and of no larger power of two unless it is WIDEST or more. Bases are
     aligned as rows by default. `batch` is needed if the spec's batch is known only at run time. `ends`: the ends
-    of groups of rows; drawn if it is None.
+    of groups of rows, or the counts of a batch; drawn if it is None.
     """
 
     padding: int = ROW_PADDING
@@ -133,11 +133,11 @@ def inputs_for(
     if batch is not None:
         lies |= {"batch": batch.matrices, "shared": batch.shared, "batch_padding": batch.rows_between}
         lies["batches"] = placement.batches
-    if placement.ends is not None:
+    if placement.ends is not None and spec.is_grouped:
         lies["groups"] = len(placement.ends)
     inputs = random_inputs(spec, m, n, k, rng, **lies)
-    if placement.ends is not None:
-        inputs[ENDS] = np.array(placement.ends, np.int32)
+    if placement.ends is not None and spec.ends is not None:
+        inputs[spec.ends] = np.array(placement.ends, np.int32)
     if number_domain(domain).is_float:
         return inputs
     convert = _of_field if domain == FieldDomain.name else _as_integers

@@ -8,7 +8,7 @@ import numpy as np
 
 from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.spec import GemmSpec
-from lowtide.compiler.spec_fields import A_ROWS, D_ROWS, ENDS, UNBATCHED, UNGROUPED
+from lowtide.compiler.spec_fields import A_ROWS, COUNTS, D_ROWS, ENDS, UNBATCHED, UNGROUPED
 from lowtide.errors import SpecError
 from lowtide.runtime.row_indices import places_in
 
@@ -16,8 +16,9 @@ _BLOCK = 1 << 16  # elements of D for which the epilogue is evaluated at once: t
 
 
 def products(spec: GemmSpec, inputs: Mapping[str, Any]) -> Iterator[tuple[GemmSpec, dict[str, Any]]]:
-    """Each product of a batch as a separate problem, with its part of each input. Raises SpecError."""
-    one = replace(spec, batch=UNBATCHED)
+    """Each product of a batch as a separate problem, with its part of each input; with `counts` of rows, only of the
+    rows that count. Raises SpecError."""
+    one = replace(spec, batch=UNBATCHED) if not spec.counts else replace(spec, batch=UNBATCHED, counts=False, m=None)
     ranks = {"a": 2, "b": 2} | {operand.name: len(operand.shape(None, None)) for operand in spec.operands}
     arrays = {name: np.asarray(value) for name, value in inputs.items()}
     owners = {name: array.shape[0] for name, array in arrays.items() if array.ndim > ranks.get(name, 0) > 0}
@@ -28,7 +29,17 @@ def products(spec: GemmSpec, inputs: Mapping[str, Any]) -> Iterator[tuple[GemmSp
             f"the spec's batch is {spec.batch}, the inputs': {found}; they must agree on one [reference-batch]"
         )
     for number in range(batches.pop()):
-        yield one, {name: value[number] if name in owners else value for name, value in inputs.items()}
+        own = {name: value[number] if name in owners else value for name, value in inputs.items()}
+        yield one, _counted(spec, own, number) if spec.counts else own
+
+
+def _counted(spec: GemmSpec, inputs: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """The inputs of product `number` of a batch, with only the rows that count."""
+    own = {name: np.asarray(value) for name, value in inputs.items()}
+    count = max(0, int(own.pop(COUNTS)[number]))
+    of_rows = {x.name for x in spec.operands if x.kind in (OperandKind.FULL, OperandKind.PER_ROW)}
+    found = {name: array[:count] if name in of_rows else inputs[name] for name, array in own.items()}
+    return found | {"a": own["a"][:count] if spec.layout[0] == "t" else own["a"][:, :count]}
 
 
 def products_or_zeros(spec: GemmSpec, inputs: Mapping[str, Any]) -> tuple[list[tuple[GemmSpec, dict[str, Any]]], int]:
@@ -50,6 +61,12 @@ def ends_of_groups(ends: Any, rows: int) -> np.ndarray:
     return found
 
 
+def counted_rows(counts: Any, rows: int) -> np.ndarray:
+    """Whether each row of each product of a batch counts, (batch, rows): the first ones, as many as `counts` says."""
+    found: np.ndarray = np.arange(rows) < np.asarray(counts, np.int64)[:, None]
+    return found
+
+
 def in_order(spec: GemmSpec, inputs: Mapping[str, Any]) -> tuple[GemmSpec, dict[str, Any]]:
     """The problem without rows at an index, and its inputs, in which A has the rows of the product in order. Its D has
     them in order too."""
@@ -67,7 +84,10 @@ def in_order(spec: GemmSpec, inputs: Mapping[str, Any]) -> tuple[GemmSpec, dict[
 
 def written_rows(spec: GemmSpec, inputs: Mapping[str, Any], rows_of_d: int) -> np.ndarray | None:
     """The rows of D that a kernel writes, with −1 for rows of the product that are not stored: those before the last
-    end of groups of rows, or those that an index names. None if it writes all of D."""
+    end of groups of rows, or those that an index names. With `counts`, the rows of all matrices of D are numbered one
+    after the other. None if it writes all of D."""
+    if spec.counts:
+        return np.flatnonzero(counted_rows(inputs[COUNTS], rows_of_d))
     if not spec.rows_are_grouped and not spec.d_rows:
         return None
     places = places_in(inputs[D_ROWS], rows_of_d) if spec.d_rows else np.arange(rows_of_d)

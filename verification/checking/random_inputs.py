@@ -51,9 +51,9 @@ def random_inputs(
     that reading it shows. Scalars are Python floats. In a `batch` (`None`: the spec's) the inputs named in `shared`
     have no batch dimension (`None`: some are drawn, but not A), and `batch_padding` rows of NaN follow each matrix of
     the others, in A and B also as many bytes as `batches` has below 16. The ends of `groups` groups (`None`: the spec's
-    number, or at most 5 if it is known only at run time) are drawn, and do not decrease. Indices of rows of D are drawn
-    for a D of m + m // 4 + 1 rows: they name different ones, not all of them, and some that D does not have. Raises
-    `SpecError` for extents that contradict the spec's or are unknown.
+    number, or at most 5 if it is known only at run time) are drawn, and do not decrease; so are `counts`. Indices of
+    rows of D are drawn for a D of m + m // 4 + 1 rows: they name different ones, not all of them, and some that D does
+    not have. Raises `SpecError` for extents that contradict the spec's or are unknown.
     """
     rows_of_d, columns_of_d = _settle(spec, "m", m), _settle(spec, "n", n)
     terms = _settle(spec, "k", k)
@@ -82,7 +82,8 @@ def random_inputs(
             continue
         if operand.kind is OperandKind.ENDS:
             extent = terms if spec.k_is_grouped else rows_of_d
-            inputs[operand.name] = np.sort(rng.integers(0, extent + 1, of_groups)).astype(np.int32)
+            drawn = rng.integers(0, extent + 1, outer if spec.counts else of_groups).astype(np.int32)
+            inputs[operand.name] = drawn if spec.counts else np.sort(drawn)
             continue
         if operand.kind is OperandKind.A_ROWS:  # some are outside of A
             inputs[operand.name] = rng.integers(-1, of_a[0] + 1, rows_of_d).astype(np.int32)

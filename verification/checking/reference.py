@@ -34,6 +34,7 @@ from lowtide.verification.checking.parts import (
     columns_of_pairs,
     grouped_products,
     in_order,
+    products,
     products_of_groups_of_k,
     products_or_zeros,
     row_blocks,
@@ -119,6 +120,8 @@ def _computed(
     if spec.a_rows or spec.d_rows:
         one, own = in_order(spec, {"a": a, "b": b, **operands})
         return _computed(one, own.pop("a"), own.pop("b"), own, with_bound=with_bound)
+    if spec.counts:
+        return _of_counted(spec, {"a": a, "b": b, **operands}, with_bound=with_bound)
     if spec.is_batched or spec.k_is_grouped:
         inputs = {"a": a, "b": b, **operands}
         of_groups = products_of_groups_of_k(spec, inputs) if spec.k_is_grouped else []
@@ -159,6 +162,21 @@ def _computed(
             interval = propagate(spec.epilogue_graph, around, block)
             bounds[rows] = _distance(values[rows], interval, spec.d)
     return spec.in_rows(values), spec.in_rows(bounds)
+
+
+def _of_counted(spec: GemmSpec, inputs: Mapping[str, Any], *, with_bound: bool) -> tuple[np.ndarray, np.ndarray]:
+    """D of a batch whose products have numbers of rows of their own: 0, with an infinite bound, where rows do not
+    count."""
+    a, b, parts = np.asarray(inputs["a"]), np.asarray(inputs["b"]), list(products(spec, inputs))
+    m, columns = a.shape[-2 if spec.layout[0] == "t" else -1], b.shape[-2 if spec.layout[1] == "n" else -1]
+    values = np.zeros((len(parts), m, columns // (1 if spec.pairs is None else 2)))
+    bounds = np.full(values.shape, np.inf)
+    for number, (one, own) in enumerate(parts):
+        rows = own["a"].shape[0 if spec.layout[0] == "t" else 1]
+        if rows:
+            found = _computed(one, own.pop("a"), own.pop("b"), own, with_bound=with_bound)
+            values[number, :rows], bounds[number, :rows] = found
+    return values, bounds
 
 
 def _of_pair(array: np.ndarray, spec: GemmSpec) -> list[np.ndarray]:

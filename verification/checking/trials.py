@@ -44,7 +44,8 @@ _DEGREES = {"acc": 2, "operand": 1, "const": 0}
 class Trial:
     """M, N, K, the number of SMs, elements of padding after each row, the number domain, and the seed of the inputs and
     of the order of agents. `place`: the alignment of bases and rows of A, B and D. `batch`: the number and layout of
-    matrices, if the problem has a batch. `ends`: where groups of rows end, if rows are grouped; drawn if it is None."""
+    matrices, if the problem has a batch. `ends`: where groups of rows end, if rows are grouped, or the rows of each
+    matrix that count; drawn if it is None."""
 
     extents: Extents
     sms: int = 2

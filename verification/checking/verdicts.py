@@ -9,7 +9,7 @@ import numpy as np
 from lowtide.compiler.block_scales import of_rows
 from lowtide.compiler.epilogue.results import D, Result, ResultKind
 from lowtide.compiler.spec import GemmSpec
-from lowtide.compiler.spec_fields import D_ROWS, ENDS
+from lowtide.compiler.spec_fields import COUNTS, D_ROWS, ENDS
 from lowtide.elements import INTEGER_TYPE, SCALE_BLOCK, element_type
 from lowtide.errors import SpecError
 from lowtide.interpreter.machine.allocations import physical_memory
@@ -140,6 +140,8 @@ def _of_d(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, seed: int) -> Ver
         return _of_placed(spec, inputs, d, seed)
     k = inputs["a"].shape[-1 if spec.layout[0] == "t" else -2]
     spec, inputs = in_order(spec, inputs)
+    if spec.counts and not np.any(np.asarray(inputs[COUNTS]) > 0):
+        return Verdict(True, "no row counts")
     if spec.is_batched or spec.k_is_grouped:
         whole = d.size * k <= _MOST_PRODUCTS
         return _of_whole(spec, inputs, d) if whole else _of_some_matrices(spec, inputs, d, k, seed)
@@ -193,8 +195,9 @@ def _of_some_matrices(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, k: in
     verdict = Verdict(True, compared)
     parts = products_of_groups_of_k(spec, inputs) if spec.k_is_grouped else products(spec, inputs)
     for number, (one, own) in enumerate(parts):
-        if verdict.ok and number in chosen:
-            verdict = _of_d(one, own, d[number], seed)
+        rows = own["a"].shape[0 if spec.layout[0] == "t" else 1]
+        if verdict.ok and number in chosen and rows:
+            verdict = _of_d(one, own, d[number][:rows] if spec.counts else d[number], seed)
             verdict = replace(verdict, message=f"{verdict.message} (matrix {number} of D; {compared})")
     return verdict
 

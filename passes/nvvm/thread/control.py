@@ -112,11 +112,13 @@ def _origin(context: Context, value: ir.Value) -> tuple[int, int, int | None, in
 def _origin_of_item(
     context: Context, work: tile.WorkTilesOp, coordinate: Coordinate | None
 ) -> tuple[int, int, int | None, int]:
-    """As `_origin`, of a coordinate of a work item. The first rows of groups are multiples of nothing."""
+    """As `_origin`, of a coordinate of a work item. The first rows of groups are multiples of nothing, unless they are
+    padded."""
     sides = dict(zip((Coordinate.m, Coordinate.n), zip(work.tile, context.cluster.shape, strict=True), strict=True))
     if coordinate is Coordinate.k0:
         return work.k_step.value, 0, None, 1
-    if coordinate not in sides or (coordinate is Coordinate.m and work.ends is not None):
+    begins_anywhere = work.ends is not None and work.batches is None
+    if coordinate not in sides or (coordinate is Coordinate.m and begins_anywhere):
         return 1, 0, None, 1
     extent, ctas = sides[coordinate]
     may_start_past_the_edge = coordinate is Coordinate.m and work_part(work) is WorkPart.tail_halves
@@ -212,7 +214,7 @@ def lower_subview(context: Context, op: memref.SubViewOp) -> None:
     (first, *others), sizes, given = list(op.static_offsets), list(op.static_sizes), iter(op.sizes)
     is_row = ir.MemRefType(op.result.type).rank < len(sizes)
     begins = (sizes[0], len(op.offsets)) == (1, 1) if is_row else first == 0
-    is_matrix = len(sizes) <= _MATRIX_RANK and not matrix.by_columns
+    is_matrix = len(sizes) <= _MATRIX_RANK + 1 and not matrix.by_columns
     if not begins or any(others) or set(op.static_strides) != {1} or not is_matrix:
         raise Refusal(
             op,

@@ -1,4 +1,5 @@
-"""Grids of tiles in one thread's program: of a matrix, of the matrices of a batch, or of groups of rows.
+"""Grids of tiles in one thread's program: of a matrix, of the matrices of a batch, or of groups of rows, which may be
+matrices of a batch as well.
 
 Tiles are numbered from 0 through all grids. In clusters they are super-tiles.
 """
@@ -89,20 +90,22 @@ class _Group(NamedTuple):
 
 @dataclass(frozen=True)
 class _Groups:
-    """The groups of rows of work tiles. Each agent walks them from the first to the last, once."""
+    """The groups of rows of work tiles. Each agent walks them from the first to the last, once. `padded`: whether each
+    group has the first rows of its own matrices, at most `rows`."""
 
     build: Builder
     ends: GlobalMatrix
     rows: ir.Value
     height: int
     across: ir.Value
+    padded: bool
 
     @classmethod
     def of(cls, context: Context, op: tile.WorkTilesOp, sides: tuple[int, int]) -> "_Groups":
         build, ends = context.build, context.get(op.ends)
         assert isinstance(ends, GlobalMatrix)
         across = _count(build, context.scalar(op.columns), sides[1])
-        return cls(build, ends, context.scalar(op.rows), sides[0], across)
+        return cls(build, ends, context.scalar(op.rows), sides[0], across, padded=op.batches is not None)
 
     @property
     def grids(self) -> Grids:
@@ -124,13 +127,14 @@ class _Groups:
         return list(_Group(self.build.constant(-1), zero, zero, zero))
 
     def _next(self, group: _Group) -> _Group:
-        """The group after a group; its end is clamped to the rows that are left."""
+        """The group after a group; its end is clamped to the rows that are left, or to those of its own matrices."""
         build = self.build
         number = build.add(group.number, 1)
         place = element_pointer(self.ends.pointer, build.zext(number, build.i64), build.i32)
         given = llvm.LoadOp(build.i32, place, alignment=4).result
-        end = build.smin(build.smax(given, group.end), self.rows)
-        return _Group(number, group.end, end, build.add(group.before, self._tiles(group)))
+        first = build.constant(0) if self.padded else group.end
+        end = build.smin(build.smax(given, first), self.rows)
+        return _Group(number, first, end, build.add(group.before, self._tiles(group)))
 
     def _walk(self, cursor: Cursor, goes_on: Callable[[_Group], ir.Value]) -> _Group:
         """The first group, from the cursor on, for which `goes_on` is false; or the last group."""
@@ -158,6 +162,7 @@ class _Groups:
         group = _Group(*cursor)
         high = self.build.umax(self._high(group), 1)  # an order divides by the height, also of a group without rows
         coordinates = {Coordinate.group: group.number, Coordinate.rows_end: group.end}
+        coordinates |= {Coordinate.batch: group.number} if self.padded else {}
         return Spot(self.build.sub(number, group.before), (high, self.across), group.first, coordinates)
 
     def _total(self) -> ir.Value:
@@ -165,7 +170,10 @@ class _Groups:
         return self.build.add(last.before, self._tiles(last))
 
     def _most(self) -> ir.Value:
-        """An upper bound of the number of tiles: each group may add one row of tiles that are not full."""
+        """An upper bound of the number of tiles: each group may add one row of tiles that are not full, or, if groups
+        are padded, have all rows."""
         build = self.build
+        if self.padded:
+            return build.mul(build.mul(self._extent(), _count(build, self.rows, self.height)), self.across)
         high = build.add(_count(build, self.rows, self.height), build.umin(self._extent(), self.rows))
         return build.mul(high, self.across)

@@ -14,13 +14,14 @@ from lowtide.passes.support.problem.problem import Problem
 
 def expected(problem: Problem) -> Problem:
     """The problem that is estimated: a product for each group, with an even share of the rows or of K. The problem
-    itself if it has no groups, or if the number of groups, of rows or of K is known only at run time."""
+    itself if it has no groups, if they are padded, or if the number of groups, of rows or of K is known only at run
+    time."""
     if problem.k_is_grouped:
         if problem.k is None or problem.batch is None:
             return replace(problem, k=None)
         share = max(1, ceil(problem.k / problem.batch))
         return replace(problem, k=share, expected=problem.expected | {"k"})
-    if problem.groups is None or problem.m is None:
+    if problem.is_padded or problem.groups is None or problem.m is None:
         return problem
     extents = {"m": ceil(problem.m / problem.groups), "batch": problem.groups}
     return replace(problem, **extents, expected=problem.expected | {*extents})  # type: ignore[arg-type]

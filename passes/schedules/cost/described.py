@@ -94,7 +94,7 @@ def product_of(problem: Problem) -> Product:
         stores_early=_may_store_early(problem),
         a_is_k_major=a_is_k_major,
         b_is_k_major=b_is_k_major,
-        clips=not problem.is_grouped,  # the rows of the next group follow
+        clips=not problem.is_grouped or problem.is_padded,  # otherwise the rows of the next group follow
         ends_anywhere=problem.is_grouped,
         read_bytes=_read_bytes(problem),
         computed=_FUNCTION * problem.functions / problem.sums,

@@ -2,7 +2,8 @@
 
 A tile of a group may begin at any row, and the number of tiles is not known at the launch. So CTAs take whole tiles in
 turn, one group after the other, and only rows of the group are stored. All tiles sum K forward, so the bits of a row do
-not depend on where groups end. With groups of K, the number of tiles is known, but the K steps of each tile are not.
+not depend on where groups end. Padded groups begin at the first row of their own matrices. With groups of K, the number
+of tiles is known, but the K steps of each tile are not.
 """
 
 from collections.abc import Iterator
@@ -67,11 +68,14 @@ def groups(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
     """The rules that groups set for the given fields."""
     if not problem.is_grouped and not problem.k_is_grouped:
         return
-    if problem.is_grouped and (not a_is_mk(problem.layout) or problem.d_is_column_major):
+    begins_anywhere = problem.is_grouped and not problem.is_padded
+    if begins_anywhere and (not a_is_mk(problem.layout) or problem.d_is_column_major):
         yield (
             f"groups with layout {problem.layout}: a group begins at any row, so A and D lie by rows; take layout tn or"
             " tt, and D by rows [groups-of-rows]"
         )
+    if problem.is_padded and problem.d_is_column_major:
+        yield "padded groups with D by columns: the rows of a group are stored up to its end; take D by rows [padded-d]"
     if problem.is_scaled or problem.precision is not None:
         beside = "scales of blocks" if problem.is_scaled else f"sums by {problem.precision}"
         yield f"groups with {beside} are not supported; launch the groups one by one [groups-and-sums]"

@@ -21,6 +21,12 @@ def extent(memref_: ir.Value, dim: int) -> ir.Value:
     return build.constant(type_.get_dim_size(dim))
 
 
+def size_of_view(view: memref.SubViewOp, dim: int) -> ir.Value:
+    """The size of a view along a dimension in which it is known only at run time. Dimension -1 is the last one."""
+    sizes = list(view.static_sizes)
+    return view.sizes[sum(map(ir.ShapedType.is_dynamic_size, sizes[: dim % len(sizes)]))]
+
+
 def outer_strides(memref_: ir.Value) -> list[ir.Value]:
     """The strides of a memref in elements, without the one of the contiguous dimension: the last dimension or, if the
     memref is column-major, the one before it."""

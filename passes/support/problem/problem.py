@@ -115,6 +115,8 @@ class Problem:
     pairs: str | None = None
     """How pairs of columns lie in B, "stacked" or "interleaved"; None without pairs. `n` counts the columns of B, two
     for each column of D."""
+    is_padded: bool = False
+    """Whether groups of rows are padded: a batch of products, each with its own number of rows, at most M."""
 
     @property
     def has_math(self) -> bool:
@@ -188,7 +190,7 @@ class Problem:
     @property
     def is_grouped(self) -> bool:
         """Whether the rows of A and D are in groups, each with a matrix of B of its own."""
-        return OperandKind.ends in self.kinds and not self.is_batched
+        return OperandKind.ends in self.kinds and not self.k_is_grouped
 
     @property
     def takes_rows(self) -> bool:
@@ -203,7 +205,7 @@ class Problem:
     @property
     def k_is_grouped(self) -> bool:
         """Whether K is in groups: a batch of products, each over its own range of the K of one A and one B."""
-        return OperandKind.ends in self.kinds and self.is_batched
+        return OperandKind.ends in self.kinds and self.is_batched and not self.is_padded
 
     @property
     def lacks_d(self) -> bool:
@@ -358,6 +360,7 @@ class Problem:
         (a, b), converted = _multiplied(a, b, attribute.swapped)
         d, *beside = _stored(attribute)
         is_batched = d_type is not None and ir.MemRefType(d_type).rank == 3
+        is_batch_of_a = isinstance(arguments[0], ir.MemRefType) and arguments[0].rank == 3 if arguments else False
         return cls(
             *(None, None, None, a, b, acc, d, layout, kinds, types),
             beside=tuple(beside),
@@ -372,6 +375,7 @@ class Problem:
             precision=attribute.precision,
             results=results,
             pairs=_word_of_pairs(attribute) if attribute.pairs else None,
+            is_padded=OperandKind.ends in kinds and is_batched and is_batch_of_a,
         )
 
 

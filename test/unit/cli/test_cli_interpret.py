@@ -201,6 +201,13 @@ def test_interpret_runs_groups_of_rows_that_end_where_asked() -> None:
     assert "[ends-option]" in refused("interpret", *SMALL, "--ends", "30,60", "--level", "cta")
 
 
+def test_interpret_runs_padded_groups_with_given_counts() -> None:
+    padded = (*SMALL, "--batch", "3", "--counts", "--level", "cta", "--domain", "exact")
+    assert reported(accepted("interpret", *padded, "--ends", "5,0,99"), "result").startswith("ok: all ")
+    assert reported(accepted("interpret", *padded), "result").startswith("ok: all ")
+    assert "[ends-form]" in refused("interpret", *padded, "--ends", "30,60")
+
+
 def test_interpret_runs_groups_of_k() -> None:
     of_k = (*SMALL, "--layout", "nt", "--k-groups", "3")
     output = accepted("interpret", *of_k, "--ends", "3,3,40", "--level", "cta", "--domain", "exact")

@@ -14,7 +14,7 @@ from fake_driver import FakeDriver
 
 import lowtide as lt
 from lowtide.compiler.matmul import grouped
-from lowtide.compiler.matmul.grouped import Grouped, GroupedMatmul, product_of
+from lowtide.compiler.matmul.grouped import Grouped, GroupedMatmul, padded_product_of, product_of
 from lowtide.compiler.ptxas import BadCode
 from lowtide.errors import LaunchError
 from lowtide.runtime import Kernel
@@ -233,6 +233,94 @@ def test_a_call_compiles_once_and_passes_b_as_it_lies(fake: FakeDriver, monkeypa
     assert [each.layout for each in made] == ["tn"]
     assert fake.launches[0].values == fake.launches[1].values
     assert given["b"].data_ptr() in fake.launches[0].values
+
+
+PADDED_A, PADDED_B = record((3, 100, 32), (3200, 32, 1)), record((3, 32, 24), (768, 24, 1))
+
+
+def padded(a: Operand = PADDED_A, b: Operand = PADDED_B, rows: int | None = None) -> Grouped:
+    return padded_product_of(a, b, None, "sm_90a", None, rows)
+
+
+def test_padded_groups_are_a_batch_with_counts() -> None:
+    found = padded()
+    assert (found.layout, found.n, found.other, found.groups, found.share) == ("tt", 24, 32, 3, 128)
+    spec = found.spec(None)
+    assert (spec.a_shape, spec.b_shape, spec.d_shape) == ((3, None, 32), (3, 32, 24), (3, None, 24))
+    assert (spec.batch, spec.counts, spec.is_grouped, spec.ends) == (3, True, False, "counts")
+    assert padded(rows=30).share == 32
+    turned = padded(record((3, 100, 32), (3200, 1, 100)), record((3, 32, 24), (768, 1, 32)))
+    assert (turned.layout, turned.of_pairs("stacked").n) == ("nn", 12)
+    by_k_and_n = padded(record((3, 100, 32), (3200, 1, 100)))
+    assert by_k_and_n.layout == "nt" and not by_k_and_n.is_of_k
+    with pytest.raises(LaunchError, match=r"a_rows with padded groups.*\[grouped-row-index\]"):
+        found.at_indices(10, ["a_rows"])
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "code"),
+    [
+        (A, PADDED_B, "padded-shapes"),
+        (record((2, 100, 32), (3200, 32, 1)), PADDED_B, "padded-shapes"),
+        (PADDED_A, record((3, 33, 24), (792, 24, 1)), "padded-shapes"),
+        (record((3, 100, 32), (1, 96, 3)), PADDED_B, "padded-strides"),
+        (PADDED_A, record((3, 32, 24), (1, 72, 3)), "padded-strides"),
+    ],
+)
+def test_arrays_that_are_no_padded_groups_are_refused(a: Operand, b: Operand, code: str) -> None:
+    with pytest.raises(LaunchError, match=rf"\[{code}\]"):
+        padded(a, b)
+
+
+def test_a_call_takes_ends_or_counts(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    passed: list[dict[str, Any]] = []
+    monkeypatch.setattr(grouped, "kernel_for", lambda wanted: lambda a, b, **others: passed.append(others))
+    call, given, a = GroupedMatmul(), arrays(Tensor), Tensor(matrices(GROUPS, ROWS, K))
+    b = replace(view(given["b"], "b"), shape=(GROUPS, K, N), strides=(N * K, 1, K))
+    call(a, b, counts=given["ends"])
+    assert passed[0]["counts"] is given["ends"] and "ends" not in passed[0]
+    for ends in ({}, {"ends": given["ends"], "counts": given["ends"]}):
+        with pytest.raises(LaunchError, match=r"\[grouped-ends\]"):
+            call(a, b, **ends)
+
+
+@cache
+def saved_padded() -> tuple[dict[str, Any], str]:
+    spec = lt.GemmSpec(n=N, k=K, batch=None, counts=True, a="f16", b="f16", d="f16")
+    kernel = lt.compile_gemm(spec, "sm_80", "grid.tile = [32, 32], k = 32, stages = 2")
+    return kernel.manifest, kernel.ptx
+
+
+PADDED_MATRIX = ("ptr", "i64", "i64", "i32")
+PADDED_TYPES = (*PADDED_MATRIX, "i32", *PADDED_MATRIX, *PADDED_MATRIX, "i32", "ptr", "i32")
+
+
+def test_the_kernel_of_padded_groups_gets_the_counts_as_a_pointer(install_driver: Install, torch: FakeTorch) -> None:
+    manifest, ptx = saved_padded()
+    assert (manifest["spec"]["batch"], manifest["spec"]["counts"]) == (None, True)
+    assert manifest["arguments"][-1]["shape"] == [None]
+    fake, given = install_driver(FakeDriver(types=PADDED_TYPES)), arrays()
+    a, d = (InterfaceArray(matrices(GROUPS, ROWS, columns)) for columns in (K, N))
+    Kernel(manifest, ptx)(a, given["b"], counts=given["ends"], out=d)
+    assert view(given["ends"], "ends").address in fake.launches[-1].values
+    for counts, code in (
+        (np.zeros(GROUPS, np.int64), "operand-dtype"),
+        (np.zeros(GROUPS + 1, np.int32), "extents-differ"),
+        (np.zeros((), np.int32), "operand-rank"),
+    ):
+        with pytest.raises(LaunchError, match=rf"operand counts.*\[{code}\]"):
+            Kernel(manifest, ptx)(a, given["b"], counts=InterfaceArray(counts), out=d)
+    assert len(fake.launches) == 1
+
+
+def test_a_manifest_with_counts_has_their_argument() -> None:
+    manifest, _ = saved_padded()
+    validate(manifest, "kernel")
+    for spec in ({"counts": 1}, {"counts": None}):
+        with pytest.raises(lt.LoadError, match=r"spec\.counts is .*must be true"):
+            validate({**manifest, "spec": {**manifest["spec"], **spec}}, "kernel")
+    with pytest.raises(lt.LoadError, match=r"with groups or counts one argument has the kind ends"):
+        validate({**manifest, "arguments": manifest["arguments"][:-1]}, "kernel")
 
 
 def test_autograd_would_not_record_a_call(fake: FakeDriver, torch: FakeTorch) -> None:

@@ -31,7 +31,7 @@ func.func @twice(%a: !mat, %b: !mats, %d: !mat, %ends: memref<4xi32>) {
 
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 func.func @matrices(%a: !mat, %b: !mat, %d: !mat, %ends: memref<4xi32>) {
-  // expected-error @below {{'tile.gemm' op has groups of rows: A has two dimensions and B three, the group first, without packed weights, and operands are not swapped [gemm-groups-of-rows]}}
+  // expected-error @below {{'tile.gemm' op has groups of rows: B has three dimensions, the group first, without packed weights, and operands are not swapped [gemm-groups-of-rows]}}
   tile.gemm tn %a, %b into %d acc(f32) operands(ends %ends : memref<4xi32>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -109,5 +109,32 @@ func.func @columns(%a: !mat, %b: !mats, %d: !mat, %bias: memref<4x?x?xf32, strid
     %y = arith.truncf %x : f32 to bf16
     tile.yield %y : bf16
   } : !mat, !mats, !mat
+  return
+}
+
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!mats = memref<4x?x?xbf16, strided<[?, ?, 1]>>
+func.func @padded_d(%a: !mats, %b: !mats, %d: !mat, %counts: memref<4xi32>) {
+  // expected-error @below {{A is of rank 3, D of rank 2 [gemm-ranks]}}
+  tile.gemm tn %a, %b into %d acc(f32) operands(ends %counts : memref<4xi32>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mats, !mats, !mat
+  return
+}
+
+// -----
+
+!mats = memref<4x?x?xbf16, strided<[?, ?, 1]>>
+func.func @padded_count(%a: !mats, %b: !mats, %d: !mats, %counts: memref<5xi32>) {
+  // expected-error @below {{[gemm-group-count]}}
+  tile.gemm tn %a, %b into %d acc(f32) operands(ends %counts : memref<5xi32>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mats, !mats, !mats
   return
 }

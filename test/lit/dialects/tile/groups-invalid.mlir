@@ -1,7 +1,7 @@
 // RUN: lowtide-opt %s --split-input-file --verify-diagnostics
 
 func.func @scheduler(%n: index, %ends: memref<4xi32>) {
-  // expected-error @below {{'tile.work_tiles' op has groups, whose tiles are counted on the device: they go with persistent or even_split, and with no batch, division of K, cluster or part [work-groups]}}
+  // expected-error @below {{'tile.work_tiles' op has groups, whose tiles are counted on the device: they go with persistent or even_split, and with no division of K, cluster or part [work-groups]}}
   tile.work_tiles (%m, %c) of (%n, %n) by [8, 8] groups(%g to %end of %ends : memref<4xi32>) order(<row>) one_shot {
   }
   return
@@ -11,7 +11,7 @@ func.func @scheduler(%n: index, %ends: memref<4xi32>) {
 
 func.func @batch(%n: index, %ends: memref<4xi32>) {
   // expected-error @below {{[work-groups]}}
-  tile.work_tiles (%m, %c) of (%n, %n) by [8, 8] batch(%b of %n) groups(%g to %end of %ends : memref<4xi32>) order(<row>) persistent {
+  tile.work_tiles (%m, %c) of (%n, %n) by [8, 8] batch(%b of %n) groups(%g to %end of %ends : memref<4xi32>) order(<row>) one_shot {
   }
   return
 }

@@ -1,4 +1,4 @@
-// Work tiles of groups of rows, whose ends a device array says.
+// Work tiles of groups of rows, whose ends a device array says. Padded groups are matrices of a batch.
 // RUN: lowtide-opt %s | lowtide-opt | filecheck %s
 
 // CHECK-LABEL: tile.kernel @kernel(
@@ -22,6 +22,9 @@ tile.kernel @kernel(%a: memref<?x?xbf16, strided<[?, 1]>>, %b: memref<?x?x?xbf16
   %last = tile.work_tiles (%row, %column) of (%n, %n) by [8, 16] groups(%g to %end of %ends : memref<4xi32>) order(<row>) even_split in_turn
       iter_args(%i = %n) -> (index) {
     tile.yield %i : index
+  }
+  // CHECK: tile.work_tiles (%{{.+}}, %{{.+}}) of (%{{.+}}, %{{.+}}) by [8, 16] batch(%{{.+}} of %{{.+}}) groups(%{{.+}} to %{{.+}} of %{{.+}} : memref<4xi32>) order(<row>) persistent {
+  tile.work_tiles (%row, %column) of (%n, %n) by [8, 16] batch(%batch of %n) groups(%g to %end of %ends : memref<4xi32>) order(<row>) persistent {
   }
   tile.return
 }

@@ -108,3 +108,34 @@ func.func @groups_in_turn(%a: !mat, %b: !mat, %d: !mats, %ends: memref<?xi32>) {
   return
 }
 }
+
+// -----
+
+!mats = memref<?x?x?xbf16, strided<[?, ?, 1]>>
+!by_columns = memref<?x?x?xbf16, strided<[?, 1, ?]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @padded(%a: !mats, %b: !mats, %d: !by_columns, %counts: memref<?xi32>) {
+  // expected-error @below {{choose-schedule: padded groups with D by columns: the rows of a group are stored up to its end; take D by rows [padded-d]}}
+  tile.gemm tn %a, %b into %d acc(f32) operands(ends %counts : memref<?xi32>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mats, !mats, !by_columns
+  return
+}
+}
+
+// -----
+
+!mats = memref<?x?x?xbf16, strided<[?, ?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @padded_cluster(%a: !mats, %b: !mats, %d: !mats, %counts: memref<?xi32>) {
+  // expected-error @below {{[groups-field]}}
+  tile.gemm tn %a, %b into %d acc(f32) operands(ends %counts : memref<?xi32>) schedule(#tile.schedule<grid = <cluster = [2, 1]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mats, !mats, !mats
+  return
+}
+}
