@@ -32,7 +32,7 @@ from lowtide.interpreter.ptx.decoding import decode
 from lowtide.interpreter.ptx.parsing import parse
 from lowtide.interpreter.ptx.syntax import Entry, Module
 from lowtide.interpreter.ptx.uses import use_of
-from lowtide.launches import Extents, Launch, LaunchRecord
+from lowtide.launches import Extents, Launch, LaunchRecord, Pointer, Struct
 from lowtide.targets import Target
 
 MAX_THREADS = 1024
@@ -109,6 +109,8 @@ def run(
             request = _request(launch, module, places, origin)
             check_shape(request, target, origin)
             program = source.program(launch.kernel, numbers, observers.explorer is not None)
+            pointers = _pointers(launch, module.entries[launch.kernel])
+            memory.limit(program.pointer_limits.of(pointers, {each.name: each for each in memory.buffers}))
             launcher.run(program, request, origin, use_of)
     if observers.unwritten is not None:
         observers.unwritten.update(places.unwritten())
@@ -151,6 +153,15 @@ def _request(launch: Launch, module: Module, places: Places, source: _Source) ->
         (math.prod(shape.cluster), 1),
         shape,
     )
+
+
+def _pointers(launch: Launch, entry: Entry) -> dict[tuple[str, int], str]:
+    """The names of the arrays that pointers in the parameters of a launch point to, by parameter and byte in it."""
+    found = {}
+    for variable, value in zip(entry.parameters, launch.parameters, strict=True):
+        pointers = [(0, value)] if isinstance(value, Pointer) else value.pointers if isinstance(value, Struct) else ()
+        found.update({(variable.name, offset): pointer.array for offset, pointer in pointers})
+    return found
 
 
 def _cluster(launch: Launch, entry: Entry) -> Extents:

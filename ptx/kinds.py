@@ -53,7 +53,7 @@ _CODES = {
         pending-bytes too-many-arrivals
         """,
     "out-of-bounds": """
-        cluster-rank local-out-of-bounds multicast-mask out-of-bounds outside-matrices parameter-outside
+        cluster-rank local-out-of-bounds multicast-mask out-of-bounds outside-matrices outside-pointee parameter-outside
         smem-no-variable smem-outside smem-variable store-granule
         """,
     "misaligned": """

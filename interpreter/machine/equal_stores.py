@@ -12,10 +12,11 @@ Threads are numbers of the memory, epochs those that it stores (clocks.py). An e
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.reliances import EQUAL_STORES, Relied
 from lowtide.interpreter.machine.words import Ended
 from lowtide.interpreter.numbers.cells import IN_FLIGHT, Holds, Values
@@ -114,10 +115,13 @@ class EqualStores:
                 before.append((row, int(self._threads[unit]), int(self._epochs[unit])))
         return not before or not which(*map(np.array, zip(*before, strict=True))).any()
 
-    def note(self, place: Callable[[], str]) -> None:
-        """The kernel relies on equal stores; `place` is the message of the race."""
+    def note(self, fail: Callable[[], NoReturn]) -> None:
+        """The kernel relies on equal stores; `fail` raises the error of the race."""
         if EQUAL_STORES not in self.relied.places:
-            self.relied.on(EQUAL_STORES, place())
+            try:
+                fail()
+            except InterpreterError as race:
+                self.relied.on(EQUAL_STORES, str(race))
 
     # Records ----------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ store are in flight from `start_store` to `land_store`: until then nothing order
 operand, reads of the operand must come before the writes that overwrite it, in the same way.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
@@ -14,7 +14,6 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.allocations import Allocations
 from lowtide.interpreter.machine.clocks import Clocks
 from lowtide.interpreter.machine.equal_stores import Change, EqualStores, Made, by_unit
@@ -31,6 +30,7 @@ from lowtide.interpreter.numbers.cells import (
     ZERO,
     Access,
     Buffer,
+    Described,
     Holds,
     Ints,
     Span,
@@ -61,6 +61,7 @@ class GlobalMemory(Allocations):
         self._clocks: dict[int, Clocks] = {}
         self.words = Words()
         self._on_write = on_write
+        self._limits: Mapping[Described, tuple[Buffer, ...]] = {}
         self.variables: dict[tuple[int, str], int] = {}  # addresses of variables of modules
         self.constants: list[range] = []  # addresses of those in constant memory
         self.parameter_maps: dict[int, Any] = {}  # tensor maps that are parameters, by their addresses
@@ -72,6 +73,11 @@ class GlobalMemory(Allocations):
         """From now on, what hardware is seen to forgive is noted, and not refused."""
         self.equals = EqualStores(relied)
 
+    def limit(self, limits: Mapping[Described, tuple[Buffer, ...]]) -> None:
+        """From now on, these ops access only these arrays: their addresses are formed from pointers to them."""
+        self._limits = limits
+        self.spans.clear()
+
     def begin_launch(self, programmatic: bool = False, notes_reads: bool = False) -> None:
         """Order everything in earlier launches before what follows.
 
@@ -79,8 +85,8 @@ class GlobalMemory(Allocations):
         `notes_reads`: also readers of bytes that this launch has not written are recorded, for it may write any.
         """
         self._notes_reads = notes_reads
-        for array in (self._writer, self._reader, self._epoch, self._read_epoch):
-            array[:] = 0
+        self._writer, self._reader = np.zeros(len(self._writer), np.int64), np.zeros(len(self._reader), np.int64)
+        self._epoch, self._read_epoch = np.zeros(len(self._epoch), np.int32), np.zeros(len(self._read_epoch), np.int32)
         self._further = FurtherReaders()
         self.equals = None if self.equals is None else EqualStores(self.equals.relied)
         self._clocks = {}
@@ -185,6 +191,10 @@ class GlobalMemory(Allocations):
             )
 
     def _check_open(self, access: Access, span: Span) -> None:
+        if (found := self._outside(access, span, self._limits)) is not None:  # on a GPU, arrays may lie anywhere
+            row, what = found
+            rule = f"out of bounds: not all {span.size} bytes are in {what} [outside-pointee]"
+            self.fail(access, span.addresses, row, 0, rule)
         if self._earlier_kernels is None or not span.addresses.size:
             return
         if access.warps is not None:
@@ -327,17 +337,17 @@ class GlobalMemory(Allocations):
             late, made = self.equals.late(units, late, made, which)
             is_plain = access.strong is None and (made.stored[late] != IN_FLIGHT).all()
             if is_plain and self.equals.allows(units, late, holds, which):
-                self.equals.note(lambda: self._unordered_write(access, span, late, made, (verb, kind)))
+                self.equals.note(partial(self._fail_write, access, span, late, made, (verb, kind)))
                 return late
         if late.any():
-            raise InterpreterError(self._unordered_write(access, span, late, made, (verb, kind)))
+            self._fail_write(access, span, late, made, (verb, kind))
         return False
 
-    def _unordered_write(self, access: Access, span: Span, late: Values, made: Made, what: tuple[str, str]) -> str:
-        """The message of an access that is not ordered after a write. `what` it does, and the kind of race."""
+    def _fail_write(self, access: Access, span: Span, late: Values, made: Made, what: tuple[str, str]) -> NoReturn:
+        """Raise for an access that is not ordered after a write. `what` it does, and the kind of race."""
         (row, byte), (verb, kind) = span.first(late), what
-        rule = f"({kind}): {verb} what {{}} wrote"
-        return self._race(access, span, (row, byte), rule, int(made.thread[late][0]), int(made.site[late][0]))
+        rule, (thread, _, site) = f"({kind}): {verb} what {{}} wrote", (int(each[late][0]) for each in made)
+        self._fail_race(access, span, row, byte, rule, thread, site)
 
     def _check_readers(self, access: Access, span: Span) -> list[tuple[int, Made]]:
         """Raise if another thread read bytes that this launch wrote, and nothing orders that before this write. Returns
@@ -412,13 +422,9 @@ class GlobalMemory(Allocations):
     def _fail_race(
         self, access: Access, span: Span, row: int, byte: int, rule: str, thread: int, site: int
     ) -> NoReturn:
-        """Raise the error of a race with a thread of the grid."""
+        """Raise the error of a race with a thread of the grid, whose name replaces {} in `rule`."""
         if access.warps is not None:
             raise NotTogether
-        raise InterpreterError(self._race(access, span, (row, byte), rule, thread, site))
-
-    def _race(self, access: Access, span: Span, at: tuple[int, int], rule: str, thread: int, site: int) -> str:
-        """The message of a race with a thread of the grid, whose name replaces {} in `rule`. `at`: a row, its byte."""
         other = thread - 1
         cta = other // LANES // WARPS
         names = self._clocks[cta].names if cta in self._clocks else ()
@@ -426,10 +432,11 @@ class GlobalMemory(Allocations):
         remedy = (
             "put a barrier of the CTA between the two"
             if cta == access.cta
-            else "let its CTA arrive at a semaphore after that, and this one wait for it before"
+            else "if the CTAs should not share these elements, check the grid and the masks; if they should, let its "
+            "CTA arrive at a semaphore after that, and this one wait for it before"
         )
         what = f"race {rule.format(who)}, nothing orders the two; it did so{self.by(site)}; {remedy} [global-race]"
-        return self.broken(access, span.addresses, *at, what)
+        self.fail(access, span.addresses, row, byte, what)
 
     def _is_acquired(self, access: Access, warp: Ints, stored: Ints) -> NDArray[np.bool_]:
         """Which writes of other CTAs the accessing agent has acquired: by warp of the grid, and epoch + 1."""

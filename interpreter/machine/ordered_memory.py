@@ -178,24 +178,10 @@ class OrderedMemory(Cells):
                 self.fail(access, span.addresses, row, byte, rule)
 
     def _check_open(self, access: Access, span: Span) -> None:
-        ops = access.ops or (access.op,)
-        if not self.limits or ops in span.passed:
-            return
-        for number, op in enumerate(ops):
-            variables = self.limits.get(op, ())
-            each = len(span.addresses) // len(ops)
-            rows = span.addresses[number * each : (number + 1) * each]
-            outside = np.array([bool(variables)] * each)
-            for variable in variables:
-                outside &= (rows < variable.start) | (rows + span.size > variable.end)
-            if outside.any():
-                named = " or ".join(f"{each.name} of {each.end - each.start} bytes" for each in variables)
-                rule = (
-                    f"out of bounds: not all {span.size} bytes are in {named}, from whose address this address is "
-                    "formed [smem-variable]"
-                )
-                self.fail(access, span.addresses, number * each + int(np.flatnonzero(outside)[0]), 0, rule)
-        span.passed.add(ops)
+        if (found := self._outside(access, span, self.limits)) is not None:
+            row, what = found
+            rule = f"out of bounds: not all {span.size} bytes are in {what} [smem-variable]"
+            self.fail(access, span.addresses, row, 0, rule)
 
     def _before_read(self, access: Access, span: Span) -> None:
         lane = lane_column(access)
@@ -287,14 +273,14 @@ class OrderedMemory(Cells):
             by_threads = (made.thread < self.clocks.warps * LANES) & (made.stored != IN_FLIGHT)
             is_plain = access.is_plain and access.visitor is None and by_threads[late].all()
             if is_plain and self.equals.allows(span.units, late, holds, which):
-                self.equals.note(partial(self._racing, access, span, late, made, (verb, kind)))
+                self.equals.note(partial(self._fail_write, access, span, late, made, (verb, kind)))
                 return late
         if late.any():
-            raise InterpreterError(self._racing(access, span, late, made, (verb, kind)))
+            self._fail_write(access, span, late, made, (verb, kind))
         return False
 
-    def _racing(self, access: Access, span: Span, late: Values, made: Made, what: tuple[str, str]) -> str:
-        """The message of an access that is not ordered after a write. `what` it does, and the kind of race."""
+    def _fail_write(self, access: Access, span: Span, late: Values, made: Made, what: tuple[str, str]) -> NoReturn:
+        """Raise for an access that is not ordered after a write. `what` it does, and the kind of race."""
         (row, byte), (verb, kind) = span.first(late), what
         thread, at = int(made.thread[late][0]), int(span.addresses[row]) + byte
         held = next((each.name for each in self._objects if each.start <= at < each.end), None)
@@ -315,7 +301,7 @@ class OrderedMemory(Cells):
             missing = "barrier between" if is_agent else "wait for the mbarrier's phase before"
             remedy = self._remedy(access, thread // LANES) if is_agent else "wait for that phase before this"
             rule = f"race ({kind}): {verb} what {who} wrote, with no {missing}; it wrote{by}; {remedy} [shared-race]"
-        return self.broken(access, span.addresses, row, byte, rule)
+        self.fail(access, span.addresses, row, byte, rule)
 
     def _late(self, access: Access, lane: Any, rows: Ints, threads: Ints, epochs: Ints) -> Values:
         """Which accesses of threads in epochs are not ordered before the access of a row of one agent; all (n,)."""

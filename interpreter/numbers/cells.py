@@ -551,6 +551,29 @@ class Cells:
     def _check_accessible(self, access: Access, span: Span) -> None:
         """Raise for bytes inside the memory that belong to no buffer, once for each kept span."""
 
+    def _outside(
+        self, access: Access, span: Span, limits: Mapping[Described, tuple[Buffer, ...]]
+    ) -> tuple[int, str] | None:
+        """A row that is not inside the variables or arrays from whose addresses those of its op are formed, and what
+        these are, in words; None if there is none."""
+        ops = access.ops or (access.op,)
+        if not limits or ops in span.passed:
+            return None
+        for number, op in enumerate(ops):
+            variables = limits.get(op, ())
+            each = len(span.addresses) // len(ops)
+            rows = span.addresses[number * each : (number + 1) * each]
+            outside = np.array([bool(variables)] * each)
+            for variable in variables:
+                outside &= (rows < variable.start) | (rows + span.size > variable.end)
+            if outside.any():
+                named = " or ".join(f"{each.name} of {each.end - each.start} bytes" for each in variables)
+                return number * each + int(
+                    np.flatnonzero(outside)[0]
+                ), f"{named}, from whose address this one is formed"
+        span.passed.add(ops)
+        return None
+
     def _check_open(self, access: Access, span: Span) -> None:
         """Raise for an access to memory that nobody may access yet."""
 

@@ -88,6 +88,7 @@ class Program:
     static_bytes: int = 0
     gaps: tuple[tuple[int, int], ...] = ()
     limits: dict[Described, tuple[Buffer, ...]] = field(default_factory=dict)
+    pointer_limits: Any = None  # the same for pointers in parameters (ptx/formed_addresses.py)
     globals: dict[str, GlobalVariable] = field(default_factory=dict)
     global_addresses: dict[tuple[str, int], int] = field(default_factory=dict)
     placed: dict[int, int] = field(default_factory=dict)

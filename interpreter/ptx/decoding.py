@@ -13,13 +13,14 @@ from lowtide.interpreter.program.batches import batched, flat
 from lowtide.interpreter.program.graphs import EXIT, Block, Branch, Edge, Graph
 from lowtide.interpreter.program.program import DecodedBlock, Program
 from lowtide.interpreter.ptx.binding import Slots, bind, bind_special
+from lowtide.interpreter.ptx.formed_addresses import PointerLimits, limits
 from lowtide.interpreter.ptx.function_addresses import addresses_of
 from lowtide.interpreter.ptx.functions import with_functions
 from lowtide.interpreter.ptx.gathering import alone, gathers
 from lowtide.interpreter.ptx.parameter_parts import resolved
 from lowtide.interpreter.ptx.rows import ROWS
 from lowtide.interpreter.ptx.running import Op
-from lowtide.interpreter.ptx.shared_variables import limits, places
+from lowtide.interpreter.ptx.shared_variables import places
 from lowtide.interpreter.ptx.syntax import Entry, Immediate, Instruction, Label, Module, Name, Register
 from lowtide.interpreter.ptx.table import Table
 from lowtide.interpreter.ptx.variables import by_space, globals_of, local_places
@@ -61,8 +62,9 @@ def decode(module: Module, name: str, domain: Domain) -> Program:
     slots = Slots(program, program.reserve_all(body.registers), parameters, shared.offsets, local, functions)
     slots.sizes = {at: each.size for at, each in enumerate(entry.parameters)}
     program.graph = graph_of([*alone(resolved(body.code, parameters))], slots, targets=body.targets)
-    ops = (op for block in program.graph.blocks for op in flat(block.ops))
+    ops = [op for block in program.graph.blocks for op in flat(block.ops)]
     program.limits = limits(ops, shared.variables, slots.of)
+    program.pointer_limits = PointerLimits(ops, slots.of)
     instructions = [each.name for each in body.code if isinstance(each, Instruction)]
     program.is_of_independent_ctas = not any(map(_BETWEEN_CTAS.match, instructions))
     program.attributes = _attributes(entry)
