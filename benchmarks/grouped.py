@@ -9,7 +9,8 @@ of all rows with one matrix is Lowtide's, and is timed only if groups have the s
 many bytes as the product has to: A, D, and the matrices of groups with rows. In the cases of SwiGLU, Lowtide's kernel
 has the activation as its epilogue. The peers apply it to their product, and torch.compile compiles torch._grouped_mm
 with it. In the case with tokens, Lowtide's kernel takes the rows of A at an index, and the peers take them first. Every
-result is compared with float64 before it is timed.
+result is compared with float64 before it is timed. In cases with scales of blocks, A and B are e4m3 and D is bf16; the
+product of all rows has the same scales, and no peer is timed.
 
 Exit status: 0; 1 if Lowtide has no time in a case; 3 if `--seconds` of racing were up before the last case. If a race
 hangs, the process ends with 4, 15 seconds later.

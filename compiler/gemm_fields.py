@@ -141,10 +141,10 @@ class GemmFields:
     def b_shape(self) -> tuple[int | None, ...]:
         """B's shape in memory: (N, K), or (K, N) for tt and nt, after the batch or the groups, if any; (2 · N, K) for
         pairs. Packed weights of 4 bits are (N / 2, K)."""
-        if self.is_mixed:
-            return (None if self.n is None else self.n // self.rows_per_byte, self.k)
         groups = (self.group_count,) if self.rows_are_grouped else ()
         n = self.columns
+        if self.is_mixed:
+            return (*groups, None if n is None else n // self.rows_per_byte, self.k)
         return (*self.batch_shape, *groups, *((n, self.k) if self.layout in ("tn", "nn") else (self.k, n)))
 
     @property
@@ -154,10 +154,13 @@ class GemmFields:
 
     @property
     def d_shape(self) -> tuple[int | None, ...]:
-        """The shape in memory of D and of full operands: (M, N), or (N, M) for `d_order="column"`, after the batch or
-        the groups of K, if any. With `d_rows`, D has any number of rows."""
-        if self.d_rows:
-            return (None, self.n)
+        """The shape in memory of D: that of full operands. With `d_rows`, D has any number of rows."""
+        return (None, self.n) if self.d_rows else self.full_shape
+
+    @property
+    def full_shape(self) -> tuple[int | None, ...]:
+        """The shape in memory of full operands: (M, N), or (N, M) for `d_order="column"`, after the batch or the groups
+        of K, if any."""
         groups = (self.group_count,) if self.k_is_grouped else ()
         return (*self.batch_shape, *groups, *((self.m, self.n) if self.d_order == "row" else (self.n, self.m)))
 
@@ -187,8 +190,8 @@ class GemmFields:
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """The epilogue's operands in the order of its parameters, then the scales and zero points of packed weights, or
-        the block scales, or the ends of groups (or the counts of a batch) and the indices of rows of A and D."""
+        """The epilogue's operands in the order of its parameters, then the scales and zero points of packed weights,
+        the ends of groups (or the counts of a batch), the indices of rows of A and D, and the block scales."""
         scales = (Operand(SCALES, OperandKind.GROUP_SCALE, self.scales or self.a, self.group),) if self.group else ()
         zero_type = "s8" if element_type(self.b).lowest else "u8"
         zeros = (Operand(ZEROS, OperandKind.GROUP_ZERO, zero_type, self.group),) if self.zero_points else ()
@@ -198,4 +201,4 @@ class GemmFields:
         ends = () if name is None else (Operand(name, OperandKind.ENDS, ENDS_TYPE, count=count),)
         taken = (Operand(A_ROWS, OperandKind.A_ROWS, ENDS_TYPE),) if self.a_rows else ()
         placed = (Operand(D_ROWS, OperandKind.D_ROWS, ENDS_TYPE),) if self.d_rows else ()
-        return (*self.epilogue_graph.operands, *scales, *zeros, *of_blocks, *ends, *taken, *placed)
+        return (*self.epilogue_graph.operands, *scales, *zeros, *ends, *taken, *placed, *of_blocks)

@@ -107,10 +107,11 @@ def _matrix(shape: tuple[int | None, ...], dtype: str) -> ir.Type:
     return ir.MemRefType.get(_extents(*shape), ir_type(dtype), ir.StridedLayoutAttr.get(0, strides))
 
 
-def _output(spec: GemmSpec, dtype: str) -> ir.Type:
-    """The type of D or a full operand, in terms of (M, N): if D is by columns, the columns are contiguous."""
+def _output(spec: GemmSpec, shape: tuple[int | None, ...], dtype: str) -> ir.Type:
+    """The type of D or a full operand of a shape in memory, in terms of (M, N): if D is by columns, the columns are
+    contiguous."""
     if spec.d_order == "row":
-        return _matrix(spec.d_shape, dtype)
+        return _matrix(shape, dtype)
     dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
     extents, outer = _extents(*spec.batch_shape, spec.m, spec.n), [dynamic] * len(spec.batch_shape)
     return ir.MemRefType.get(extents, ir_type(dtype), ir.StridedLayoutAttr.get(0, [*outer, 1, dynamic]))
@@ -125,7 +126,7 @@ def _result_type(spec: GemmSpec, result: Result) -> ir.Type:
         return ir.MemRefType.get([1], ir_type(result.dtype))
     if (reduction := result.kind.reduction) is not None:
         return _vector(spec, {"m": spec.m, "n": spec.n}.get(reduction.dims, 1), result.dtype, bool(reduction.dims))
-    return _output(spec, result.dtype)
+    return _output(spec, spec.d_shape, result.dtype)
 
 
 def _vector(spec: GemmSpec, extent: int | None, dtype: str, of_each_product: bool = True) -> ir.Type:
@@ -137,16 +138,16 @@ def _vector(spec: GemmSpec, extent: int | None, dtype: str, of_each_product: boo
 
 def _operand_type(spec: GemmSpec, operand: Operand) -> ir.Type:
     kind, dtype = operand.kind, operand.dtype
+    if kind.is_of_columns and spec.rows_are_grouped:
+        return _matrix((spec.group_count, *operand.shape(spec.m, spec.n, spec.k)), dtype)
     if operand.group is not None or kind.is_block_scale:
         return _matrix(operand.shape(spec.m, spec.n, spec.k), dtype)
     if kind is OperandKind.ENDS:
         return ir.MemRefType.get(_extents(operand.count), ir_type(dtype))
     if kind is OperandKind.FULL:
-        return _output(spec, dtype)
+        return _output(spec, spec.full_shape, dtype)
     if kind is OperandKind.SCALAR:
         return value_type(dtype)
     if kind in (OperandKind.A_ROWS, OperandKind.D_ROWS):
         return ir.MemRefType.get(_extents(spec.m), ir_type(dtype))
-    if kind is OperandKind.PER_COLUMN and spec.rows_are_grouped:
-        return _matrix((spec.group_count, spec.n), dtype)
     return _vector(spec, spec.n if kind is OperandKind.PER_COLUMN else spec.m, dtype)

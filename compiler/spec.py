@@ -71,7 +71,8 @@ class GemmSpec(GemmFields):
       also takes `ends`, s32 (groups,): group g consists of the rows `ends[g − 1]` (0 for the first group) to
       `ends[g] − 1`. Only the device reads `ends`. An end that is less than the end before it, or greater than M, is
       clamped. Rows of D after the last end are not written. A per-column operand is (groups, N), or (N,) if all groups
-      share it. The layout must be tn or tt, and D by rows; a batch, packed weights, block scales and f32 by pieces are
+      share it. So are the scales of columns and the zero points below: they have a part for each group, or are shared.
+      Block scales of A must be of one row. The layout must be tn or tt, and D by rows; a batch and f32 by pieces are
       not supported. With `lt.Groups(groups, axis="k")`, K is grouped: D (groups, M, N) has a matrix for each group: the
       product over the K from `ends[g − 1]` to `ends[g] − 1`, which is 0 for an empty group. `ends[g − 1]` is clamped to
       0 … K, and then `ends[g]` to the result … K. The layout must be nt, and K at most 2³⁰. Full operands have the
@@ -79,15 +80,15 @@ class GemmSpec(GemmFields):
     - `a_rows`: whether the rows of A are taken at an index (a gather), as for tokens that are sent to experts; False,
       the default. If True, the kernel also takes `a_rows`, s32 (M,): row m of the product is computed from row
       `a_rows[m]` of A, or from zeros if A has no such row. A has any number of rows. Only the device reads `a_rows`.
-      Rows may be grouped. The layout must be tn or tt, and D by rows; a batch, groups of K, packed weights, block
-      scales and f32 by pieces are not supported.
+      Rows may be grouped. The layout must be tn or tt, and D by rows; a batch, groups of K, block scales and f32 by
+      pieces are not supported.
     - `d_rows`: whether the product's rows are stored into the rows of D at an index (a scatter); False, the default. If
       True, the kernel also takes `d_rows`, s32 (M,): row m of the product is stored into row `d_rows[m]` of D, and
       nowhere if D has no such row. D has any number of rows, so calls must pass `out`; its other rows are not written.
       If two elements of `d_rows` are equal, either row may be stored. Only the device reads `d_rows`. Per-row operands
-      are (M,): they have the product's rows. Rows may be grouped, and `a_rows` may be given too. D must be by rows;
-      full operands, results other than full ones, a batch, groups of K, packed weights, block scales and f32 by pieces
-      are not supported.
+      (M,), full operands (M, N) and scales of rows have the product's rows. Rows may be grouped, and `a_rows` may be
+      given too. D must be by rows; results other than full ones, a batch, groups of K and f32 by pieces are not
+      supported.
     - `pairs`: None, the default, or how pairs of columns lie in B, as in a gated MLP. B then has 2 · N columns and D
       has N. For each element of D, the epilogue takes two accumulators: `def swiglu(gate, up)`. With "stacked", B's
       first N columns belong to `gate` and the others to `up`; with "interleaved" they alternate. The layout must be tn
@@ -124,7 +125,7 @@ class GemmSpec(GemmFields):
     f32, by default A's. With `zero_points`, the zero point of a group is subtracted from its integer weights: the
     kernel takes `zeros` (K / group, N), s8 for s8 and s4, u8 for u8 and u4. K is a multiple of `group`, or of 32. 4-bit
     weights require groups, and an N that is a multiple of 16. The layout is tn or nn, D is by rows, and there is no
-    batch.
+    batch. With groups of rows, the bytes, `scales` and `zeros` have the group as their first dimension.
 
     Raises `SpecError` for anything else.
     """

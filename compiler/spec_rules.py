@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.dtypes import choices
-from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.gemm_fields import GemmFields
 from lowtide.compiler.spec_fields import (
     GROUPED_LAYOUTS,
@@ -50,6 +49,12 @@ def check_block_scales(spec: GemmFields) -> None:
                 " [scales-operand-name]"
             )
 
+    if spec.rows_are_grouped and spec.block_scales.a[0] > 1:
+        raise SpecError(
+            f"scales of blocks {spec.block_scales.a} of A in groups, which may begin at any row of a block; use "
+            "a=(1, 128) [scales-groups]"
+        )
+
 
 def check_weights(spec: GemmFields) -> None:
     """Check the fields of packed weights. Raises SpecError."""
@@ -63,7 +68,8 @@ def check_weights(spec: GemmFields) -> None:
     row = element_type(spec.b)
     if spec.layout not in WEIGHT_LAYOUTS or spec.is_batched:
         raise SpecError(
-            "packed weights are one matrix with K contiguous: use layout='tn' or 'nn', and no batch [weights-layout]"
+            "packed weights have K contiguous, and are one matrix, or one for each group: use layout='tn' or 'nn', and "
+            "no batch [weights-layout]"
         )
     if spec.d_order != "row":
         raise SpecError("packed weights require D by rows: d_order='row' [weights-by-rows]")
@@ -101,8 +107,6 @@ def _features(spec: GemmFields) -> dict[str, bool]:
     """Features that groups, rows at an index and pairs of columns do not support, and whether the spec has each."""
     return {
         "a batch": spec.is_batched,
-        "packed weights": spec.is_mixed,
-        "block scales": spec.block_scales is not None,
         f"precision={spec.precision!r}": spec.decomposition is not None,
         "d_order='column'": spec.d_order != "row",
     }
@@ -111,6 +115,11 @@ def _features(spec: GemmFields) -> dict[str, bool]:
 def _beside_batch(spec: GemmFields) -> dict[str, bool]:
     """These features without the batch."""
     return {what: is_there for what, is_there in _features(spec).items() if what != "a batch"}
+
+
+def _sums_of_parts(spec: GemmFields) -> dict[str, bool]:
+    """As `_features`, of products whose sums over parts of K are scaled."""
+    return {"packed weights": spec.is_mixed, "block scales": spec.block_scales is not None}
 
 
 def _refuse(products: str, beside: Mapping[str, bool], way_out: str) -> None:
@@ -124,7 +133,8 @@ def check_groups(spec: GemmFields) -> None:
     """Raises SpecError for fields that groups do not support."""
     if not spec.is_grouped:
         return
-    _refuse("groups", _features(spec), "launch the groups one by one [groups-beside]")
+    beside = _features(spec) | (_sums_of_parts(spec) if spec.k_is_grouped else {})
+    _refuse("groups", beside, "launch the groups one by one [groups-beside]")
     if spec.k_is_grouped:
         if spec.layout != K_GROUPED_LAYOUT:
             raise SpecError(
@@ -151,7 +161,9 @@ def check_counts(spec: GemmFields) -> None:
             "counts=True without a batch: each product of a batch has its own number of rows; give batch=, the number "
             "of groups [counts-batch]"
         )
-    _refuse("counts of rows", _beside_batch(spec), "launch the products one by one [counts-beside]")
+    _refuse(
+        "counts of rows", _beside_batch(spec) | _sums_of_parts(spec), "launch the products one by one [counts-beside]"
+    )
 
 
 def check_a_rows(spec: GemmFields) -> None:
@@ -159,7 +171,11 @@ def check_a_rows(spec: GemmFields) -> None:
     _check_flag("a_rows", spec.a_rows)
     if not spec.a_rows:
         return
-    beside = {"groups of K": spec.k_is_grouped, f"layout={spec.layout!r}": spec.layout not in GROUPED_LAYOUTS}
+    beside = {
+        "groups of K": spec.k_is_grouped,
+        f"layout={spec.layout!r}": spec.layout not in GROUPED_LAYOUTS,
+        "block scales": spec.block_scales is not None,
+    }
     _refuse("rows of A at an index", _features(spec) | beside, "gather them before the product [a-rows-beside]")
 
 
@@ -168,11 +184,9 @@ def check_d_rows(spec: GemmFields) -> None:
     _check_flag("d_rows", spec.d_rows)
     if not spec.d_rows:
         return
-    full = [x.name for x in spec.epilogue_graph.operands if x.kind is OperandKind.FULL]
     others = [x.name for x in spec.results if x not in spec.full_results]
     beside = {
         "groups of K": spec.k_is_grouped,
-        f"the full operand {', '.join(full)}": bool(full),
         f"the result {', '.join(others)}": bool(others),
     }
     _refuse("rows of D at an index", _features(spec) | beside, "store D in order, and scatter its rows [d-rows-beside]")
@@ -191,7 +205,9 @@ def check_pairs(spec: GemmFields) -> None:
     check_word("pairs", "pairs", spec.pairs, PAIRS)
     _refuse(
         "pairs of columns",
-        (_beside_batch(spec) if spec.counts else _features(spec)) | {"groups of K": spec.k_is_grouped},
+        (_beside_batch(spec) if spec.counts else _features(spec))
+        | _sums_of_parts(spec)
+        | {"groups of K": spec.k_is_grouped},
         "store both columns, and combine them in another kernel [pairs-beside]",
     )
     if spec.layout not in PAIRED_LAYOUTS:

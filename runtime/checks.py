@@ -222,10 +222,11 @@ def address_error(argument: Mapping[str, Any], address: int) -> LaunchError:
     )
 
 
-def overlap_error(output: Mapping[str, Any], argument: Mapping[str, Any]) -> LaunchError:
-    """The error for an output that overlaps another argument."""
+def overlap_error(output: Mapping[str, Any], argument: Mapping[str, Any], *, in_order: bool = True) -> LaunchError:
+    """The error for an output that overlaps another argument. `in_order`: whether rows of D are those of the product,
+    so that D may replace a full operand."""
     name = argument["name"]
-    may_be = is_full_operand(argument) and argument["dtype"] == output["dtype"]
+    may_be = in_order and is_full_operand(argument) and argument["dtype"] == output["dtype"]
     whole = f", or {name} itself, with the same base and strides, for D" if may_be else ""
     return LaunchError(
         f"operand {output['name']}: the output overlaps {argument['role']} {name}, which CTAs read or write at other"

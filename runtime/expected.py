@@ -167,33 +167,34 @@ def _groups_of(manifest: Mapping[str, Any], operands: Mapping[str, Any], rows: n
 
 
 def _weights(manifest: Mapping[str, Any], operands: Mapping[str, HostArray], name: str) -> np.ndarray:
-    """Packed weights as (N, K), times their scales."""
+    """Packed weights as (N, K), times their scales; with groups of rows, as (groups, N, K)."""
     spec = manifest["spec"]
     weights = unpack_weights(operands[name].values().astype(np.uint8), spec["b"]).astype(np.float64)
     of_groups = {x["kind"]: operands[x["name"]].values() for x in manifest["arguments"] if x["kind"] in IN_THE_SUM}
     if "group_zero" in of_groups:
-        weights -= np.repeat(zero_points(of_groups["group_zero"], spec["b"]), spec["group"], axis=0).T
+        weights -= np.repeat(zero_points(of_groups["group_zero"], spec["b"]), spec["group"], axis=-2).swapaxes(-1, -2)
     if "group_scale" in of_groups:
-        weights *= np.repeat(of_groups["group_scale"], spec["group"], axis=0).T
+        weights *= np.repeat(of_groups["group_scale"], spec["group"], axis=-2).swapaxes(-1, -2)
     return weights
 
 
 def _scaled(
     manifest: Mapping[str, Any], operands: Mapping[str, Any], a: np.ndarray, b: np.ndarray, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of A (M, K), and B (K, N), multiplied by the scales of their blocks, if there are any."""
+    """Rows of A (M, K), and B (K, N) or of groups (groups, K, N), multiplied by the scales of their blocks, if there
+    are any."""
     for argument in manifest["arguments"]:
         if not is_block_scale(argument["kind"]):
             continue
-        dims, values = problem_dims(manifest)[argument["name"]], operands[argument["name"]].values()
+        dims, values = problem_dims(manifest)[argument["name"]][-2:], operands[argument["name"]].values()
         if dims[0].startswith("k"):
-            values, dims = values.T, dims[::-1]
+            values, dims = values.swapaxes(-1, -2), dims[::-1]
         block = int(dims[0].partition("/")[2] or 1)
-        depth = np.repeat(values, _SCALED_TOGETHER, axis=1)[:, : a.shape[1]]
+        depth = np.repeat(values, _SCALED_TOGETHER, axis=-1)[..., : a.shape[1]]
         if dims[0].startswith("m"):
             a = a * depth[rows // block]
         else:
-            b = b * np.repeat(depth, block, axis=0)[: b.shape[1]].T
+            b = b * np.repeat(depth, block, axis=-2)[..., : b.shape[-1], :].swapaxes(-1, -2)
     return a, b
 
 

@@ -26,8 +26,8 @@
                     "dtype", "shape": [int|null, …], "base_alignment": bytes,
                     "row_stride_alignment": bytes,
                     "allocated_alignment": bytes,          rows of an output that the runtime allocates; optional
-                    "per_group": true}, …],                of a B with a matrix for each group of rows, and
-                                                               of a per_column operand with a vector for each; optional
+                    "per_group": true}, …],                of a B with a matrix for each group of rows, and of an
+                                                               input of columns with a part for each; optional
      "host": [op, …]}                                                        as `host_compiler` reads it
 
 An op is {"op": name, "results": [value, …], "operands": [value, …], "attributes": {…}}, in SSA order. The arguments are
@@ -115,6 +115,8 @@ KINDS |= dict.fromkeys((*REDUCTIONS, "target"), 1)
 ABSENT = "absent"  # the kind of a D that is not stored, if all outputs are reductions: calls do not pass it
 KINDS[ABSENT] = 2
 IN_THE_SUM = ("group_scale", "group_zero", *BLOCK_SCALES)  # kinds of arguments that act in the sum
+OF_COLUMNS = ("per_column", "group_scale", "group_zero", "column_scale", "column_block_scale")  # kinds of inputs with
+# elements for the columns of D: with groups of rows they may have a part for each
 ROW_INDICES = ("a_rows", "d_rows")  # kinds of arguments that are indices of rows, and the words of specs with them
 NOT_OF_EPILOGUE = (*IN_THE_SUM, "ends", "target", *ROW_INDICES)  # kinds of arguments that the epilogue does not read
 STALE = 2.0**20  # the value of an amax before a check: larger than any result, like one left by a previous call
@@ -343,8 +345,8 @@ def _check_arguments(arguments: Sequence[Any], spec: Mapping[str, Any]) -> None:
     for word in ROW_INDICES:
         if sum(x["kind"] == word for x in arguments) != int(word in spec):
             raise ValueError(f"with spec.{word}, and only then, one argument has the kind {word}")
-    if "d_rows" in spec and ({*kinds} != {"full"} or any(map(is_full_operand, arguments))):
-        raise ValueError("with spec.d_rows, outputs are full, and no input is")
+    if "d_rows" in spec and {*kinds} != {"full"}:
+        raise ValueError("with spec.d_rows, outputs are full")
 
 
 def output_of(arguments: Sequence[Mapping[str, Any]]) -> int:
@@ -367,8 +369,8 @@ def _check_argument(argument: Mapping[str, Any], at: str, spec: Mapping[str, Any
         raise ValueError(f"{at}: dtype {shown(argument.get('dtype'))} must be one of {', '.join(ELEMENTS)}")
     if argument.get("per_group") not in (None, True):
         raise ValueError(f"{at}: per_group {shown(argument['per_group'])} must be true, or left out")
-    if "per_group" in argument and (kind not in ("matrix", "per_column") or ROW_GROUPS not in spec):
-        raise ValueError(f"{at}: per_group is for B and for per_column operands, if spec has {ROW_GROUPS}")
+    if "per_group" in argument and (kind not in ("matrix", *OF_COLUMNS) or ROW_GROUPS not in spec):
+        raise ValueError(f"{at}: per_group is for B and for {', '.join(OF_COLUMNS)}, if spec has {ROW_GROUPS}")
     rank = KINDS[str(kind)] + (BATCH in spec and kind not in UNBATCHED) + ("per_group" in argument)
     rank += K_GROUPS in spec and kind == "full"
     if not isinstance(shape, list) or len(shape) != rank or not all(map(_is_extent, shape)):
@@ -442,13 +444,19 @@ def matrix_dims(spec: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ..
     if "pairs" in spec:
         return a, (*groups, *(PAIRED_ROWS if dim == "n" else dim for dim in b))
     if is_mixed(spec) and element_type(spec["b"]).per_byte > 1:
-        return a, tuple(PACKED_ROWS if dim == "n" else dim for dim in b)
+        return a, (*groups, *(PACKED_ROWS if dim == "n" else dim for dim in b))
     return a, (*groups, *b)
 
 
 def output_dims(spec: Mapping[str, Any]) -> tuple[str, str]:
-    """The problem extents of the dimensions of D and full operands, in memory order, without the batch."""
-    return (ROWS_OF_D, "n") if "d_rows" in spec else OUTPUT_DIMS[spec.get("d_order", "row")]
+    """The problem extents of the dimensions of D, in memory order, without the batch. Full operands have the rows of
+    the product (`full_dims`)."""
+    return (ROWS_OF_D, "n") if "d_rows" in spec else full_dims(spec)
+
+
+def full_dims(spec: Mapping[str, Any]) -> tuple[str, str]:
+    """The problem extents of the dimensions of full operands, in memory order, without the batch."""
+    return OUTPUT_DIMS[spec.get("d_order", "row")]
 
 
 def outer_extents(spec: Mapping[str, Any]) -> tuple[str, ...]:
@@ -477,7 +485,8 @@ def problem_dims(manifest: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     dims: dict[str, tuple[str, ...]] = {}
     for argument in manifest["arguments"]:
         if argument["kind"] in ("full", ABSENT):
-            own: tuple[str, ...] = (*of_groups, *output_dims(manifest["spec"]))
+            is_input = argument["role"] == "input"
+            own: tuple[str, ...] = (*of_groups, *(full_dims if is_input else output_dims)(manifest["spec"]))
         elif argument["kind"] == "ends":
             own = of_groups or outer or KIND_DIMS["ends"]
         else:

@@ -91,7 +91,8 @@ class LaunchPlan:
                 raise address_error(self.arguments[index], address)
         for pair in self.apart:
             if pair.overlaps(calls[pair.output], calls[pair.other]):
-                raise overlap_error(self.arguments[pair.output], self.arguments[pair.other])
+                own, other = (self.arguments[number] for number in (pair.output, pair.other))
+                raise overlap_error(own, other, in_order=_are_in_order(self.arguments))
 
     def prepare(self, calls: Sequence[Any], workspace: Operand | None = None) -> PreparedLaunch | WorkspaceLaunch:
         """Check the addresses and write the arguments; `workspace` is the caller's. Raises LaunchError, also if an
@@ -198,7 +199,13 @@ def _apart(
 ) -> Apart:
     """The pair of an output and another argument, each with the bytes that it spans."""
     output, other = arguments[own[0]], arguments[its[0]]
-    return Apart(*own, *its, is_d and _lies_as(other, output, views), _equal_rows(output, other, views))
+    may_be = is_d and _are_in_order(arguments) and _lies_as(other, output, views)
+    return Apart(*own, *its, may_be, _equal_rows(output, other, views))
+
+
+def _are_in_order(arguments: tuple[dict[str, Any], ...]) -> bool:
+    """Whether the rows of D are those of the product; else they are stored at an index."""
+    return all(x["kind"] != "d_rows" for x in arguments)
 
 
 def _equal_rows(output: dict[str, Any], other: dict[str, Any], views: Views) -> tuple[int, int, int] | None:

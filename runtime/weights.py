@@ -1,6 +1,7 @@
 """Packed weights: the bytes that a kernel of mixed types reads in place of B, and how to make them.
 
-Weights are a matrix (N, K). Each row is cut into blocks of 32 of K. In a block, k is at byte
+Weights are a matrix (N, K), or one for each group of rows. Each row is cut into blocks of 32 of K. In a block, k is at
+byte
 
     8 · t + 4 · s + 2 · h + i    with k = 16 · s + 8 · i + 2 · t + h,   t < 4, s, i, h < 2
 
@@ -31,7 +32,8 @@ def weight_order() -> np.ndarray:
 
 @check_keywords
 def pack_weights(weights: Any, of: Any) -> np.ndarray:
-    """The bytes of weights (N, K) in the form that kernels take for B: uint8, (N, K), or (N / 2, K) for 4 bits.
+    """The bytes of weights (N, K) in the form that kernels take for B: uint8, (N, K), or (N / 2, K) for 4 bits. The
+    weights of groups of rows are (groups, N, K); so are their bytes.
 
     `of`: a GemmSpec with packed weights, or their type: "s8", "u8", "s4" or "u4" for integers, "e4m3" for floats of
     any type whose values e4m3 holds exactly. Rows, 16 at a time, and parts of K that are multiples of 32 may be packed
@@ -44,12 +46,13 @@ def pack_weights(weights: Any, of: Any) -> np.ndarray:
     if dtype not in weight_types():
         raise SpecError(f"weights of {dtype!r}: they are one of {', '.join(weight_types())} [weight-type]")
     row, values = element_type(dtype), np.asarray(weights)
-    if values.ndim != 2 or _is_integer(values.dtype) == row.is_float:
+    if values.ndim not in (2, 3) or _is_integer(values.dtype) == row.is_float:
         raise SpecError(
-            f"weights of {dtype} are a matrix (N, K) of {'floats' if row.is_float else 'integers'}, not {values.dtype} "
-            f"of shape {values.shape}: quantize them [weight-values]"
+            f"weights of {dtype} are a matrix (N, K), or one for each group, of "
+            f"{'floats' if row.is_float else 'integers'}, not {values.dtype} of shape {values.shape}: quantize them"
+            " [weight-values]"
         )
-    n, k = values.shape
+    *groups, n, k = values.shape
     if k % WEIGHT_BLOCK:
         raise SpecError(
             f"K of the weights is {k}, must be a multiple of {WEIGHT_BLOCK}: pad them, and A, with zeros to "
@@ -61,11 +64,11 @@ def pack_weights(weights: Any, of: Any) -> np.ndarray:
             f"{-(-n // WEIGHT_ROWS) * WEIGHT_ROWS} rows [weight-n]"
         )
     stored = _float_bits(values, row) if row.is_float else _unsigned(values.astype(np.int64), row)
-    ordered = stored.reshape(n, -1, WEIGHT_BLOCK)[..., weight_order()].reshape(n, k)
+    ordered = stored.reshape(*groups, n, k // WEIGHT_BLOCK, WEIGHT_BLOCK)[..., weight_order()].reshape(*groups, n, k)
     if row.per_byte == 1:
         return ordered
-    halves = ordered.reshape(-1, 2, WEIGHT_ROWS // 2, k)
-    return np.ascontiguousarray(halves[:, 0] | halves[:, 1] << 4).reshape(n // 2, k)
+    halves = ordered.reshape(*groups, n // WEIGHT_ROWS, 2, WEIGHT_ROWS // 2, k)
+    return np.ascontiguousarray(halves[..., 0, :, :] | halves[..., 1, :, :] << 4).reshape(*groups, n // 2, k)
 
 
 def zero_points(zeros: Any, of: Any) -> np.ndarray:
@@ -76,16 +79,16 @@ def zero_points(zeros: Any, of: Any) -> np.ndarray:
 
 @check_keywords
 def unpack_weights(packed: Any, of: Any) -> np.ndarray:
-    """The weights (N, K) of packed ones, as int64, floats as float64; `of` as in `pack_weights`."""
+    """The weights (N, K), or (groups, N, K), of packed ones, as int64, floats as float64; `of` as in `pack_weights`."""
     dtype = getattr(of, "b", of)
     row, values = element_type(dtype), np.asarray(packed).astype(np.int64)
-    rows, k = values.shape
+    *groups, rows, k = values.shape
     if row.per_byte > 1:
-        halves = values.reshape(-1, 1, WEIGHT_ROWS // 2, k)
-        values = np.concatenate([halves & 15, halves >> 4], axis=1).reshape(2 * rows, k)
-    result = np.empty_like(values).reshape(len(values), -1, WEIGHT_BLOCK)
+        halves = values.reshape(*groups, 2 * rows // WEIGHT_ROWS, 1, WEIGHT_ROWS // 2, k)
+        values = np.concatenate([halves & 15, halves >> 4], axis=-3).reshape(*groups, 2 * rows, k)
+    result = np.empty_like(values).reshape(*values.shape[:-1], k // WEIGHT_BLOCK, WEIGHT_BLOCK)
     result[..., weight_order()] = values.reshape(result.shape)
-    stored = result.reshape(len(values), k)
+    stored = result.reshape(values.shape)
     return _floats(stored, row) if row.is_float else stored + int(row.lowest)
 
 

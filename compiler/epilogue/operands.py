@@ -73,6 +73,21 @@ class OperandKind(enum.Enum):
         """Whether it scales sums of blocks of K. The epilogue does not see it."""
         return self.value.startswith(("row_", "column_"))
 
+    @property
+    def is_of_columns(self) -> bool:
+        """Whether it has elements for the columns of D, as B has. With groups of rows it has a part for each group, or
+        one that all groups share."""
+        return self in _OF_COLUMNS
+
+
+_OF_COLUMNS = (
+    OperandKind.PER_COLUMN,
+    OperandKind.GROUP_SCALE,
+    OperandKind.GROUP_ZERO,
+    OperandKind.COLUMN_SCALE,
+    OperandKind.COLUMN_BLOCK_SCALE,
+)
+
 
 @dataclass(frozen=True)
 class OperandType:

@@ -3,7 +3,7 @@
 Each op of the host function becomes one entry; see `lowtide.runtime.manifest` for the format.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -28,12 +28,14 @@ from lowtide.runtime.manifest import (
     FORMAT,
     K_GROUPS,
     KIND_DIMS,
+    OF_COLUMNS,
     PACKED_ROWS,
     PAIRED_ROWS,
     ROW_GROUPS,
     ROW_INDICES,
     ROWS_OF_A,
     ROWS_OF_D,
+    full_dims,
     is_mixed,
     matrix_dims,
     output_dims,
@@ -130,17 +132,19 @@ def _grouped(asked: Problem) -> str | None:
 
 def _dims(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """The extents of each argument by dimension, after that of a batch. B of groups begins with the group."""
-    of_kind = _dims_of_kinds(facts)
+    of_results, of_operands = _dims_of_kinds(facts, output_dims), _dims_of_kinds(facts, full_dims)
     grouped = {ROW_GROUPS: None} if facts["grouped"] == ROW_GROUPS else {}
     a, b = matrix_dims({**facts["types"], "layout": facts["layout"], **grouped, **facts["more"]})
-    return [a, b, *(of_kind[kind] for kind in (*facts["results"], *facts["kinds"]))]
+    return [a, b, *(of_results[kind] for kind in facts["results"]), *(of_operands[kind] for kind in facts["kinds"])]
 
 
-def _dims_of_kinds(facts: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+def _dims_of_kinds(
+    facts: Mapping[str, Any], dims_of_full: Callable[[Mapping[str, Any]], tuple[str, str]]
+) -> dict[str, tuple[str, ...]]:
     """The extents of arguments by their kinds, after the batch. With groups of K, those of full arguments begin with
     the number of groups."""
     of_groups = (K_GROUPS,) if facts["grouped"] == K_GROUPS else ()
-    full = dict.fromkeys(("full", ABSENT), (*of_groups, *output_dims({"d_order": facts["d_order"], **facts["more"]})))
+    full = dict.fromkeys(("full", ABSENT), (*of_groups, *dims_of_full({"d_order": facts["d_order"], **facts["more"]})))
     return KIND_DIMS | full | ({"ends": (facts["grouped"],)} if facts["grouped"] else {})
 
 
@@ -170,8 +174,8 @@ def _arguments(
             "base_alignment": alignment,
             "row_stride_alignment": alignment,
         }
-        has_vectors = kind == "per_column" and facts["grouped"] == ROW_GROUPS and len(extents) > len(dims)
-        is_per_group = has_vectors or (kind == "matrix" and ROW_GROUPS in dims)
+        has_parts = kind in OF_COLUMNS and facts["grouped"] == ROW_GROUPS and len(extents) > len(dims)
+        is_per_group = has_parts or (kind == "matrix" and ROW_GROUPS in dims)
         entries.append(entry | ({"per_group": True} if is_per_group else {}))
     return entries
 

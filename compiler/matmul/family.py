@@ -153,11 +153,8 @@ def family_of(
     """The family of a product. `operands`: by name; the scales and zero points of packed weights determine their types.
     Raises LaunchError for types that cannot be multiplied, and for weights that do not fit."""
     b = options.weights or product.b
-    if options.weights is None and b in weight_types(product.a):
-        raise LaunchError(
-            f"operands a and b: {product.a} is multiplied by {b} only if B is packed: pass lt.pack_weights(weights, "
-            f'"{b}") transposed, and weights="{b}", or convert B [packed-types]'
-        )
+    if options.weights is None:
+        check_not_packed(product.a, b)
     sums_of(product.a, b)
     return Family(
         a=product.a,
@@ -174,27 +171,40 @@ def family_of(
         target=target,
         precision=None if options.precision == product.a else options.precision,
         block_scales=options.block_scales,
-        **(_groups(product, operands) if options.weights else {}),
+        **(fields_of_weights((product.layout, product.b), product.n, product.k, operands) if options.weights else {}),
     )
 
 
-def _groups(product: Product, operands: Mapping[str, Operand]) -> dict[str, Any]:
-    """The fields that the scales of packed weights determine. Raises LaunchError."""
-    if product.layout not in WEIGHT_LAYOUTS or product.b != _BYTES:
+def check_not_packed(a: str, b: str) -> None:
+    """Raises LaunchError for a type of B that is multiplied by A's only as packed weights."""
+    if b in weight_types(a):
         raise LaunchError(
-            f"operand b: packed weights are bytes with K contiguous, as lt.pack_weights makes them, not {product.b} of"
-            f" layout {product.layout}: pass packed.mT [packed-layout]"
+            f"operands a and b: {a} is multiplied by {b} only if B is packed: pass lt.pack_weights(weights, "
+            f'"{b}") transposed, and weights="{b}", or convert B [packed-types]'
+        )
+
+
+def fields_of_weights(
+    given: tuple[str, str], n: int, k: int, operands: Mapping[str, Operand], *, groups: bool = False
+) -> dict[str, Any]:
+    """The fields of `GemmSpec` that packed weights and their scales determine. `given`: the layout, and the type of B's
+    array. `groups`: whether rows are in groups, which may have scales of their own. Raises LaunchError."""
+    layout, b = given
+    if layout not in WEIGHT_LAYOUTS or b != _BYTES:
+        raise LaunchError(
+            f"operand b: packed weights are bytes with K contiguous, as lt.pack_weights makes them, not {b} of"
+            f" layout {layout}: pass packed.mT [packed-layout]"
         )
     scales = operands.get(SCALES)
     if scales is None:
         return {"zero_points": ZEROS in operands}
-    count = scales.shape[0] if len(scales.shape) == 2 else 0
-    if not count or product.k % count or scales.shape[1] != product.n:
+    count = scales.shape[-2] if 2 <= len(scales.shape) <= 2 + groups else 0
+    if not count or k % count or scales.shape[-1] != n:
         raise LaunchError(
-            f"operand {SCALES}: shape is {scales.shape}; scales must be (K / group, N), one for each group and column,"
-            f" with K = {product.k} and N = {product.n} [group-scales]"
+            f"operand {SCALES}: shape is {scales.shape}; scales must be ({'groups, ' * groups}K / group, N), one for "
+            f"each group and column, with K = {k} and N = {n} [group-scales]"
         )
-    return {"group": product.k // count, "scales": scales.dtype, "zero_points": ZEROS in operands}
+    return {"group": k // count, "scales": scales.dtype, "zero_points": ZEROS in operands}
 
 
 def sums_of(a: str, b: str) -> str:

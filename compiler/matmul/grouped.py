@@ -9,13 +9,15 @@ of similar sizes share a kernel.
 
 import importlib
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.matmul.calls import wants_gradients
-from lowtide.compiler.matmul.family import result_type, sums_of
+from lowtide.compiler.matmul.family import check_not_packed, fields_of_weights, result_type, sums_of
+from lowtide.compiler.matmul.options import Options
 from lowtide.compiler.native import target_of
 from lowtide.compiler.spec import GemmSpec
 from lowtide.compiler.spec_fields import GROUPED_LAYOUTS, K_GROUPED_LAYOUT, PAIRED_LAYOUTS, Groups, extent_of
@@ -37,7 +39,7 @@ class Grouped(NamedTuple):
     """A grouped product with any number of rows, or any K: the types of A, B and D, the layout, N, K (if rows are
     grouped) or M (if K is), the number of groups, the rows or K per group for which the schedule is chosen (`share`),
     the target, the epilogue, how pairs of columns lie in B, whether rows of A are taken, or rows of D stored, at an
-    index, and whether groups are padded."""
+    index, whether groups are padded, and the fields of `GemmSpec` for scales of sums, by name."""
 
     types: tuple[str, str, str]
     layout: str
@@ -51,6 +53,7 @@ class Grouped(NamedTuple):
     a_rows: bool = False
     d_rows: bool = False
     padded: bool = False
+    scaled: tuple[tuple[str, Any], ...] = ()
 
     @property
     def is_of_k(self) -> bool:
@@ -68,6 +71,19 @@ class Grouped(NamedTuple):
                 "with K contiguous, such as w.mT for w (groups, 2·N, K) [grouped-pairs]"
             )
         return self._replace(n=self.n // 2, pairs=pairs)
+
+    def scaled_by(self, options: Options, operands: Mapping[str, Any]) -> "Grouped":
+        """This product with block scales, or with packed weights in B, whose scales are among the `operands`. Raises
+        LaunchError for weights and scales that do not fit, and for a B that must be packed."""
+        (a, b, d), layout = self.types, self.layout
+        if options.weights is None:
+            check_not_packed(a, b)
+            scales = options.block_scales
+            return self if scales is None else self._replace(scaled=(("block_scales", scales),))
+        n = self.n * options.columns_per_byte
+        given = {name: view(operands[name], name) for name in options.kinds(operands)}
+        fields = fields_of_weights((layout, b), n, self.other, given, groups=True)
+        return self._replace(types=(a, options.weights, d), n=n, scaled=tuple(fields.items()))
 
     def at_indices(self, rows: int, names: Collection[str]) -> "Grouped":
         """This product with `rows` rows and the indices `names`: "a_rows", "d_rows" or both. Raises LaunchError for
@@ -100,6 +116,7 @@ class Grouped(NamedTuple):
             a_rows=self.a_rows,
             d_rows=self.d_rows,
             epilogue=self.epilogue,
+            **dict(self.scaled),
         )
 
 
@@ -208,6 +225,8 @@ class GroupedMatmul:
         pairs: str | None = None,
         a_rows: Any = None,
         d_rows: Any = None,
+        weights: str | None = None,
+        block_scales: BlockScales | None = None,
         out: Any = None,
         stream: Any = None,
         **operands: Any,
@@ -225,7 +244,10 @@ class GroupedMatmul:
         `a_rows[i]` of A, or from zeros if A has no such row. A then has any number of rows. `d_rows`, int32 (rows,):
         row i of the product is stored into row `d_rows[i]` of D, or nowhere if D has no such row. D then has any number
         of rows, and must be given as `out`; its other rows are not written. Elements of `d_rows` must be different: if
-        two are equal, either row may be stored. The launch is asynchronous.
+        two are equal, either row may be stored. `weights`, `block_scales`: as in `lt.matmul`, for each group: B is the
+        transpose of the bytes of `lt.pack_weights` for weights (groups, N, K), with `scales` and `zeros` (groups,
+        K / group, N); or `scale_a` (⌈K / 128⌉, rows) and `scale_b` (groups, ⌈N / 128⌉, ⌈K / 128⌉) or
+        (groups, ⌈K / 128⌉, N) are operands. The launch is asynchronous.
 
         With A (M, K) and B (K, N), K is grouped. D is (groups, M, N): for each group, the product over its K, which is
         0 for an empty group. A has M contiguous, such as `x.mT` for x (K, M), and B has N contiguous. Elements of K
@@ -261,6 +283,7 @@ class GroupedMatmul:
         else:
             groups_of_k = math.prod(view(ends, "ends").shape) if len(right.shape) == len(left.shape) else 0
             product = product_of(left, right, d, target, epilogue, groups_of_k).of_pairs(pairs)
+        product = product.scaled_by(Options(weights=weights, block_scales=block_scales), operands)
         given = {"a_rows": a_rows, "d_rows": d_rows}
         indices = {name: index for name, index in given.items() if index is not None}
         if indices:

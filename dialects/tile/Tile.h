@@ -118,6 +118,9 @@ bool agree(int64_t x, int64_t y);
 // Whether an operand scales sums of blocks of K.
 bool isBlockScale(OperandKind kind);
 
+// Whether an operand has elements for the columns of D, as B has: with groups of rows it may have a part for each.
+bool isOfColumns(OperandKind kind);
+
 // Whether an operand acts in the sum of products, and has no argument in the epilogue.
 bool actsInTheSum(OperandKind kind);
 // Whether the epilogue's region has an argument for it.

@@ -180,6 +180,19 @@ bool lowtide::tile::isReadByTheRegion(OperandKind kind) {
          kind != OperandKind::a_rows && kind != OperandKind::d_rows;
 }
 
+bool lowtide::tile::isOfColumns(OperandKind kind) {
+  switch (kind) {
+  case OperandKind::per_column:
+  case OperandKind::group_scale:
+  case OperandKind::group_zero:
+  case OperandKind::column_scale:
+  case OperandKind::column_block_scale:
+    return true;
+  default:
+    return false;
+  }
+}
+
 int64_t lowtide::tile::rankOf(OperandKind kind) {
   if (kind == OperandKind::scalar)
     return 0;
@@ -249,10 +262,10 @@ LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type 
   if (llvm::count_if(kinds, isTarget) != (llvm::any_of(resultKinds, isValue) ? 1 : 0))
     return op->emitOpError() << "has one target operand if a result is row_value or column_value, and no other"
                              << " [target-of-value]";
-  // In groups of rows, only operands of columns may have a vector for each group: the others have rows, or none.
+  // In groups of rows, only operands of columns may have a part for each group: the others have rows, or none.
   bool byGroup = llvm::any_of(kinds, [](Attribute kind) { return kindOf(kind) == OperandKind::ends; }) &&
                  llvm::none_of(fullResults(results, resultKinds), isBatch);
-  auto mayHaveOneMore = [&](OperandKind kind) { return batch && (!byGroup || kind == OperandKind::per_column); };
+  auto mayHaveOneMore = [&](OperandKind kind) { return batch && (!byGroup || isOfColumns(kind)); };
   Block &block = region.front();
   unsigned taken = llvm::count_if(kinds, [](Attribute kind) { return isReadByTheRegion(kindOf(kind)); });
   unsigned sums = pairs ? 2 : 1;
@@ -281,7 +294,7 @@ LogicalResult lowtide::tile::verifyEpilogue(Operation *op, Region &region, Type 
                                                                   : ", or of one more, the batch")
                                << " [operand-dimensions]";
     if (rank && memref.getRank() > rank && !agree(memref.getDimSize(0), *batch))
-      return op->emitOpError() << "epilogue operand " << index << " has a " << (byGroup ? "vector for each of " : "batch of ")
+      return op->emitOpError() << "epilogue operand " << index << " has a " << (byGroup ? "part for each of " : "batch of ")
                                << memref.getDimSize(0) << (byGroup ? " groups but B " : " but D one of ") << *batch
                                << (byGroup ? " matrices" : "") << " [operand-batch]";
     Type element = valueTypeOf(elementTypeOf(operand.getType()));

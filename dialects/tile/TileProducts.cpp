@@ -42,6 +42,17 @@ static bool hasContiguousK(GemmLayout layout, bool ofA) {
 
 //===--- tile.gemm ----------------------------------------------------------------------------------------------===//
 
+// The first operand of a kind that is not for the epilogue; null without one.
+static Value operandOf(GemmOp op, OperandKind wanted) {
+  for (auto [operand, kind] : llvm::zip(op.getEpilogueOperands(), op.getKinds()))
+    if (kindOf(kind) == wanted)
+      return operand;
+  return {};
+}
+
+// The operand that says where groups of rows end; null without one.
+static Value endsOf(GemmOp op) { return operandOf(op, OperandKind::ends); }
+
 static LogicalResult verifyWeights(GemmOp op, MemRefType a, MemRefType b, int64_t k) {
   auto count = [&](OperandKind wanted) {
     return llvm::count_if(op.getKinds(), [&](Attribute kind) { return kindOf(kind) == wanted; });
@@ -61,9 +72,9 @@ static LogicalResult verifyWeights(GemmOp op, MemRefType a, MemRefType b, int64_
   bool areA = weightsAreA(a.getElementType());
   if (areA != op.getSwapped())
     return op.emitOpError() << "packed weights are B, or A where the operands are swapped [weights-operand]";
-  if (!hasContiguousK(op.getLayout(), areA) || isBatch(b))
-    return op.emitOpError() << "packed weights are one matrix with K contiguous: take tn or nn, and no batch"
-                            << " [weights-matrix]";
+  if (!hasContiguousK(op.getLayout(), areA) || (isBatch(b) && !endsOf(op)))
+    return op.emitOpError() << "packed weights have K contiguous, and are one matrix, or one for each group of rows: take "
+                            << "tn or nn, and no batch [weights-matrix]";
   if (group % 32 || (group && !ShapedType::isDynamic(k) && k % group))
     return op.emitOpError() << "groups of " << group << " must be of 32 times a number, and divide K [weight-groups]";
   return success();
@@ -91,17 +102,6 @@ static LogicalResult verifyBlockScales(GemmOp op) {
   return success();
 }
 
-// The first operand of a kind that is not for the epilogue; null without one.
-static Value operandOf(GemmOp op, OperandKind wanted) {
-  for (auto [operand, kind] : llvm::zip(op.getEpilogueOperands(), op.getKinds()))
-    if (kindOf(kind) == wanted)
-      return operand;
-  return {};
-}
-
-// The operand that says where groups of rows end; null without one.
-static Value endsOf(GemmOp op) { return operandOf(op, OperandKind::ends); }
-
 // The one operand of a kind is a vector of i32.
 static bool isOneIndex(GemmOp op, OperandKind wanted) {
   auto index = dyn_cast<MemRefType>(operandOf(op, wanted).getType());
@@ -114,9 +114,9 @@ static LogicalResult verifyTakenRows(GemmOp op, MemRefType a, MemRefType d) {
   if (!isOneIndex(op, OperandKind::a_rows))
     return op.emitOpError() << "has one vector of i32 that says which rows of A are taken [gemm-a-rows]";
   bool aIsMK = op.getLayout() == GemmLayout::tn || op.getLayout() == GemmLayout::tt;
-  if (!aIsMK || a.getRank() != 2 || (d && isBatch(d)) || op.getWeights() || op.getSwapped() || op.getPrecision())
+  if (!aIsMK || a.getRank() != 2 || (d && isBatch(d)) || op.getSwapped() || op.getPrecision())
     return op.emitOpError() << "takes rows of A at an index: A is one matrix with rows of K, and there are no batch, no "
-                            << "groups of K, no packed weights, no pieces and no swapped operands [gemm-taken-rows]";
+                            << "groups of K, no pieces and no swapped operands [gemm-taken-rows]";
   return success();
 }
 
@@ -129,12 +129,10 @@ static LogicalResult verifyPlacedRows(GemmOp op, MemRefType d, int64_t m) {
     return op.emitOpError() << "M is " << m << " but d_rows has " << places << " elements [gemm-d-rows-count]";
   auto isFullResult = [](Attribute kind) { return resultKindOf(kind) == ResultKind::full; };
   bool areFull = llvm::all_of(op.getOutKinds(), isFullResult);
-  bool readsFull = llvm::any_of(op.getKinds(), [](Attribute kind) { return kindOf(kind) == OperandKind::full; });
-  if (!d || !areFull || readsFull || isBatch(d) || isColumnMajor(d) || op.getWeights() || op.getSwapped() ||
-      op.getPrecision())
+  if (!d || !areFull || isBatch(d) || isColumnMajor(d) || op.getSwapped() || op.getPrecision())
     return op.emitOpError() << "stores rows of D at an index: D is one matrix that lies by rows, and there are no other "
-                            << "kinds of results, no full operands, no batch, no groups of K, no packed weights, no "
-                            << "pieces and no swapped operands [gemm-placed-rows]";
+                            << "kinds of results, no batch, no groups of K, no pieces and no swapped operands"
+                            << " [gemm-placed-rows]";
   return success();
 }
 
@@ -159,9 +157,9 @@ static LogicalResult verifyGroups(GemmOp op, MemRefType a, MemRefType b, MemRefT
     return op.emitOpError() << "has one vector of i32 that says where groups of rows end [gemm-ends]";
   if (d && isBatch(d) && a.getRank() == 2 && b.getRank() == 2)
     return verifyGroupsOfK(op, ends, d);
-  if (b.getRank() != 3 || op.getWeights() || op.getSwapped())
-    return op.emitOpError() << "has groups of rows: B has three dimensions, the group first, without packed weights, and "
-                            << "operands are not swapped [gemm-groups-of-rows]";
+  if (b.getRank() != 3 || op.getSwapped())
+    return op.emitOpError() << "has groups of rows: B has three dimensions, the group first, and operands are not swapped"
+                            << " [gemm-groups-of-rows]";
   if (!agree(ends.getDimSize(0), b.getDimSize(0)))
     return op.emitOpError() << "has " << ends.getDimSize(0) << " ends but B has " << b.getDimSize(0)
                             << " matrices [gemm-group-count]";

@@ -119,7 +119,7 @@ def _of_packed(dims: list[Sequence[str]], element: ir.Type) -> list[Sequence[str
     """The extents if B is packed weights of a type: one row may hold the weights of two."""
     row = element_of_ir(element)
     if row is not None and row.per_byte > 1:
-        dims[1] = "".join(dims[1]).replace("n", PACKED_ROWS)
+        dims[1] = tuple(PACKED_ROWS if dim == "n" else dim for dim in dims[1])
     return dims
 
 
@@ -127,8 +127,9 @@ def _dims_of(
     layout: str, results: list[ResultKind], kinds: list[str], by_columns: bool, *, by_group: bool
 ) -> list[Sequence[str]]:
     """`by_group`: whether, if there are groups, only B has a matrix for each."""
-    output: Sequence[str] = (D_ROWS, "n") if "d_rows" in kinds else "nm" if by_columns else "mn"
-    of_kind = {**_KIND_DIMS, "full": output}
+    full = "nm" if by_columns else "mn"
+    output: Sequence[str] = (D_ROWS, "n") if "d_rows" in kinds else full
+    of_kind = {**_KIND_DIMS, "full": full}
     of_result: dict[ResultKind, Sequence[str]] = {ResultKind.full: output, ResultKind.amax: ("one",)}
     of_result |= {ResultKind.absent: output}
     of_result |= {ResultKind[word]: tuple(each.dims) or ("one",) for word, each in REDUCTIONS.items()}
@@ -194,7 +195,7 @@ def extents_of(names: Sequence[str], values: Sequence[Any], dims: Sequence[Seque
                 f"D, which has {n} [paired-rows]"
             )
     for (name, shape), letters in zip(shapes.items(), dims, strict=True):
-        for dim, extent in zip(letters, shape, strict=False):
+        for dim, extent in zip(letters[len(letters) - len(shape) :], shape, strict=True):
             letter, _, block = dim.partition("/")
             if block and extent != (blocks := -(-extents[letter] // int(block))):
                 raise InterpreterError(

@@ -19,16 +19,17 @@ _MOST_WORK: Any = 10_000  # the limit of numpy's test whether two arrays have a 
 
 
 def in_place_of(arguments: Sequence[Argument]) -> int | None:
-    """The position of the full operand that D replaces in memory; None if D is separate from all operands.
+    """The position of the full operand that D replaces in memory; None if D is separate from all operands. With rows of
+    D at an index, D replaces none: its rows are others than the operand's.
 
     Raises InterpreterError for any other overlap of a result with an input or another result.
     """
-    output, found = output_of(arguments), None
+    output, found, in_order = output_of(arguments), None, not any(x.is_places for x in arguments)
     arrays = [(at, x, x.value) for at, x in enumerate(arguments) if isinstance(x.value, np.ndarray)]
     for (at, result, written), (position, other, value) in permutations(arrays, 2):
         if result.result is None or not _share_memory(written, value):
             continue
-        same = at == output and (_place(written), result.type) == (_place(value), other.type)
+        same = at == output and in_order and (_place(written), result.type) == (_place(value), other.type)
         if not same or position < FACTORS or other.result is not None:
             kind = "input" if other.result is None else "output"
             raise InterpreterError(

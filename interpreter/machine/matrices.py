@@ -54,6 +54,10 @@ class Matrix:
         address = self.address + first * (self.row_stride or 1) * self.element.bytes
         return replace(self, address=address, shape=(end - first, *self.shape[1:]))
 
+    def columns(self, first: int, end: int) -> "Matrix":
+        """Some columns of a matrix that lies by rows."""
+        return replace(self, address=self.address + first * self.element.bytes, shape=(*self.shape[:-1], end - first))
+
     def taken_at(self, index: "Matrix") -> "Matrix":
         """The rows of a matrix at an index."""
         return replace(self, index=index, source_rows=self.shape[0], shape=(*index.shape, *self.shape[1:]))

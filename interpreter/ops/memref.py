@@ -90,7 +90,7 @@ def cast(state: AgentState, op: DecodedOp) -> None:
 @OPS.implements("memref.subview")
 def subview(state: AgentState, op: DecodedOp) -> None:
     """The first rows and columns of a matrix, such as the rows up to the end of a group; or the vector of a group,
-    which is a row of a matrix."""
+    which is a row of a matrix; or its matrix, which is one of a batch."""
     source, (offsets, sizes, strides) = _matrix(state, op), _taken(state, op)
     if len(op.result_types[0].shape) < len(sizes) and sizes[0] == 1:
         source, offsets, sizes, strides = matrix_at(state, op, source, offsets[0]), offsets[1:], sizes[1:], strides[1:]

@@ -33,7 +33,7 @@ RANKS = {
     OperandKind.scalar: 0,
     OperandKind.target: 1,
 }
-RANKS |= dict.fromkeys(SCALES, 2)
+RANKS |= dict.fromkeys(IN_THE_SUM, 2)
 
 
 def part_of(state: AgentState, op: DecodedOp, operand: Any, kind: OperandKind, number: int) -> Any:

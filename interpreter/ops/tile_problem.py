@@ -39,6 +39,13 @@ from lowtide.interpreter.program.op_table import OpTable
 
 OPS = OpTable()
 _OF_ROWS = (OperandKind.full, OperandKind.per_row)
+_OF_COLUMNS = (
+    OperandKind.per_column,
+    OperandKind.group_scale,
+    OperandKind.group_zero,
+    OperandKind.column_scale,
+    OperandKind.column_block_scale,
+)
 
 
 @OPS.implements("tile.gemm")
@@ -64,10 +71,7 @@ def gemm(state: AgentState, op: DecodedOp) -> Steps:
         return
     if by_group and len(a.shape) == 2:
         for number, rows in enumerate(groups_of_rows(state, op, by_group[0], a.shape[0])):
-            own = [
-                (kind, part_of(state, op, x, kind, number) if kind is OperandKind.per_column else x)
-                for kind, x in by_kind
-            ]
+            own = [(kind, part_of(state, op, x, kind, number) if kind in _OF_COLUMNS else x) for kind, x in by_kind]
             yield from _of_rows(state, op, (a, b.part(number)), (results, own), rows)
         return
     if len(a.shape) == 2:
@@ -102,12 +106,19 @@ def _of_rows(
     if first == end:
         return
     lies_by_rows = GemmLayout(op.attributes["layout"]).name[0] == "t"
-    own = [(kind, x.rows(*rows) if kind in _OF_ROWS else x) for kind, x in operands]
+    own = [(kind, _rows_of_operand(kind, x, rows)) for kind, x in operands]
     kinds = zip(results, result_kinds(op), strict=True)
     parts = [x.rows(*rows) if kind is ResultKind.full else x for x, kind in kinds]
     yield from _product(
         state, op, (a.rows(*rows) if lies_by_rows else replace(a, shape=(a.shape[0], end)), b), parts, own
     )
+
+
+def _rows_of_operand(kind: OperandKind, operand: Any, rows: tuple[int, int]) -> Any:
+    """The part of an operand for some rows of D. A row of scales has one for each row of D."""
+    if kind is OperandKind.row_scale:
+        return operand.columns(*rows)
+    return operand.rows(*rows) if kind in _OF_ROWS else operand
 
 
 def _product(

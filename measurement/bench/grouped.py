@@ -1,27 +1,29 @@
 """Products of groups of rows and of K: one call of `lt.grouped_matmul`, beside torch._grouped_mm and a loop of
 torch.mm. If all groups have the same number of rows, Lowtide's product of all rows with one matrix is timed, too. In
 gated cases, Lowtide's kernels have the activation as their epilogue. The peers apply it to their product, and
-torch.compile is timed, too.
+torch.compile is timed, too. In cases with scales of blocks, A and B are of 8-bit floats, and no peer is timed.
 
 Operands rotate over sets that together exceed L2. The result of each contender is compared with float64 before it is
 timed. A copy of as many bytes as the product has to move is timed, too.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.epilogue.gated import swiglu
 from lowtide.compiler.matmul.grouped import Grouped, grouped_matmul, kernel_for, product_of
+from lowtide.compiler.matmul.options import Options
 from lowtide.compiler.native import native_target
 from lowtide.compiler.spec import GemmSpec
-from lowtide.elements import element_type
+from lowtide.elements import SCALE_BLOCK, element_type
 from lowtide.errors import Error
 from lowtide.measurement.bench.case_races import OWN, CaseRace
 from lowtide.measurement.bench.gpu_timing import (
@@ -49,7 +51,8 @@ class Case:
     (rows, N), and D is (groups, `k`, N). `is_gated`: each matrix of B has N / 2 rows of gate and then N / 2 rows
     of up, and D (rows, N / 2) is their SwiGLU. `tokens`: if not 0, A has this many rows, and the rows of the product
     are taken from it at an index: each token is sent to rows / tokens different groups, which are drawn. The peers take
-    the rows first."""
+    the rows first. `is_scaled`: each row of A has a scale for each 128 of K, and each block of 128 × 128 of B has
+    one; D is bf16."""
 
     groups: int
     rows: int
@@ -60,12 +63,19 @@ class Case:
     is_of_k: bool = False
     is_gated: bool = False
     tokens: int = 0
+    is_scaled: bool = False
 
     def __str__(self) -> str:
         rows = f"{self.rows // self.groups} rows each" if self.is_even else f"{self.rows} rows in all"
         gated = ", SwiGLU" * self.is_gated
         taken = f", rows of {self.tokens} tokens" * bool(self.tokens)
-        return f"{self.groups} × ({rows}{' of K' * self.is_of_k}) × {self.n} × {self.k}{gated}{taken}"
+        scaled = f", {self.dtype} with scales of blocks" * self.is_scaled
+        return f"{self.groups} × ({rows}{' of K' * self.is_of_k}) × {self.n} × {self.k}{gated}{taken}{scaled}"
+
+    @property
+    def of_d(self) -> str:
+        """The type of D."""
+        return "bf16" if self.is_scaled else self.dtype
 
     @property
     def columns(self) -> int:
@@ -98,10 +108,14 @@ class Case:
         return 2.0 * self.rows * self.n * self.k
 
     def bytes(self, ends: Sequence[int]) -> int:
-        """The bytes of A, D, and the matrices of groups that have rows; with groups of K, the bytes of A, B and D."""
+        """The bytes of A, D, and the matrices of groups that have rows, without scales; with groups of K, those of A, B
+        and D."""
         used = self.groups if self.is_of_k else sum(end > first for first, end in zip([0, *ends], ends, strict=False))
-        elements = (self.tokens or self.rows) * self.k + self.rows * self.columns + used * self.n * self.k
-        return elements * element_type(self.dtype).bytes
+        factors = (self.tokens or self.rows) * self.k + used * self.n * self.k
+        if self.is_of_k:
+            factors = self.rows * (self.k + self.n)
+        of_d = (self.groups * self.k * self.n) if self.is_of_k else self.rows * self.columns
+        return factors * element_type(self.dtype).bytes + of_d * element_type(self.of_d).bytes
 
     @property
     def set_bytes(self) -> int:
@@ -118,13 +132,20 @@ class Case:
         b = Operand(0, (self.groups, self.k, self.n), (self.n * self.k, 1, self.k), self.dtype, None)
         found = product_of(a, b, None, target, swiglu if self.is_gated else None)
         found = found.of_pairs("stacked") if self.is_gated else found
+        found = found.scaled_by(Options(block_scales=self.block_scales), {})
         return found.at_indices(self.rows, ("a_rows",)) if self.tokens else found
+
+    @property
+    def block_scales(self) -> BlockScales | None:
+        """Those of the product; None without."""
+        return BlockScales() if self.is_scaled else None
 
     @property
     def plain(self) -> GemmSpec:
         """The product of all rows with one matrix."""
-        gated: dict[str, Any] = {"pairs": "stacked", "epilogue": swiglu} if self.is_gated else {}
-        return GemmSpec(m=self.rows, n=self.columns, k=self.k, a=self.dtype, b=self.dtype, d=self.dtype, **gated)
+        more: dict[str, Any] = {"pairs": "stacked", "epilogue": swiglu} if self.is_gated else {}
+        more |= {"block_scales": self.block_scales}
+        return GemmSpec(m=self.rows, n=self.columns, k=self.k, a=self.dtype, b=self.dtype, d=self.of_d, **more)
 
 
 # Products of mixtures of experts.
@@ -138,6 +159,8 @@ CASES = (
     Case(8, 8 * 1024, 28672, 4096, True, is_gated=True),
     Case(8, 8 * 1024, 28672, 4096, False, is_gated=True),
     Case(64, 8 * 8192, 2816, 2048, False, tokens=8192),
+    Case(8, 8 * 4096, 7168, 2048, True, "e4m3", is_scaled=True),
+    Case(8, 4096, 7168, 2048, False, "e4m3", is_scaled=True),
 )
 
 
@@ -191,13 +214,29 @@ def race_case(case: Case, rounds: int, seed: int, choose_pace: ChoosePace = sett
 class _Set:
     """Operands: A (rows, K), B (groups, N, K), ends (groups,), and D (rows, N), or (rows, N / 2) if it is gated; with
     groups of K A (rows, M), B (rows, N), D (groups, M, N). `index`: the rows of A (tokens, K) that are taken, or
-    None."""
+    None. `scales`: `scale_a` (⌈K / 128⌉, rows) and `scale_b` (groups, ⌈N / 128⌉, ⌈K / 128⌉), or nothing."""
 
     a: Any
     b: Any
     d: Any
     ends: Any
     index: Any = None
+    scales: Mapping[str, Any] = field(default_factory=dict)
+
+    def scaled_b(self, group: int) -> Any:
+        """The matrix of a group, (N, K), in float64, times its scales."""
+        matrix = self.b[group].double()
+        if not self.scales:
+            return matrix
+        of_rows = self.scales["scale_b"][group].double().repeat_interleave(SCALE_BLOCK, 0)[: matrix.shape[0]]
+        return matrix * of_rows.repeat_interleave(SCALE_BLOCK, 1)[:, : matrix.shape[1]]
+
+    def scaled_row(self, row: int) -> Any:
+        """A row of the left factor, (K,), in float64, times its scales."""
+        found = self.a[row if self.index is None else int(self.index[row])].double()
+        if not self.scales:
+            return found
+        return found * self.scales["scale_a"][:, row].double().repeat_interleave(SCALE_BLOCK)[: len(found)]
 
     @property
     def rows(self) -> Any:
@@ -221,10 +260,20 @@ def _sets(torch: Any, case: Case, ends: Sequence[int], seed: int) -> list[_Set]:
             b = torch.empty((case.groups, case.n, case.k), dtype=a.dtype, device="cuda")
             for matrix in b:
                 matrix.copy_(random_matrix(torch, (case.n, case.k), case.dtype, generator))
-        d = torch.full(shape, float("nan"), dtype=a.dtype, device="cuda")
-        found.append(_Set(a, b, d, given, index))
+        d = torch.full(shape, float("nan"), dtype=getattr(torch, element_type(case.of_d).library), device="cuda")
+        found.append(_Set(a, b, d, given, index, _scales(torch, case, generator)))
     torch.cuda.synchronize()
     return found
+
+
+def _scales(torch: Any, case: Case, generator: Any) -> dict[str, Any]:
+    """The scales of a set, from 0.5 to 1.5; none if the case has none."""
+    if not case.is_scaled:
+        return {}
+    of_k, of_n = (-(-extent // SCALE_BLOCK) for extent in (case.k, case.n))
+    shapes = {"scale_a": (of_k, case.rows), "scale_b": (case.groups, of_n, of_k)}
+    drawn = {name: torch.rand(shape, generator=generator, device="cuda") for name, shape in shapes.items()}
+    return {name: scales + 0.5 for name, scales in drawn.items()}
 
 
 def _launches(
@@ -253,20 +302,25 @@ def _launches(
 
     half = case.bytes(ends) // 2
     source, to = (torch.empty(half, dtype=torch.uint8, device=sets[0].d.device) for _ in range(2))
-    factors = [(one.a.mT, one.b) if case.is_of_k else (one.a, one.b.mT) for one in sets]
+    factors: list[tuple[Any, Any]] = [(one.a.mT, one.b) if case.is_of_k else (one.a, one.b.mT) for one in sets]
     own: dict[str, Any] = {"epilogue": swiglu, "pairs": "stacked"} if case.is_gated else {}
-    found: dict[str, Callable[[int], Any]] = {
-        OWN: lambda i: grouped_matmul(*factors[i], sets[i].ends, a_rows=sets[i].index, out=sets[i].d, **own),
-        GROUPED_MM: lambda i: by_torch(*factors[i], sets[i].ends, sets[i].index),
-        LOOP: loop,
-        COPY: lambda i: to.copy_(source),
-    }
+    own |= {"block_scales": case.block_scales}
+
+    def multiply(i: int) -> Any:
+        (a, b), one = factors[i], sets[i]
+        return grouped_matmul(a, b, one.ends, a_rows=one.index, out=one.d, **own, **one.scales)
+
+    found: dict[str, Callable[[int], Any]] = {OWN: multiply, COPY: lambda i: to.copy_(source)}
+    if not case.is_scaled:
+        found[GROUPED_MM] = lambda i: by_torch(*factors[i], sets[i].ends, sets[i].index)
+        found[LOOP] = loop
     if case.is_gated:
         compiled = torch.compile(by_torch, dynamic=False)
         found[COMPILED] = lambda i: compiled(*factors[i], sets[i].ends)
     if case.is_even:
         kernel = compile_gemm(case.plain, target)
-        found[PLAIN] = lambda i: kernel(sets[i].a, sets[i].b[0], out=sets[i].d)
+        of_first = [{name: x[0] if name == "scale_b" else x for name, x in one.scales.items()} for one in sets]
+        found[PLAIN] = lambda i: kernel(sets[i].a, sets[i].b[0], out=sets[i].d, **of_first[i])
     return found
 
 
@@ -289,14 +343,15 @@ def _complaint(torch: Any, case: Case, contender: Contender, given: tuple[_Set, 
     of_k, count = d.dim() == 3, d.numel() // d.shape[-1]
     rows = torch.randperm(count)[:_CHECKED_ROWS].tolist()
     rows += [0, count - 1, *(end for end in ends[:2] if end < count)]
-    most = _MOST_ERROR if case.is_gated else tolerance(_name_of(d), "f32", one.a.shape[0 if of_k else 1])
+    depth = one.a.shape[0 if of_k else 1]
+    most = _MOST_ERROR if case.is_gated else tolerance(case.dtype, "f32", depth, d=_name_of(d))
     for row in rows:
         group = row // d.shape[1] if of_k else int(np.searchsorted(ends, row, side="right"))
         if of_k:
             own = slice([0, *ends][group], ends[group])
             expected = one.a[own, row % d.shape[1]].double() @ one.b[own].double()
         else:
-            sums = one.b[group].double() @ one.a[row if one.index is None else int(one.index[row])].double()
+            sums = one.scaled_b(group) @ one.scaled_row(row)
             expected = _gated(torch, sums) if case.is_gated else sums
         error = ((d.flatten(0, -2)[row].double() - expected).norm() / expected.norm().clamp(min=1e-30)).item()
         if error > most:

@@ -189,7 +189,7 @@ def _checks_of_operands(
         if kind in SCALES:
             checks += _checks_of_scales(operand, kind, extents, words)
         if operand_is_batched(operand, kind):
-            outer, what = (d, "the batch of D") if is_batch(d) else (gemm.b, "a vector for each matrix of B")
+            outer, what = (d, "the batch of D") if is_batch(d) else (gemm.b, "a part for each matrix of B")
             checks.append((operand, 0, extent(outer, 0), f"epilogue operand {position} must have {what}"))
     return checks
 
@@ -227,8 +227,8 @@ def _of_weights(gemm: tile.GemmOp, k: ir.Value, n: ir.Value) -> list[tuple[ir.Va
     for operand, kind in zip(gemm.epilogue_operands, operand_kinds(gemm), strict=True):
         if acts_in_the_sum(kind):
             name = "scales" if kind is OperandKind.group_scale else "zeros"
-            groups.append((operand, 0, build.sdiv(k, unit), f"{name} must have a row for each {unit} of K"))
-            groups.append((operand, 1, n, f"{name} must have N columns"))
+            groups.append((operand, -2, build.sdiv(k, unit), f"{name} must have a row for each {unit} of K"))
+            groups.append((operand, -1, n, f"{name} must have N columns"))
     whole = [
         (k, unit, f"K of packed weights must be a positive multiple of {unit}: pad A, and the weights, with zeros")
     ]

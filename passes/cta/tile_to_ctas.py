@@ -207,7 +207,8 @@ def _emit_kernel(
                     group = group_of_k(ends, place.batch, k)
                     factors, span = (up_to(a, group.end), up_to(b, group.end)), (group.begin, group.last)
                 span = span or (place.k0 or Builder.index().constant(0), place.k1 or k)
-                acc = _emit_k_loop(gemm, (*factors, in_the_sum), span, place, shape)
+                own = {kind: _of_group(x, kind, place) for kind, x in in_the_sum.items()}
+                acc = _emit_k_loop(gemm, (*factors, own), span, place, shape)
                 more = {name: getattr(place, name) for name in ("batch", "part", "parts", "slot")}
                 more |= {"row": place.m, "column": place.n}
                 operands = [_of_group(x, kind, place) for x, kind in of_store.items()]
@@ -238,15 +239,17 @@ def _taken(matrix: ir.Value, index: ir.Value) -> ir.Value:
 
 
 def _of_group(operand: ir.Value, kind: OperandKind, place: Place) -> ir.Value:
-    """The part of an operand of the store that belongs to the work item's group: the rows up to the group's end; or the
-    group's vector, if there is one for each group; or the whole operand."""
+    """The part of an operand that belongs to the work item's group: the rows up to the group's end; or the group's
+    vector or matrix, if there is one for each group; or the whole operand."""
     if place.group is None or place.batch is not None or not operand_is_batched(operand, kind):
         return _within_group(operand, _DIM_OF_ROWS.get(kind), place)
     type_, dynamic = ir.MemRefType(operand.type), ir.ShapedType.get_dynamic_stride_or_offset()
-    (_, columns), layout = type_.shape, ir.StridedLayoutAttr.get(dynamic, [1])
-    vector = ir.MemRefType.get([columns], type_.element_type, layout)
-    sizes = [extent(operand, 1)] if type_.is_dynamic_dim(1) else []
-    return memref.SubViewOp(vector, operand, [place.group], sizes, [], [dynamic, 0], [1, columns], [1, 1]).result
+    (_, *shape), ones = type_.shape, [1] * type_.rank
+    layout = ir.StridedLayoutAttr.get(dynamic, [*[dynamic] * (type_.rank - 2), 1])
+    part = ir.MemRefType.get(shape, type_.element_type, layout)
+    sizes = [extent(operand, dim) for dim in range(1, type_.rank) if type_.is_dynamic_dim(dim)]
+    offsets = [dynamic, *[0] * (type_.rank - 1)]
+    return memref.SubViewOp(part, operand, [place.group], sizes, [], offsets, [1, *shape], ones).result
 
 
 def _within_group(operand: ir.Value, dim: int | None, place: Place) -> ir.Value:

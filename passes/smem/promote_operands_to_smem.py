@@ -18,7 +18,8 @@ After    %sas = sm.alloc : memref<1x128xf32>;  %sbs = sm.alloc : memref<2x16xf32
          %rows = tile.view row_scale %sas[0, 0] : memref<1x128xf32> to !tile.view<128x192xf32>
          %columns = tile.view column_block_scale %sbs[%n mod 128, %k mod 2048] : … to !tile.view<128x192xf32>
          %c2 = tile.promote %p into %c block_scaled(%rows, %columns);  sm.barrier
-         A tile may reach into several blocks of columns. A row of a box may hold the scales of more of K.
+         A tile may reach into several blocks of columns. A row of a box may hold the scales of more of K. In groups of
+         rows a tile begins at any row; its box of row_scale begins at %m / 4 · 4, and the window at %m mod 4.
 Needs    level cta. The layout is still row-major: assign-smem-layouts comes next. A kernel whose schedule loads A and B
          from global memory (ld.global.…) is left as it is, here and by the passes up to level atoms.
 Refuses  a tile.mma whose operands are not windows of global memory; scales that are not windows of an argument.
@@ -30,6 +31,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mlir import ir
+from mlir.dialects import memref
 from tensor_layouts import Layout
 
 from lowtide.dialects import sm, tile
@@ -38,7 +40,7 @@ from lowtide.dialects.levels import Level
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.ir.builder import Builder
 from lowtide.passes.support.ir.rewriting import after, before, defining_op, erase_if_unused, uses
-from lowtide.passes.support.problem.kernels import gemm_kernels, is_direct, schedule_if_any
+from lowtide.passes.support.problem.kernels import gemm_kernels, is_direct, schedule_if_any, work_tiles_around
 from lowtide.passes.support.problem.operand_kinds import SCALES
 from lowtide.passes.support.streams.buffers import buffer_type
 from lowtide.targets import Target
@@ -88,33 +90,54 @@ def _stage_scales(kernel: tile.KernelOp, mma: tile.MmaOp, k: int) -> ir.OpView:
         view = defining_op(window)
         if not isinstance(view, tile.ViewOp) or operand_kind(view) not in SCALES:
             continue
-        if view.source not in list(kernel.body.blocks[0].arguments) or len(view.offsets) != 2:
+        if _source(view)[0] not in list(kernel.body.blocks[0].arguments):
             raise Refusal(
                 promote,
                 "a scale must be a window of a kernel argument; take one at the K of the step [staged-scales-window]",
             )
         scales = SCALES[operand_kind(view)]
-        promote.operation.operands[position] = _window(kernel, mma, promote, view, scales.box((*window.type.shape, k)))
+        work = work_tiles_around(mma)
+        anywhere = scales.of_rows and work is not None and work.ends is not None
+        box = scales.box((*window.type.shape, k), anywhere=anywhere)
+        promote.operation.operands[position] = _window((kernel, mma, promote), view, box, anywhere=anywhere)
+        part = defining_op(view.source)
         erase_if_unused(view)
+        if isinstance(part, memref.SubViewOp):
+            erase_if_unused(part)
     return promote
 
 
+def _source(view: tile.ViewOp) -> tuple[ir.Value, list[ir.Value]]:
+    """The matrix of a window of scales, or the batch of which it is one with its number: TMA copies from arguments."""
+    part = defining_op(view.source)
+    return (part.source, list(part.offsets)) if isinstance(part, memref.SubViewOp) else (view.source, [])
+
+
 def _window(
-    kernel: tile.KernelOp, mma: tile.MmaOp, promote: tile.PromoteOp, view: tile.ViewOp, box: tuple[int, int]
+    place_of: tuple[tile.KernelOp, tile.MmaOp, tile.PromoteOp],
+    view: tile.ViewOp,
+    box: tuple[int, int],
+    *,
+    anywhere: bool,
 ) -> ir.Value:
-    """The window of scales, of a copy of the box in which it lies."""
-    scales, (outer, k), build = SCALES[operand_kind(view)], view.offsets, Builder.index()
+    """The window of scales, of a copy of the box in which it lies. `place_of`: the kernel, the product and its
+    promotion. `anywhere`: the window begins at any row, and the box at the multiple of 16 bytes before."""
+    (kernel, mma, promote), scales, (outer, k) = place_of, SCALES[operand_kind(view)], view.offsets
+    build = Builder.index()
     type_, of_row = tile.ViewType.get(box, ir.MemRefType(view.source.type).element_type), scales.k * box[1]
     with before(mma):
         if scales.k_is_last:
             place = [build.udiv(outer, scales.rows), build.mul(build.udiv(k, of_row), box[1])]
         else:
-            place = [build.udiv(k, scales.k), outer]
-        buffer = _copied(kernel, mma, tile.ViewOp(type_, view.source, place).result)
+            first = build.mul(build.udiv(outer, scales.together), scales.together) if anywhere else outer
+            place = [build.udiv(k, scales.k), first]
+        source, number = _source(view)
+        buffer = _copied(kernel, mma, tile.ViewOp(type_, source, [*number, *place]).result)
     with before(promote):
-        within = (
-            [build.urem(outer, scales.rows), build.urem(k, of_row)] if scales.k_is_last else [build.constant(0)] * 2
-        )
+        if scales.k_is_last:
+            within = [build.urem(outer, scales.rows), build.urem(k, of_row)]
+        else:
+            within = [build.urem(outer, scales.together) if anywhere else build.constant(0), build.constant(0)]
         return tile.ViewOp(view.result.type, buffer, within, kind=view.kind).result
 
 

@@ -58,6 +58,17 @@ def test_tokens_are_sent_to_different_groups_whose_rows_are_those_of_the_index()
     assert case.bytes(ends[1:]) == 2 * (20 * 16 + 60 * 8 + 5 * 8 * 16)
 
 
+def test_scaled_cases_have_the_kernel_of_calls_with_block_scales_and_a_plain_product_with_them() -> None:
+    (case, *_) = (case for case in CASES if case.is_scaled)
+    assert str(case) == "8 × (4096 rows each) × 7168 × 2048, e4m3 with scales of blocks"
+    assert case.bytes(case.ends(1)) == 8 * 4096 * 2048 + 8 * 7168 * 2048 + 2 * 8 * 4096 * 7168
+    spec, plain = case.product("sm_90a").spec(None), case.plain
+    assert (spec.a, spec.b, spec.d) == (plain.a, plain.b, plain.d) == ("e4m3", "e4m3", "bf16")
+    assert spec.block_scales == plain.block_scales == lt.BlockScales()
+    shapes = {each.name: each.shape(case.rows, spec.n, spec.k) for each in spec.operands if each.kind.is_block_scale}
+    assert shapes == {"scale_a": (16, 8 * 4096), "scale_b": (56, 16)}
+
+
 def test_gated_cases_have_half_the_columns_in_d_and_the_kernel_of_calls_with_pairs() -> None:
     (case, *_) = (case for case in CASES if case.is_gated)
     assert str(case) == "8 × (1024 rows each) × 28672 × 4096, SwiGLU"

@@ -40,7 +40,7 @@ def row_sums(acc):
         ({"batch": 2}, "a-rows-beside"),
         ({"layout": "nn"}, "a-rows-beside"),
         ({"d_order": "column"}, "a-rows-beside"),
-        ({"b": "s8"}, "a-rows-beside"),
+        ({"a": "e4m3", "b": "e4m3", "block_scales": lt.BlockScales()}, "a-rows-beside"),
         ({"groups": lt.Groups(2, "k"), "layout": "nt"}, "a-rows-beside"),
         ({"a": "f32", "b": "f32", "d": "f32", "precision": "tf32x3"}, "a-rows-beside"),
         ({"epilogue": named}, "a-rows-operand-name"),
@@ -57,11 +57,9 @@ def test_a_spec_that_is_not_supported_is_refused(fields: dict[str, Any], code: s
         ({"d_rows": None}, "rows-word"),
         ({"batch": 2}, "d-rows-beside"),
         ({"d_order": "column"}, "d-rows-beside"),
-        ({"b": "s8"}, "d-rows-beside"),
         ({"groups": lt.Groups(2, "k"), "layout": "nt"}, "d-rows-beside"),
         ({"a": "f32", "b": "f32", "d": "f32", "precision": "tf32x3"}, "d-rows-beside"),
         ({"amax": True}, "d-rows-beside"),
-        ({"epilogue": residual}, "full operand c are not supported.*d-rows-beside"),
         ({"epilogue": row_sums}, "result sums are not supported.*d-rows-beside"),
         ({"epilogue": named_places}, "d-rows-operand-name"),
     ],
@@ -72,11 +70,12 @@ def test_a_spec_that_does_not_support_rows_of_d_is_refused(fields: dict[str, Any
 
 
 def test_d_has_any_number_of_rows_and_the_index_m_elements() -> None:
-    spec = lt.GemmSpec(m=90, n=24, k=40, **TYPES, a_rows=True, d_rows=True)
+    spec = lt.GemmSpec(m=90, n=24, k=40, **TYPES, a_rows=True, d_rows=True, epilogue=residual)
     assert (spec.a_shape, spec.d_shape) == ((None, 40), (None, 24))
     kernel = lt.compile_gemm(spec, "sm_80")
     shapes = {x["name"]: x["shape"] for x in kernel.manifest["arguments"]}
-    assert shapes == {"a": [None, 40], "b": [24, 40], "d": [None, 24], "a_rows": [90], "d_rows": [90]}
+    own = {"a": [None, 40], "b": [24, 40], "d": [None, 24], "c": [90, 24], "a_rows": [90], "d_rows": [90]}
+    assert shapes == own
     assert (kernel.manifest["spec"]["m"], kernel.manifest["spec"]["d_rows"]) == (90, True)
     again = lt.compile_ir(kernel.levels["cta"])
     assert again.ptx == kernel.ptx and again.manifest["spec"] == kernel.manifest["spec"]

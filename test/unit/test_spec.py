@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.epilogue.functions import relu
 from lowtide.compiler.epilogue.operands import Full, OperandKind, PerColumn, Scalar
 from lowtide.compiler.epilogue.reductions import sum as sum_of
@@ -12,6 +13,7 @@ from lowtide.compiler.spec import GemmSpec
 from lowtide.compiler.spec_fields import Groups
 from lowtide.errors import Error, SpecError
 
+FP8 = {"a": "e4m3", "b": "e4m3"}
 GOOD = {"m": 300, "n": 520, "k": 264, "a": "bf16", "b": "bf16", "d": "bf16"}
 
 
@@ -124,6 +126,11 @@ def test_accumulators_are_those_of_the_inputs_where_none_are_given(a: str, b: st
         ({"groups": 0}, "groups is 0; it must be at least 1"),
         ({"groups": 2, "batch": 3}, r"groups with a batch are not supported.*\[groups-beside\]"),
         ({"groups": 2, "d_order": "column"}, r"groups with d_order='column'.*\[groups-beside\]"),
+        (FP8 | {"groups": 2, "block_scales": BlockScales(a=(128, 128))}, r"use a=\(1, 128\) \[scales-groups\]"),
+        (
+            FP8 | {"groups": Groups(2, "k"), "layout": "nt", "block_scales": BlockScales()},
+            r"groups with block scales are not supported.*\[groups-beside\]",
+        ),
         ({"groups": 2, "layout": "nt"}, r"groups with layout='nt'.*use layout='tn' or 'tt'.*\[groups-layout\]"),
         ({"groups": Groups(0, "k"), "layout": "nt"}, "groups is 0; it must be at least 1"),
         ({"groups": Groups(2, "n"), "layout": "nt"}, r"unknown axis 'n' for groups.*\[unknown-word\]"),

@@ -113,9 +113,9 @@ def random_inputs(
 def _of_each_group(
     spec: GemmSpec, operand: Operand, groups: tuple[int, ...], rng: np.random.Generator
 ) -> tuple[int, ...]:
-    """(groups,) if the operand has a part for each group, otherwise (). For a per-column operand of groups of rows,
+    """(groups,) if the operand has a part for each group, otherwise (). For an operand of columns of groups of rows,
     one of the two is drawn."""
-    if spec.rows_are_grouped and operand.kind is OperandKind.PER_COLUMN:
+    if spec.rows_are_grouped and operand.kind.is_of_columns:
         return () if rng.random() < _SHARED else groups
     return groups if spec.k_is_grouped and operand.kind is OperandKind.FULL else ()
 

@@ -130,7 +130,8 @@ def _computed(
         values, bounds = (np.stack(arrays)[:matrices] for arrays in zip(*found, strict=True))
         return values, bounds
     if spec.is_grouped:
-        columns = np.shape(b)[-2 if spec.layout[1] == "n" else -1] // (1 if spec.pairs is None else 2)
+        columns = np.shape(b)[-2 if spec.layout[1] == "n" else -1] * spec.rows_per_byte
+        columns //= 1 if spec.pairs is None else 2
         values = np.zeros((np.shape(a)[0], columns))
         bounds = np.full(values.shape, np.inf)
         for rows, one, own in grouped_products(spec, {"a": a, "b": b, **operands}):

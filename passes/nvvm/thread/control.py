@@ -208,21 +208,22 @@ def lower_dim(context: Context, op: ir.OpView) -> None:
 
 def lower_subview(context: Context, op: memref.SubViewOp) -> None:
     """The first rows and columns of a matrix, or elements of a vector, such as those up to the end of a group; or the
-    vector of a group, a row of a matrix."""
+    part of a group: the vector that is a row of a matrix, or the matrix of a batch."""
     matrix = context.get(op.source)
     assert isinstance(matrix, GlobalMatrix)
     (first, *others), sizes, given = list(op.static_offsets), list(op.static_sizes), iter(op.sizes)
-    is_row = ir.MemRefType(op.result.type).rank < len(sizes)
-    begins = (sizes[0], len(op.offsets)) == (1, 1) if is_row else first == 0
+    rank = ir.MemRefType(op.result.type).rank
+    is_part = rank < len(sizes)
+    begins = (sizes[0], len(op.offsets)) == (1, 1) if is_part else first == 0
     is_matrix = len(sizes) <= _MATRIX_RANK + 1 and not matrix.by_columns
     if not begins or any(others) or set(op.static_strides) != {1} or not is_matrix:
         raise Refusal(
             op,
-            "must take the first rows and columns of a matrix that lies by rows, [0, 0] [rows, columns] [1, 1], or the "
-            "vector of a row, [row, 0] [1, columns] [1, 1] [subview-of-first]",
+            "must take the first rows and columns of a matrix that lies by rows, [0, 0] [rows, columns] [1, 1], the "
+            "vector of a row, [row, 0] [1, columns] [1, 1], or a matrix of a batch [subview-of-first]",
         )
     extents = [context.scalar(next(given)) if ir.ShapedType.is_dynamic_size(size) else size for size in sizes]
-    if is_row:
+    if is_part:
         matrix, extents = _matrix_of(context, matrix, map(context.scalar, op.offsets)), extents[1:]
     context.values[op.result] = replace(matrix, extents=tuple(extents))
 

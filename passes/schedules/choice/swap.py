@@ -38,6 +38,8 @@ def for_weights(given: Schedule, problem: Problem, target: Target) -> str | None
     """Why packed weights are multiplied by wgmma as A of a swapped product; None if they are not."""
     if problem.weights is None or problem.acc != EPILOGUE_TYPE or not has_wgmma(target):
         return None
+    if problem.is_grouped or problem.takes_rows or problem.places_rows:  # products that are not swapped
+        return None
     is_low = problem.m is not None and problem.m <= _MOST_ROWS_OF_MMA_SYNC
     if not given.agents.has_producer and (given.decided() or is_low):
         return None

@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from lowtide.dialects.tile import (
     KOrderKind,
+    OperandKind,
     OperandsKind,
     PackKind,
     RepeatKind,
@@ -76,9 +77,14 @@ def groups(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
         )
     if problem.is_padded and problem.d_is_column_major:
         yield "padded groups with D by columns: the rows of a group are stored up to its end; take D by rows [padded-d]"
-    if problem.is_scaled or problem.precision is not None:
-        beside = "scales of blocks" if problem.is_scaled else f"sums by {problem.precision}"
+    if problem.precision is not None or (problem.is_padded and problem.is_scaled):
+        beside = "scales of blocks in a batch" if problem.is_scaled else f"sums by {problem.precision}"
         yield f"groups with {beside} are not supported; launch the groups one by one [groups-and-sums]"
+    if OperandKind.row_block_scale in problem.kinds:
+        yield (
+            "groups with a scale for each 128 rows: a group may begin at any of them; take one for each row"
+            " [groups-row-blocks]"
+        )
     if problem.k_is_grouped:
         yield from _of_k(schedule)
     why = WHY if problem.is_grouped else _WHY_OF_K

@@ -61,15 +61,15 @@ SCALES = {
     OperandKind.column_block_scale: Stream(False, EPILOGUE_TYPE, SCALE_BLOCK, SCALE_BLOCK),
 }
 
-#: Dimensions of an operand of the epilogue without a batch
+#: Dimensions of an operand without a batch
 _KIND_RANKS = {
     OperandKind.full: 2,
     OperandKind.per_row: 1,
     OperandKind.per_column: 1,
     OperandKind.target: 1,
-} | dict.fromkeys(SCALES, 2)
+} | dict.fromkeys(_IN_THE_SUM, 2)
 
 
 def operand_is_batched(operand: ir.Value, kind: OperandKind) -> bool:
-    """Whether an operand of the epilogue has a dimension for the batch; a scalar has none."""
+    """Whether an operand has a dimension for the batch, or for the groups of rows; a scalar has none."""
     return kind in _KIND_RANKS and ir.MemRefType(operand.type).rank > _KIND_RANKS[kind]

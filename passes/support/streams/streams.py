@@ -35,13 +35,21 @@ class Stream:
         """The dimension of the array along K; the other one is along rows, or columns, of D."""
         return int(self.k_is_last)
 
-    def box(self, tile: tuple[int, int, int]) -> tuple[int, int]:
-        """The shape in memory of the data that a tile of D needs in a K step; `tile` is (M, N, K).
+    @property
+    def together(self) -> int:
+        """The elements of 16 bytes: a box of scales begins at a multiple of them."""
+        return ALIGNMENT // element_type(self.element).bytes
+
+    def box(self, tile: tuple[int, int, int], *, anywhere: bool = False) -> tuple[int, int]:
+        """The shape in memory of the data that a tile of D needs in a K step; `tile` is (M, N, K). `anywhere`: tiles
+        begin at any row of D, as those of groups do.
 
         TMA copies scales in rows of at least 16 bytes that begin at multiples of 16, and a stage of them is a multiple
         of 128. So a row may hold scales of more rows of D, or of more of K.
         """
         outer, k = _reached(tile[0 if self.of_rows else 1], self.rows), _reached(tile[2], self.k)
+        if anywhere and self.of_rows and not self.k_is_last:
+            outer += self.together - 1
         rows, columns = (outer, k) if self.k_is_last else (k, outer)
         if self.k == 1:
             return rows, columns

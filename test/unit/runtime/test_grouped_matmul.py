@@ -15,6 +15,7 @@ from fake_driver import FakeDriver
 import lowtide as lt
 from lowtide.compiler.matmul import grouped
 from lowtide.compiler.matmul.grouped import Grouped, GroupedMatmul, padded_product_of, product_of
+from lowtide.compiler.matmul.options import Options
 from lowtide.compiler.ptxas import BadCode
 from lowtide.errors import LaunchError
 from lowtide.runtime import Kernel
@@ -72,7 +73,7 @@ def test_a_bias_of_each_group_has_a_stride_and_a_shared_one_has_none(install_dri
         found.append(fake.launches[-1].values[-3])
     assert found == [N, 0]
     wrong = [{**x, "per_group": True} if x["kind"] == "ends" else x for x in compiled.manifest["arguments"]]
-    with pytest.raises(lt.LoadError, match=r"per_group is for B and for per_column operands"):
+    with pytest.raises(lt.LoadError, match=r"per_group is for B and for per_column, group_scale"):
         validate({**compiled.manifest, "arguments": wrong}, "kernel")
 
 
@@ -120,6 +121,7 @@ def record(shape: tuple[int, ...], strides: tuple[int, ...], dtype: str = "bf16"
 
 
 A, B = record((100, 32), (32, 1)), record((3, 32, 24), (768, 24, 1))
+SCALES = record((3, 1, 48), (48, 48, 1))
 
 
 def product(a: Operand = A, b: Operand = B) -> Grouped:
@@ -143,6 +145,26 @@ def test_pairs_of_columns_have_k_contiguous() -> None:
     for other in (product(), odd, product_of_k(record((40, 100), (1, 40)), record((100, 24), (24, 1)))):
         with pytest.raises(LaunchError, match=r"w\.mT for w .*\[grouped-pairs\]"):
             other.of_pairs("stacked")
+
+
+def test_products_have_block_scales_or_packed_weights() -> None:
+    bytes_ = replace(B, dtype="u8", strides=(768, 1, 32))
+    found = product(b=bytes_).scaled_by(Options(weights="s4"), {"scales": SCALES, "zeros": SCALES})
+    assert (found.n, found.types) == (48, ("bf16", "s4", "bf16"))
+    spec = found.spec(None)
+    assert (spec.b_shape, spec.group, spec.scales, spec.zero_points) == ((3, 24, 32), 32, "bf16", True)
+    shapes = {each.name: each.shape(None, 48, 32) for each in spec.operands}
+    assert shapes["scales"] == (1, 48)
+    floats = replace(A, dtype="e4m3"), replace(B, dtype="e4m3", strides=(768, 1, 32))
+    spec = product(*floats).scaled_by(Options(block_scales=lt.BlockScales()), {}).spec(100)
+    assert (spec.block_scales, spec.d) == (lt.BlockScales(), "bf16")
+    for b, options, scales, code in (
+        (bytes_, Options(), SCALES, "packed-types"),
+        (replace(bytes_, strides=(768, 24, 1)), Options(weights="s4"), SCALES, "packed-layout"),
+        (bytes_, Options(weights="s8"), SCALES, "group-scales"),
+    ):
+        with pytest.raises(LaunchError, match=rf"\[{code}\]"):
+            product(b=b).scaled_by(options, {"scales": scales})
 
 
 def test_the_schedule_of_rows_at_an_index_is_for_the_number_of_rows_that_are_taken() -> None:

@@ -31,7 +31,7 @@ func.func @twice(%a: !mat, %b: !mats, %d: !mat, %ends: memref<4xi32>) {
 
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 func.func @matrices(%a: !mat, %b: !mat, %d: !mat, %ends: memref<4xi32>) {
-  // expected-error @below {{'tile.gemm' op has groups of rows: B has three dimensions, the group first, without packed weights, and operands are not swapped [gemm-groups-of-rows]}}
+  // expected-error @below {{'tile.gemm' op has groups of rows: B has three dimensions, the group first, and operands are not swapped [gemm-groups-of-rows]}}
   tile.gemm tn %a, %b into %d acc(f32) operands(ends %ends : memref<4xi32>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -72,7 +72,7 @@ func.func @store(%acc: !tile.tile<8x8xf32>, %d: !mat, %ends: memref<5xi32>, %m: 
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 !mats = memref<4x?x?xbf16, strided<[?, ?, 1]>>
 func.func @vectors(%a: !mat, %b: !mats, %d: !mat, %bias: memref<3x?xf32, strided<[?, 1]>>, %ends: memref<4xi32>) {
-  // expected-error @below {{epilogue operand 0 has a vector for each of 3 groups but B 4 matrices [operand-batch]}}
+  // expected-error @below {{epilogue operand 0 has a part for each of 3 groups but B 4 matrices [operand-batch]}}
   tile.gemm tn %a, %b into %d acc(f32)
       operands(per_column %bias : memref<3x?xf32, strided<[?, 1]>>, ends %ends : memref<4xi32>) {
   ^bb0(%x: f32, %z: f32):

@@ -13,6 +13,18 @@ func.func @gemm(%a: !mat, %b: !mat, %d: memref<40x?xbf16, strided<[?, 1]>>, %w: 
   return
 }
 
+// A full operand has the rows of the product.
+// CHECK-LABEL: func.func @residual
+// CHECK: tile.gemm tn {{.*}} operands(full %{{.+}} : memref<128x?xbf16, strided<[?, 1]>>, d_rows %{{.+}} : memref<128xi32>) {
+func.func @residual(%a: !mat, %b: !mat, %d: memref<40x?xbf16, strided<[?, 1]>>, %c: memref<128x?xbf16, strided<[?, 1]>>, %to: memref<128xi32>) {
+  tile.gemm tn %a, %b into %d acc(f32) operands(full %c : memref<128x?xbf16, strided<[?, 1]>>, d_rows %to : memref<128xi32>) {
+  ^bb0(%x: f32, %c_mn: bf16):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, memref<40x?xbf16, strided<[?, 1]>>
+  return
+}
+
 // CHECK-LABEL: tile.kernel @kernel
 // CHECK: %[[ROWS:.+]] = tile.take_rows %{{.+}} at %{{.+}} : memref<40x64xbf16, strided<[?, 1]>>, memref<?xi32> to memref<?x64xbf16, strided<[?, 1]>>
 // CHECK: tile.store %{{.+}} into %[[ROWS]][

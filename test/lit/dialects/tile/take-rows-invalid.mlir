@@ -15,7 +15,7 @@ func.func @type(%a: !mat, %b: !mat, %d: memref<?x?xbf16, strided<[?, 1]>>, %inde
 
 !mat = memref<64x?xbf16, strided<[?, 1]>>
 func.func @layout(%a: !mat, %b: !mat, %d: memref<?x?xbf16, strided<[?, 1]>>, %index: memref<?xi32>) {
-  // expected-error @below {{takes rows of A at an index: A is one matrix with rows of K, and there are no batch, no groups of K, no packed weights, no pieces and no swapped operands [gemm-taken-rows]}}
+  // expected-error @below {{takes rows of A at an index: A is one matrix with rows of K, and there are no batch, no groups of K, no pieces and no swapped operands [gemm-taken-rows]}}
   tile.gemm nt %a, %b into %d acc(f32) operands(a_rows %index : memref<?xi32>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16

@@ -29,7 +29,7 @@ func.func @unpacked(%a: !a, %b: !a, %d: !a) {
 !a = memref<?x?xbf16, strided<[?, 1]>>
 !bytes = memref<?x?xui8, strided<[?, 1]>>
 func.func @layout(%a: !a, %b: !bytes, %d: !a) {
-  // expected-error @below {{packed weights are one matrix with K contiguous: take tn or nn, and no batch [weights-matrix]}}
+  // expected-error @below {{packed weights have K contiguous, and are one matrix, or one for each group of rows: take tn or nn, and no batch [weights-matrix]}}
   tile.gemm tt %a, %b into %d acc(f32) weights(si8) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16

@@ -9,7 +9,7 @@
 // CHECK:         %[[HALF:.+]] = arith.muli %[[N]], %[[STRIDES]]#1
 // CHECK:         %[[PAIR:.+]] = memref.reinterpret_cast %[[B]] to offset: [0], sizes: [2, 8, %[[N]], 32], strides: [%[[HALF]], %[[STRIDES]]#0, %[[STRIDES]]#1, 1]
 // CHECK:         cf.assert %{{.+}}, "B must have two rows for each of the N columns of D"
-// CHECK:         cf.assert %{{.+}}, "epilogue operand 0 must have a vector for each matrix of B"
+// CHECK:         cf.assert %{{.+}}, "epilogue operand 0 must have a part for each matrix of B"
 // CHECK:         tile.launch @gemm_kernel grid(%{{.+}}) threads(128) args(%[[A]], %[[PAIR]], %[[D]], %[[BIAS]], %[[ENDS]])
 
 // CHECK-LABEL: tile.kernel @gemm_kernel(

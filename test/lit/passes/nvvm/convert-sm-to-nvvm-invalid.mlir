@@ -78,7 +78,7 @@ func.func @host(%ctas: index, %d: memref<8x8xf32>) {
   return
 }
 tile.kernel @kernel(%d: memref<8x8xf32>) {
-  // expected-error @below {{convert-sm-to-nvvm: must take the first rows and columns of a matrix that lies by rows, [0, 0] [rows, columns] [1, 1], or the vector of a row, [row, 0] [1, columns] [1, 1] [subview-of-first]}}
+  // expected-error @below {{convert-sm-to-nvvm: must take the first rows and columns of a matrix that lies by rows, [0, 0] [rows, columns] [1, 1], the vector of a row, [row, 0] [1, columns] [1, 1], or a matrix of a batch [subview-of-first]}}
   %late = memref.subview %d[4, 0] [4, 8] [1, 1] : memref<8x8xf32> to memref<4x8xf32, strided<[8, 1], offset: 32>>
   tile.return
 }

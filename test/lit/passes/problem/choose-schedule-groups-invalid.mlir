@@ -55,11 +55,26 @@ func.func @layout(%a: !mat, %b: !mats, %d: !mat, %ends: memref<?xi32>) {
 !scales = memref<?x?xf32, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @scales(%a: !mat, %b: !mats, %d: !scales, %ends: memref<?xi32>, %s: !scales) {
-  // expected-error @below {{choose-schedule: groups with scales of blocks are not supported; launch the groups one by one [groups-and-sums]}}
-  tile.gemm tn %a, %b into %d acc(f32) operands(ends %ends : memref<?xi32>, row_scale %s : !scales, column_scale %s : !scales) {
+  // expected-error @below {{choose-schedule: groups with a scale for each 128 rows: a group may begin at any of them; take one for each row [groups-row-blocks]}}
+  tile.gemm tn %a, %b into %d acc(f32) operands(ends %ends : memref<?xi32>, row_block_scale %s : !scales, column_scale %s : !scales) {
   ^bb0(%x: f32):
     tile.yield %x : f32
   } : !mat, !mats, !scales
+  return
+}
+}
+
+// -----
+
+!mat = memref<?x?xf32, strided<[?, 1]>>
+!mats = memref<?x?x?xf32, strided<[?, ?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @pieces(%a: !mat, %b: !mats, %d: !mat, %ends: memref<?xi32>) {
+  // expected-error @below {{groups with sums by tf32x3 are not supported; launch the groups one by one [groups-and-sums]}}
+  tile.gemm tn %a, %b into %d acc(f32 by tf32x3) operands(ends %ends : memref<?xi32>) {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } : !mat, !mats, !mat
   return
 }
 }

@@ -1,0 +1,72 @@
+"""Groups of rows with block scales, packed weights and integers on the GPU, in order and at an index: against float64
+within a derived bound."""
+
+from typing import Any
+
+import pytest
+
+import lowtide as lt
+from lowtide.runtime.verify import verify_kernel
+
+pytestmark = pytest.mark.gpu
+
+SIZES = ((300, 272, 384), (1, 1008, 128), (4097, 144, 512))
+FP8: dict[str, Any] = {"a": "e4m3", "b": "e4m3", "d": "bf16"}
+BLOCKS = FP8 | {"block_scales": lt.BlockScales()}
+COLUMNS = FP8 | {"a": "e5m2", "block_scales": lt.BlockScales(b=(1, 128))}
+S4: dict[str, Any] = {"a": "bf16", "b": "s4", "d": "bf16", "group": 128}
+
+
+def routed(acc, bias: lt.PerColumn, weight: lt.PerRow):
+    return weight * (acc + bias)
+
+
+def residual(acc, c: lt.Full):
+    return acc + c
+
+
+def scaled_rows(acc, row: lt.PerRow["f32"], column: lt.PerColumn["f32"]):  # noqa: F821
+    return acc * row * column
+
+
+CASES: dict[str, tuple[str, dict[str, Any], str | None]] = {
+    "a scale for 128 columns": ("sm_90a", BLOCKS, None),
+    "a scale for 128 columns, read by consumers": ("sm_90a", BLOCKS, "scales = direct"),
+    "a scale for 128 columns, in turn": ("sm_90a", BLOCKS, "roles = pingpong(2), scales = staged"),
+    "a scale for 128 columns, low tiles": ("sm_90a", BLOCKS, "grid.tile = [64, 192], scales = staged"),
+    "a scale for 128 columns, even shares": ("sm_90a", BLOCKS, "scheduler = even_split"),
+    "a scale for 128 columns, a bias and a weight": ("sm_90a", BLOCKS | {"epilogue": routed}, None),
+    "a scale for 128 columns, stored at an index": ("sm_90a", BLOCKS | {"d_rows": True}, None),
+    "a scale for each column": ("sm_90a", COLUMNS, None),
+    "a scale for each column, B as (K, N)": ("sm_90a", COLUMNS | {"layout": "tt"}, None),
+    "scales of rows and columns in the epilogue": ("sm_90a", FP8 | {"epilogue": scaled_rows}, None),
+    "scales of rows and columns in the epilogue, mma.sync": ("sm_89", FP8 | {"epilogue": scaled_rows}, None),
+    "weights of 4 bits": ("sm_80", S4, None),
+    "weights of 4 bits, zero points": ("sm_90a", S4 | {"b": "u4", "zero_points": True, "group": 32}, None),
+    "weights of 4 bits, gathered and scattered": ("sm_90a", S4 | {"a_rows": True, "d_rows": True}, None),
+    "weights of 8 bits": ("sm_90a", S4 | {"b": "s8"}, None),
+    "weights of e4m3 without scales": ("sm_80", {"a": "f16", "b": "e4m3", "d": "f32"}, None),
+    "integers": ("sm_90a", {"a": "s8", "b": "u8", "d": "s32"}, None),
+    "full operands, stored at an index": (
+        "sm_90a",
+        {"a": "bf16", "b": "bf16", "d": "bf16", "a_rows": True, "d_rows": True, "epilogue": residual},
+        None,
+    ),
+    "full operands, stored at an index, mma.sync": (
+        "sm_80",
+        {"a": "bf16", "b": "bf16", "d": "bf16", "d_rows": True, "epilogue": residual},
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("groups", [1, 7, 64])
+@pytest.mark.parametrize("name", CASES)
+def test_random_groups_agree_with_float64(name: str, groups: int) -> None:
+    target, fields, schedule = CASES[name]
+    spec = lt.GemmSpec(**({"groups": None} | fields))
+    kernel = lt.compile_gemm(spec, target=target, schedule=schedule)
+    manifest = {**kernel.manifest, "example": {**kernel.manifest["example"], "row_groups": groups}}
+    for seed, size in enumerate(SIZES):
+        outcome = verify_kernel(lt.runtime.Kernel(manifest, kernel.ptx, kernel.cubin), size=size, seed=seed)
+        assert outcome.ok, (size, outcome.message)
