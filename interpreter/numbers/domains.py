@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from lowtide.elements import ELEMENTS
 from lowtide.errors import InterpreterError, NotInterpreted
-from lowtide.interpreter.numbers import integers
+from lowtide.interpreter.numbers import fused, integers
 from lowtide.interpreter.numbers.tensor_cores import MMA_SYNC, WGMMA, is_known, multiply_add
 
 Values = NDArray[Any]
@@ -39,6 +39,9 @@ _BITS: Mapping[str, Any] = MappingProxyType({name: np.dtype(f"u{row.bytes}") for
 
 # Types in whose sums float64 would round at every step.
 _AS_WIDE_AS_PAYLOAD = frozenset(name for name, row in _FLOATS.items() if row.precision > np.finfo(np.float64).nmant)
+
+# Types to which a float64 is rounded by an f32.
+_BY_SINGLES = frozenset(name for name, dtype in FLOAT_DTYPES.items() if dtype.type.__module__ != "numpy")
 
 _COMPARISONS: Mapping[str, Callable[[Values, Values], Values]] = MappingProxyType(
     {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
@@ -110,6 +113,10 @@ class FloatDomain:
             return values
         return values.astype(FLOAT_DTYPES[dtype]).astype(np.float64)
 
+    def round_wide(self, values: Values, dtype: str) -> Values:
+        """As `round`, also for numbers that are neither f32 nor sums or products of two of `dtype`."""
+        return self.round(fused.singles(values) if dtype in _BY_SINGLES else values, dtype)
+
     def negate(self, x: Values) -> Values:
         """-x, which never rounds."""
         return -x
@@ -131,8 +138,12 @@ class FloatDomain:
         return self.round(np.divide(x, y), dtype)
 
     def fma(self, x: Values, y: Values, z: Values, dtype: str) -> Values:
-        """x * y + z, rounded once to `dtype` (for f64 operands the product rounds too)."""
-        return self.round(x * y + z, dtype)
+        """x * y + z, rounded once to `dtype`; for f32, a sum with more than 53 bits rounds there, too."""
+        if dtype in _AS_WIDE_AS_PAYLOAD:
+            return fused.fma(x, y, z)
+        if dtype == "f32":
+            return self.round(x * y + z, dtype)
+        return self.round_wide(fused.odd_sum(x * y, z), dtype)
 
     def dot(self, a: Values, b: Values, c: Values, dtype: str) -> Values:
         """c + a · bᵀ on matrices a: (…, M, K), b: (…, N, K), c: (…, M, N) of accumulators of `dtype`."""
@@ -217,7 +228,7 @@ class FloatDomain:
 
     def from_integer(self, values: Values, dtype: str) -> Values:
         """sitofp and uitofp."""
-        return self.round(np.asarray(values).astype(np.float64), dtype)
+        return self.round_wide(np.asarray(values).astype(np.float64), dtype)
 
     def to_integer(self, values: Values, integer: Any) -> Values:
         """fptosi and fptoui: towards zero, NaN to 0 (PTX ISA, "cvt")."""
@@ -279,6 +290,9 @@ class ExactDomain(FloatDomain):
 
     def round(self, values: Values, dtype: str) -> Values:
         return values
+
+    def round_wide(self, values: Values, dtype: str) -> Values:
+        return self.round(values, dtype)
 
     def multiply(self, x: Values, y: Values, dtype: str) -> Values:
         self._check_product(x, y, 1)

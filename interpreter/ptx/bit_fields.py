@@ -154,6 +154,20 @@ def bfind(form: Form) -> Callable[..., Any]:
     return each_lane(form, compute, sources=_signs(form, 1), outs=(32,))
 
 
+@TABLE.values("fns", types="b32", section=f"{_SECTION}: fns")
+def fns(form: Form) -> Callable[..., Any]:
+    """The place of the n-th set bit from a place on, upwards, or for a negative n downwards; for n = 0 that place, if
+    its bit is set. -1 if there is none."""
+
+    def compute(mask: int, base: int, count: int) -> int:
+        places = range(base, 32) if count > 0 else range(base, -1, -1) if count < 0 else (base,)
+        found = [place for place in places if mask >> place & 1]
+        number = max(abs(count), 1) - 1
+        return found[number] if number < len(found) else -1
+
+    return each_lane(form, compute, sources=[(32, False), (32, False), (32, True)])
+
+
 @TABLE.values("brev", types="b32 b64", section=f"{_SECTION}: brev")
 def brev(form: Form) -> Callable[..., Any]:
     """The bits in reverse order."""

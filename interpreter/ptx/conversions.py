@@ -13,7 +13,7 @@ from lowtide.interpreter.numbers.packed import Packed, narrowed_pair
 from lowtide.interpreter.numbers.registers import SIGNED, Number, number, numbers_of, raw
 from lowtide.interpreter.ptx.floats import NUMBERS_TOGETHER, OfNumbers
 from lowtide.interpreter.ptx.lanewise import each_lane
-from lowtide.interpreter.ptx.rounding import DIRECTED, flushed, rectified, rounded_to, saturated
+from lowtide.interpreter.ptx.rounding import DIRECTED, LARGEST, flushed, rectified, rounded_to, saturated
 from lowtide.interpreter.ptx.syntax import Register
 from lowtide.interpreter.ptx.table import Form, Table, bits_of
 
@@ -49,6 +49,8 @@ def _after(form: Form, dtype: str) -> Callable[[Any], Any]:
     """What the modifiers do to a result that is a float of a type."""
     steps = [flushed(form.domain, dtype)] if "ftz" in form.words and dtype == "f32" else []
     steps += [saturated(form.domain)] if "sat" in form.words else []
+    if "satfinite" in form.words and form.domain.is_float and dtype in LARGEST:
+        steps.append(lambda value: np.clip(value, -LARGEST[dtype], LARGEST[dtype]))  # NaN stays NaN
     steps += [rectified] if "relu" in form.words else []
 
     def apply(value: Any) -> Any:
@@ -73,8 +75,6 @@ def _two(form: Form, target: str, source: str) -> Callable[..., Any]:
     convert = rounded_to(domain, _mode(form))
 
     def narrowed(values: Any) -> Packed:
-        if "satfinite" in form.words and row.bits == 16 and domain.is_float:
-            values = np.clip(values, row.lowest, row.largest)  # NaN stays NaN
         values = after(convert(values, row.ir) if row.bits == 16 else values)
         return narrowed_pair(values, row, domain)
 
@@ -96,7 +96,7 @@ def _between_floats(form: Form, target: str, source: str) -> Callable[..., Any]:
     integral = [_TO_INTEGRAL[word] for word in form.words if word in _TO_INTEGRAL]
     convert = rounded_to(domain, _mode(form))
     if not integral and not form.words - {"rn"}:
-        return OfNumbers(domain, source, target, domain.round)
+        return OfNumbers(domain, source, target, domain.round_wide if source == "f64" else domain.round)
 
     def compute(value: Any) -> Number:
         payload = before(number(value, source, domain))

@@ -1,7 +1,7 @@
 """Floats in the number domain: one in a register, or two in a 32-bit one (f16x2, bf16x2).
 
 PTX ISA, "Floating Point Instructions", "Half Precision Floating Point Instructions". Approximate functions compute like
-exact ones, rounded once, so they are within the error that the ISA allows. fma.rn.f64 rounds its product too.
+exact ones, rounded once, so they are within the error that the ISA allows.
 """
 
 from collections.abc import Callable, Mapping

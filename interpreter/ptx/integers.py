@@ -147,9 +147,9 @@ def _quotient(x: Any, y: Any) -> Any:
 def truncated_quotient(x: Any, y: Any) -> Any:
     """x / y towards zero, for y other than zero."""
     if isinstance(x, np.ndarray) or isinstance(y, np.ndarray):
-        if np.asarray(x).dtype.kind == "u" or np.asarray(y).dtype.kind == "u":
-            return x // y
-        return np.sign(x) * np.sign(y) * (abs(x) // abs(y))
+        floor = x // y
+        rest = x - floor * y
+        return floor + ((rest != 0) & ((x < 0) != (y < 0)))  # not by abs: the least integer has none
     quotient = abs(x) // abs(y)
     return quotient if (x < 0) == (y < 0) else -quotient
 

@@ -186,7 +186,7 @@ def store(state: AgentState, op: Op, form: tuple[Any, ...], address: Any, value:
         unwritten.erase(state, op, cells, place, width, lacks)
 
 
-_PREFETCH = "global L1 L2 tensormap param L2::evict_last L2::evict_normal const"
+_PREFETCH = "global local L1 L2 tensormap param L2::evict_last L2::evict_normal const"
 
 
 @TABLE.effects("prefetch", "applypriority", words=f"{_PREFETCH} global", section=f"{_SECTION}: prefetch", acts=False)

@@ -25,7 +25,7 @@ _PRECISION: Mapping[str, int] = MappingProxyType({"f16": 11, "bf16": 8, "tf32": 
 _LEAST_EXPONENT: Mapping[str, int] = MappingProxyType(
     {"f16": -24, "bf16": -133, "tf32": -136, "f32": -149, "f64": -1074}
 )
-_LARGEST: Mapping[str, float] = MappingProxyType(
+LARGEST: Mapping[str, float] = MappingProxyType(
     {
         "f16": 65504.0,
         "bf16": float.fromhex("0x1.fep127"),
@@ -83,7 +83,7 @@ def directed(name: str, mode: str, nearest: Function, domain: Domain) -> Functio
         return nearest
 
     def one(dtype: str, found: float, *values: float) -> float:
-        if not all(map(isfinite, values)) or (not isfinite(found) and name in ("div", "rcp")):
+        if not all(map(isfinite, values)) or (name in ("div", "rcp") and values[-1] == 0):
             return found
         if name == "sqrt":
             return _root(values[0], dtype, mode) if values[0] > 0 else found
@@ -139,8 +139,8 @@ def rounded_fraction(exact: Fraction, dtype: str, mode: str) -> float:
     else:
         count += is_away and rest > 0
     result = count * unit
-    is_beyond = result > Fraction(_LARGEST[dtype])
-    value = float(result) if not is_beyond else float("inf") if is_away else _LARGEST[dtype]
+    is_beyond = result > Fraction(LARGEST[dtype])
+    value = float(result) if not is_beyond else float("inf") if is_away else LARGEST[dtype]
     return value if exact > 0 else -value
 
 
@@ -159,7 +159,7 @@ def rounded_to(domain: Domain, mode: str, always: bool = False) -> Callable[[Any
     """Numbers, or integers of any size, rounded to a type in a mode: rn, rz, rm or rp. `always`: also for rn by a
     fraction, for types that the domain does not round to, and for integers that a float64 does not hold."""
     if not domain.is_float or (mode not in DIRECTED and not always):
-        return domain.round
+        return domain.round_wide
 
     def compute(value: Any, dtype: str) -> Any:
         rows = np.asarray(value)

@@ -27,7 +27,7 @@ from lowtide.interpreter.ptx.table import Form, Table
 
 TABLE = Table()
 
-_SPACES = "global shared shared::cta shared::cluster"
+_SPACES = "global shared shared::cta shared::cluster local const"
 
 
 def now(place: Place) -> tuple[Any, ...]:
@@ -68,7 +68,18 @@ class _Move:
 
 
 def _strong(prepare: Callable[[Form], tuple[Any, ...]]) -> Callable[[Form], _Move]:
-    return lambda form: _Move(ordering_of(form, Scope.sys if "volatile" in form.row.name else Scope.gpu), prepare(form))
+    """Makes the data of an instruction, with that of the weak one, which `prepare` makes."""
+
+    def made(form: Form) -> _Move:
+        is_volatile = "volatile" in form.row.name
+        if not is_volatile and form.words & {"local", "const"}:
+            raise form.instruction.error(
+                f"{form.row.name} is of .global or .shared memory; take a load or store without it, or .volatile"
+                " [strong-space]"
+            )
+        return _Move(ordering_of(form, Scope.sys if is_volatile else Scope.gpu), prepare(form))
+
+    return made
 
 
 def _places(state: AgentState, op: Op, space: str, address: Any) -> list[tuple[int, Place]]:

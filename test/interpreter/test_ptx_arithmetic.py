@@ -62,6 +62,24 @@ def bmsk(a, b, is_clamp):
     return low & ~(0 if over else -1 << first + width)
 
 
+def fns(mask, base, offset):
+    """As the ISA's pseudo code."""
+    if offset == 0:
+        return base if u(mask) >> base & 1 else -1
+    count, step = abs(offset) - 1, 1 if offset > 0 else -1
+    while 0 <= base < 32:
+        if u(mask) >> base & 1:
+            if count == 0:
+                return base
+            count -= 1
+        base += step
+    return -1
+
+
+def quotient(x, y):
+    return abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
+
+
 def halves(function):
     return lambda x, y, z: sum(u(function(x, y, at), 16) << 16 * at for at in (0, 1))
 
@@ -100,6 +118,11 @@ INTEGERS = {
     "bfind.u32 %r5, %r2": lambda x, y, z: u(x).bit_length() - 1,
     "bfind.s32 %r5, %r2": lambda x, y, z: (~x if x < 0 else x).bit_length() - 1,
     "bfind.shiftamt.u32 %r5, %r2": lambda x, y, z: 32 - u(x).bit_length() if x else -1,
+    "and.b32 %r6, %r3, 31; shr.s32 %r7, %r4, 28; fns.b32 %r5, %r2, %r6, %r7": lambda x, y, z: fns(x, y & 31, z >> 28),
+    "and.b32 %r6, %r3, 31; fns.b32 %r5, %r2, %r6, 0": lambda x, y, z: fns(x, y & 31, 0),
+    "or.b32 %r6, %r3, 2; div.s32 %r5, %r2, %r6": lambda x, y, z: quotient(x, s(y | 2)),
+    "or.b32 %r6, %r3, 2; rem.s32 %r5, %r2, %r6": lambda x, y, z: x - s(y | 2) * quotient(x, s(y | 2)),
+    "or.b32 %r6, %r3, 2; div.u32 %r5, %r2, %r6": lambda x, y, z: u(x) // u(y | 2),
     "brev.b32 %r5, %r2": lambda x, y, z: sum((u(x) >> i & 1) << 31 - i for i in range(32)),
     "szext.wrap.u32 %r5, %r2, %r3": lambda x, y, z: u(x, y & 31),
     "szext.wrap.s32 %r5, %r2, %r3": lambda x, y, z: s(x, y & 31) if y & 31 else 0,

@@ -86,6 +86,35 @@ def test_directed_roundings_at_the_limits():
     same(result("add.rp.f32 %r5, %r2, %r3;", (SPECIAL, np.zeros(32), big)), SPECIAL + np.float32(0))
 
 
+def test_quotients_beyond_the_largest_number():
+    tiny = np.full(32, 1e-40, np.float32)
+    largest = np.finfo(np.float32).max
+    for mode, up, down in (("rz", largest, largest), ("rm", largest, np.inf), ("rp", np.inf, largest)):
+        same(result(f"rcp.{mode}.f32 %r5, %r2;", (tiny,) * 3), np.full(32, up))
+        same(result(f"neg.f32 %r2, %r2; div.{mode}.f32 %r5, 0f40000000, %r2;", (tiny,) * 3), np.full(32, -down))
+    same(result("rcp.rz.f32 %r5, %r2;", (np.zeros(32),) * 3), np.full(32, np.inf))
+
+
+def test_a_product_and_a_sum_of_f64_are_rounded_once():
+    """Of chosen numbers, whose product is near to the negative of the third, or a tie that the third decides."""
+    x = 1 + _RNG.integers(0, 8, 32) * 2.0**-52
+    y = 1 + _RNG.integers(0, 8, 32) * 2.0**-52
+    z = np.where(np.arange(32) % 2, -(x * y), _RNG.integers(-4, 4, 32) * 2.0 ** _RNG.integers(-110, -50, 32))
+    x[:4], y[:4], z[:4] = (1e300, np.inf, -0.0, 2.0), (1e300, 2, 1, np.nan), (1, -np.inf, -0.0, 1)
+    text = kernel(
+        """add.s64 %rd9, %rd9, %rd9; add.s64 %rd12, %rd2, %rd9; add.s64 %rd13, %rd3, %rd9; add.s64 %rd14, %rd4, %rd9;
+ld.global.f64 %rd22, [%rd12]; ld.global.f64 %rd23, [%rd13]; ld.global.f64 %rd24, [%rd14];
+fma.rn.f64 %rd25, %rd22, %rd23, %rd24; add.s64 %rd11, %rd1, %rd9; st.global.f64 [%rd11], %rd25;""",
+        "zxyw",
+    )
+    given = {key: ("f64", value) for key, value in zip("xyw", (x, y, z), strict=True)}
+    found = run(text, {"z": ("f64", np.zeros(32)), **given})["z"]
+    exact = [float(Fraction(a) * Fraction(b) + Fraction(c)) for a, b, c in zip(x[4:], y[4:], z[4:], strict=True)]
+    np.testing.assert_array_equal(found[4:], exact)
+    assert (found[4:] != x[4:] * y[4:] + z[4:]).any()
+    np.testing.assert_array_equal(found[:4], [np.inf, np.nan, -0.0, np.nan])
+
+
 def test_f64_rounds_in_all_modes():
     for mode in ("rz", "rm", "rp"):
         body = f"cvt.f64.f32 %rd20, %r2; cvt.f64.f32 %rd21, %r3; div.{mode}.f64 %rd22, %rd20, %rd21;"
@@ -192,6 +221,16 @@ PAIRS = {
 def test_pairs_of_halves(instruction, type):
     expected = np.asarray(PAIRS[instruction](*SMALL)).astype(HALVES[type]).astype("f4")
     np.testing.assert_array_equal(packed(f"{instruction.format(type)};", type), expected)
+
+
+@pytest.mark.parametrize(("type", "unit", "tiny"), [("f16x2", 2.0**-10, 2.0**-24), ("bf16x2", 2.0**-7, 1e-30)])
+def test_a_product_and_a_sum_of_halves_are_rounded_once(type, unit, tiny):
+    """The product is half way between two numbers, so that a tiny third one decides."""
+    x, y = np.full((32, 2), 1 + unit, "f4"), np.full((32, 2), 1.5, "f4")
+    for third, units in ((tiny, 2), (-tiny, 1)):
+        z = np.full((32, 2), third, "f4")
+        found = packed(f"fma.rn.{type} %r5, %r2, %r3, %r4;", type, (x, y, z))
+        np.testing.assert_array_equal(found, np.full((32, 2), 1.5 + units * unit, "f4"))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,12 @@ def result(body, size=32, **options):
 @pytest.mark.parametrize(
     "instruction",
     [
-        *("prefetch.global.L2 [%rd1];", "prefetch.L1 [%rd1+4];", "prefetch.global.L2::evict_last [%rd1];"),
+        *(
+            "prefetch.global.L2 [%rd1];",
+            "prefetch.L1 [%rd1+4];",
+            "prefetch.local.L1 [0];",
+            "prefetch.global.L2::evict_last [%rd1];",
+        ),
         *("prefetchu.L1 [%rd1];", "applypriority.global.L2::evict_normal [%rd1], 128;", "nanosleep.u32 100;"),
         *("pmevent 1;", "createpolicy.fractional.L2::evict_first.b64 %rd20, 0f3F800000;"),
     ],
@@ -96,7 +101,6 @@ mov.u64 %rd23, %globaltimer; setp.ge.u64 %p1, %rd23, %rd22; selp.b32 %r7, 1, 0, 
             "cp.async.bulk.tensor.3d.shared::cta.global.im2col.mbarrier::complete_tx::bytes [%r5], [%rd1, {%r1}], [1];",
             "no-im2col",
         ),
-        ("fns.b32 %r6, %r1, %r2, %r3;", "no-fns"),
         ("wmma.load.a.sync.aligned.row.m16n16k16.f16 {%r6}, [%rd1];", "no-wmma"),
         ("multimem.ld_reduce.global.add.f32 %r6, [%rd1];", "no-multimem"),
         ("alloca.u64 %rd20, 16;", "no-alloca"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from ptx_kernels import kernel, run
 
-from lowtide.errors import InterpreterError
+from lowtide.errors import InterpreterError, NotInterpreted
 
 L = np.arange(32)
 PLACE = ".shared .align 16 .b8 place[128];\n.global .align 4 .b32 table[4] = {1, 2, 3, 4};\n"
@@ -65,3 +65,14 @@ def test_the_address_of_a_byte_of_a_variable():
     assert (result("bar.sync 0; mov.u32 %r4, place+12; ld.shared.b32 %r3, [%r4];")["z"] == 100).all()
     with pytest.raises(InterpreterError, match=r"\[smem-variable\]"):
         result("bar.sync 0; mov.u32 %r4, place+128; ld.shared.b32 %r3, [%r4];")
+
+
+def test_volatile_accesses_of_the_memory_of_a_thread_and_of_constants():
+    store = "add.s64 %rd11, %rd1, %rd9; st.global.b32 [%rd11], %r3;"
+    own = """.local .align 4 .b8 place[16];
+st.volatile.local.b32 [place+4], %r1; ld.volatile.local.b32 %r3, [place+4];"""
+    np.testing.assert_array_equal(run(kernel(own + store, "z"), {"z": ("i32", 32)})["z"], np.arange(32))
+    text = kernel("ld.volatile.const.b32 %r3, [fixed];" + store, "z", ".const .b32 fixed = 7;\n")
+    assert (run(text, {"z": ("i32", 32)})["z"] == 7).all()
+    with pytest.raises(NotInterpreted, match=r"\[strong-space\]"):
+        run(text.replace("volatile", "relaxed.gpu"), {"z": ("i32", 32)})
