@@ -1,8 +1,9 @@
 """A layer of experts in torch, forward and backward, compared with a loop over experts in float64.
 
-A router sends each token to two of eight experts. The tokens are sorted by expert, and `ends` has the end of each
-expert's tokens. On a GPU, Lowtide's kernels compute all products of groups, and the host reads nothing back. The
-example needs torch.
+A router sends each token to two of eight experts. The rows of the products are sorted by expert, and `ends` has the end
+of each expert's rows. The first product gathers the rows of the tokens. The second one scales its rows by the weights
+of the router, and scatters them into slots of the tokens, which are then added in a fixed order. On a GPU, Lowtide's
+kernels compute all products of groups, and the host reads nothing back. The example needs torch.
 
     python examples/torch_experts.py
 """
@@ -10,7 +11,7 @@ example needs torch.
 from lowtide.errors import DependencyError
 
 try:
-    from lowtide.torch import grouped_matmul
+    from lowtide.torch import combine_slots, grouped_matmul, routes
 except DependencyError as error:
     print(f"not run: {error}")
     raise SystemExit from None
@@ -30,12 +31,11 @@ def choices(x: torch.Tensor, router: torch.Tensor) -> tuple[torch.Tensor, torch.
 
 def by_groups(x: torch.Tensor, router: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
     weights, experts = choices(x, router)
-    order = experts.flatten().argsort(stable=True)
-    counts = torch.bincount(experts.flatten(), minlength=EXPERTS)
-    ends, rows = counts.cumsum(0).to(torch.int32), x[order // CHOSEN]
-    hidden = torch.nn.functional.silu(grouped_matmul(rows, up, ends))
-    found = grouped_matmul(hidden, down, ends) * weights.flatten()[order, None]
-    return torch.zeros_like(x).index_add(0, order // CHOSEN, found)
+    ends, tokens, places = routes(experts, EXPERTS)
+    hidden = torch.nn.functional.silu(grouped_matmul(x, up, ends, a_rows=tokens))
+    weight = weights.flatten()[places.long()]
+    slots = grouped_matmul(hidden, down, ends, d_rows=places, rows=experts.numel(), weight=weight)
+    return combine_slots(slots, CHOSEN)
 
 
 def by_a_loop(x: torch.Tensor, router: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> torch.Tensor:

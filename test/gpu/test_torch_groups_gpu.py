@@ -72,3 +72,47 @@ def test_a_layer_of_two_calls_has_the_activation_and_the_weights_of_rows_in_its_
     found = lt.grouped_matmul(hidden, down.mT, on_device, epilogue=weighted, weight=weight)
     wanted = weight.double()[:, None] * by_a_loop(x.double(), up.double(), down.double(), ends)
     assert ((found.double() - wanted).norm() / wanted.norm()).item() < 2**-7
+
+
+def routed(x: Any, up: Any, down: Any, weights: Any, chosen: Any) -> Any:
+    """Two products: the first gathers the rows of tokens, the second scales its rows and scatters them into slots."""
+    ends, tokens, places = ltt.routes(chosen, EXPERTS)
+    gate, value = ltt.grouped_matmul(x, up.mT, ends, a_rows=tokens).chunk(2, -1)
+    hidden, weight = functional.silu(gate) * value, weights.flatten()[places.long()]
+    slots = ltt.grouped_matmul(hidden, down.mT, ends, d_rows=places, rows=chosen.numel(), weight=weight)
+    return ltt.combine_slots(slots, chosen.shape[1])
+
+
+def by_tokens(x: Any, up: Any, down: Any, weights: Any, chosen: Any) -> Any:
+    """The same by a loop over experts and slots, which leaves out numbers that are no expert."""
+    found = torch.zeros_like(x)
+    for expert in range(EXPERTS):
+        for slot in range(chosen.shape[1]):
+            own = (chosen[:, slot] == expert).nonzero()[:, 0]
+            gate, value = (x[own] @ up[expert].mT).chunk(2, -1)
+            part = weights[own, slot, None] * ((functional.silu(gate) * value) @ down[expert].mT)
+            found = found.index_add(0, own, part)
+    return found
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("most", [EXPERTS, 3, EXPERTS + 1])
+def test_gradients_of_gathered_and_scattered_rows_and_of_weights(most: int, compiled: bool) -> None:
+    """The experts are drawn below `most`: all, a few, or with a number that is no expert."""
+    torch._dynamo.reset()
+    given, _ = operands([512] * EXPERTS)
+    given = [*given, torch.rand(len(given[0]), 3, device="cuda")]
+    chosen = torch.rand(len(given[0]), most, device="cuda").argsort(-1)[:, :3]
+    own = [x.detach().requires_grad_() for x in given]
+    exact = [x.detach().double().requires_grad_() for x in given]
+    layer = torch.compile(routed, fullgraph=True) if compiled else routed
+    found, wanted = layer(*own, chosen), by_tokens(*exact, chosen)
+    gradient = torch.randn_like(found)
+    of_own, right = torch.autograd.grad(found, own, gradient), torch.autograd.grad(wanted, exact, gradient.double())
+    for name, one, other in zip(("dx", "d up", "d down", "d weights"), of_own, right, strict=True):
+        assert one.dtype is own[0].dtype or name == "d weights"
+        assert ((one.double() - other).norm() / other.norm()).item() < 2**-6, name
+    assert ((found.double() - wanted).norm() / wanted.norm()).item() < 2**-6
+    again = torch.autograd.grad(layer(*own, chosen), own, gradient)
+    assert all(torch.equal(one, other) for one, other in zip(of_own, again, strict=True))  # bits repeat
+    torch._dynamo.reset()

@@ -1,8 +1,8 @@
 """Lowtide's kernels in PyTorch: custom ops for autograd, autocast, torch.compile and CUDA graphs.
 
-Importing it registers `torch.ops.lowtide.gemm`, `gemm_out` and `grouped_gemm`. No other part of Lowtide imports torch;
-without torch the import raises `DependencyError`. `backend`, `Backend` and `GemmPass` need Inductor, and are imported
-when they are first used.
+Importing it registers `torch.ops.lowtide.gemm`, `gemm_out`, `grouped_gemm` and `add_rows`. No other part of Lowtide
+imports torch; without torch the import raises `DependencyError`. `backend`, `Backend` and `GemmPass` need Inductor, and
+are imported when they are first used.
 """
 
 import importlib

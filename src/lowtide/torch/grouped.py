@@ -1,13 +1,21 @@
 """`lowtide.torch.grouped_matmul`: products of groups as a custom op, with a fake implementation and gradients.
 
-    grouped_gemm(Tensor a, Tensor b, Tensor ends, ScalarType? out_dtype) -> Tensor
+    grouped_gemm(Tensor a, Tensor b, Tensor ends, ScalarType? out_dtype, Tensor? a_rows=None, Tensor? d_rows=None,
+                 SymInt? rows=None, Tensor? weight=None) -> Tensor
 
 With A (rows, K) and B (groups, K, N), rows are grouped, and D is (rows, N). With A (M, K) and B (K, N), K is grouped,
 and D is (groups, M, N). Groups and `ends` are those of `lt.grouped_matmul`, but rows of D that belong to no group are
-0. If no kernel can read a tensor as it lies, it is copied first. Gradients are products of groups with the same ends.
-If rows are grouped, dA is a product with groups of rows, and dB is one with groups of K. If K is grouped, dA and dB are
-products with groups of rows. The gradient of D is rounded to A's type before it is multiplied. On the CPU, torch
-multiplies the groups one by one.
+0. If no kernel can read a tensor as it lies, it is copied first. On the CPU, torch multiplies the groups one by one.
+
+Gradients are products of groups with the same ends. If rows are grouped, dA is a product with groups of rows, and dB is
+one with groups of K. If K is grouped, dA and dB are products with groups of rows. The gradient of D is rounded to A's
+type before it is multiplied.
+
+With `a_rows`, the rows of A are gathered, and with `d_rows` those of the product are scattered, each in the kernel. In
+the backward pass, the kernel of dA gathers the rows of the gradient at `d_rows`. Rows of dA that were gathered several
+times are added in f32 in a fixed order (`lowtide.torch.rows`). Groups of K take no index, so torch gathers rows for dB.
+`weight` scales the rows of the product. Its gradient is the dot product of a row of A and the row of dA before scaling,
+so it needs no other product.
 """
 
 from typing import Any
@@ -15,23 +23,35 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import register_flop_formula
 
+from lowtide.compiler.epilogue.operands import OperandKind, OperandType
 from lowtide.compiler.matmul.grouped import grouped_matmul as multiply_groups
 from lowtide.errors import LaunchError
 from lowtide.torch.autocast import in_region
 from lowtide.torch.calls import default_type, sums_type
 from lowtide.torch.dispatch import records_gradient
-from lowtide.torch.dtypes import name_of
+from lowtide.torch.dtypes import dtype_of, name_of
 from lowtide.torch.evaluation import product, rounded
+from lowtide.torch.grouped_arguments import At, check
 from lowtide.torch.ops import LIBRARY
+from lowtide.torch.rows import add_rows, rows_at
 
 LIBRARY.define(
-    "grouped_gemm(Tensor a, Tensor b, Tensor ends, ScalarType? out_dtype) -> Tensor",
+    "grouped_gemm(Tensor a, Tensor b, Tensor ends, ScalarType? out_dtype, Tensor? a_rows=None, Tensor? d_rows=None,"
+    " SymInt? rows=None, Tensor? weight=None) -> Tensor",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 
 
 def grouped_matmul(
-    a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor, *, out_dtype: torch.dtype | None = None
+    a: torch.Tensor,
+    b: torch.Tensor,
+    ends: torch.Tensor,
+    *,
+    a_rows: torch.Tensor | None = None,
+    d_rows: torch.Tensor | None = None,
+    rows: int | None = None,
+    weight: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     """Products of groups, for autograd, autocast and torch.compile.
 
@@ -41,42 +61,54 @@ def grouped_matmul(
     `ends`: int32 (groups,), on the device of A and B. Group g consists of the rows, or of the elements of K, from
     `ends[g - 1]` (0 for the first group) to `ends[g] - 1`. Rows of D that belong to no group are 0. The matrix of D for
     an empty group of K is 0.
+    `a_rows`: int32 (R,). Row i of the product, of R rows, is computed from row `a_rows[i]` of A, or from zeros if A has
+    no such row.
+    `d_rows`: int32 (R,). Row i of the product is row `d_rows[i]` of D (rows, N), or nowhere if D has no such row. Its
+    elements must be different. The other rows of D are 0.
+    `weight`: floats (R,), which scale the rows of the product. `routes` gives `ends`, `a_rows` and `d_rows`.
     `out_dtype`: D's type, by default that of A (bf16 for 8-bit floats, s32 for integers).
 
     Raises LaunchError for tensors that do not fit.
     """
     a, b = in_region(a, b)
-    found: torch.Tensor = grouped_gemm(a, b, ends, out_dtype)
+    found: torch.Tensor = grouped_gemm(a, b, ends, out_dtype, a_rows, d_rows, rows, weight)
     return found
 
 
-def _check(a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor) -> tuple[int, ...]:
-    """D's shape. Raises LaunchError for tensors that do not fit."""
-    if ends.dim() != 1 or ends.dtype is not torch.int32:
-        raise LaunchError(
-            f"ends is {ends.dtype} of shape {tuple(ends.shape)}; it must be int32 (groups,): convert it [torch-ends]"
-        )
-    fits = a.dim() == 2 and b.dim() in (2, 3) and a.shape[1] == b.shape[-2]
-    if not fits or (b.dim() == 3 and b.shape[0] != ends.shape[0]):
-        raise LaunchError(
-            f"a of shape {tuple(a.shape)}, b of shape {tuple(b.shape)} and {ends.shape[0]} ends: pass a (rows, K) and b"
-            " (groups, K, N), or a (M, K) and b (K, N) [torch-groups]"
-        )
-    if {b.device, ends.device} != {a.device}:
-        raise LaunchError(
-            f"a is on {a.device}, b on {b.device} and ends on {ends.device}; move them to one device "
-            "[torch-groups-device]"
-        )
-    return (a.shape[0], b.shape[2]) if b.dim() == 3 else (ends.shape[0], a.shape[0], b.shape[1])
+_ROW = OperandType(OperandKind.PER_ROW, "f32")  # as PerRow["f32"], which mypy does not know
+_ROW_F64 = OperandType(OperandKind.PER_ROW, "f64")
 
 
-def _grouped(a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor, out_dtype: torch.dtype | None) -> torch.Tensor:
-    out = a.new_zeros(_check(a, b, ends), dtype=out_dtype or default_type(a.dtype, b.dtype))
+def _weighted(acc: Any, weight: _ROW) -> Any:  # type: ignore[valid-type]
+    return weight * acc
+
+
+def _weighted_f64(acc: Any, weight: _ROW_F64) -> Any:  # type: ignore[valid-type]
+    return weight * acc
+
+
+def _sums(a: torch.Tensor, b: torch.Tensor) -> torch.dtype:
+    """The type that the epilogue computes in: f64 for products of f64, else f32."""
+    return torch.float64 if dtype_of(sums_type(a.dtype, b.dtype)) is torch.float64 else torch.float32
+
+
+def _grouped(
+    a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor, out_dtype: torch.dtype | None = None, *rest: Any
+) -> torch.Tensor:
+    at = At(*rest)
+    out = a.new_zeros(check(a, b, ends, at), dtype=out_dtype or default_type(a.dtype, b.dtype))
+    if 0 in (a.numel(), b.numel(), out.numel(), *(each.numel() for each in at.tensors.values())):
+        return out
     if a.device.type == "cuda":
+        more: dict[str, Any] = {name: each.contiguous() for name, each in at.tensors.items()}
+        if at.weight is not None:
+            wide = _sums(a, b)
+            more["weight"] = more["weight"].to(wide)
+            more["epilogue"] = _weighted_f64 if wide is torch.float64 else _weighted
         with torch.no_grad():
-            multiply_groups(*_readable(a, b), ends.contiguous(), out=out)
+            multiply_groups(*_readable(a, b), ends.contiguous(), out=out, **more)
     elif a.device.type == "cpu":
-        _by_torch(a, b, ends, out)
+        _by_torch(a, b, ends, at, out)
     else:
         raise LaunchError(
             f"a is on {a.device}; tensors must be on an NVIDIA GPU or on the CPU: move them [torch-groups-gpu]"
@@ -95,20 +127,31 @@ def _by_rows(x: torch.Tensor) -> torch.Tensor:
     return x if x.stride(-1) == 1 and x.stride(-2) >= x.shape[-1] else x.contiguous()
 
 
-def _by_torch(a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor, out: torch.Tensor) -> None:
+def _by_torch(a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor, at: At, out: torch.Tensor) -> None:
     sums, d, k, before = sums_type(a.dtype, b.dtype), name_of(out.dtype), a.shape[1], 0
+    a = rows_at(a, at.a_rows)
     for group, given in enumerate(ends.tolist()):
         first = min(max(before, 0), k) if b.dim() == 2 else before
         end = min(max(given, first), k if b.dim() == 2 else a.shape[0])
+        before = given if b.dim() == 2 else end
         if b.dim() == 2:
             out[group] = rounded(product(a[:, first:end], b[first:end], sums), d)
-        else:
-            out[first:end] = rounded(product(a[first:end], b[group], sums), d)
-        before = given if b.dim() == 2 else end
+            continue
+        found = product(a[first:end], b[group], sums)
+        if at.weight is not None:
+            found = at.weight[first:end, None].to(found.dtype) * found
+        if at.d_rows is None:
+            out[first:end] = rounded(found, d)
+            continue
+        places = at.d_rows[first:end].long()
+        stored = (places >= 0) & (places < out.shape[0])
+        out[places[stored]] = rounded(found[stored], d)
 
 
-def _fake(a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor, out_dtype: torch.dtype | None) -> torch.Tensor:
-    return a.new_empty(_check(a, b, ends), dtype=out_dtype or default_type(a.dtype, b.dtype))
+def _fake(
+    a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor, out_dtype: torch.dtype | None = None, *rest: Any
+) -> torch.Tensor:
+    return a.new_empty(check(a, b, ends, At(*rest)), dtype=out_dtype or default_type(a.dtype, b.dtype))
 
 
 LIBRARY.impl("grouped_gemm", _grouped, "CompositeExplicitAutograd")
@@ -122,48 +165,74 @@ class _Grouped(torch.autograd.Function):
     """`lowtide::grouped_gemm` with its derivative."""
 
     @staticmethod
-    def forward(a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor, out_dtype: torch.dtype | None) -> torch.Tensor:
+    def forward(*arguments: Any) -> torch.Tensor:
         with torch._C._AutoDispatchBelowAutograd():
-            found: torch.Tensor = grouped_gemm(a, b, ends, out_dtype)
+            found: torch.Tensor = grouped_gemm(*arguments)
             return found
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-        a, b, ends, _ = inputs
+        a, b, ends, _, *rest = inputs
         if any(x.requires_grad and x.dtype.itemsize < 2 for x in (a, b)):
             raise LaunchError("8-bit floats have no gradients; convert a and b to bf16 first [torch-groups-narrow]")
-        ctx.save_for_backward(a, b, ends)
+        at = At(*rest)
+        ctx.save_for_backward(a, b, ends, at.a_rows, at.d_rows, at.weight)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
-        (a, b, ends), (of_a, of_b, *_) = ctx.saved_tensors, ctx.needs_input_grad
-        gradient, da, db = gradient.to(a.dtype), None, None
-        if b.dim() == 3:
-            da = grouped_gemm(gradient, b.mT, ends, a.dtype) if of_a else None
-            db = grouped_gemm(a.mT, gradient, ends, b.dtype) if of_b else None
-        else:
+        a, b, ends, a_rows, d_rows, weight = ctx.saved_tensors
+        of_a, of_b, *_, of_weight = ctx.needs_input_grad
+        gradient, da, db, dw = gradient.to(a.dtype), None, None, None
+        if b.dim() == 2:
             da = grouped_gemm(b, gradient.mT, ends, a.dtype).mT if of_a else None
             db = grouped_gemm(a.mT, gradient, ends, b.dtype) if of_b else None
-        return da, db, None, None
+            return da, db, *[None] * 6
+        if of_a or of_weight:
+            da, dw = _of_rows(gradient, (a, b, ends), At(a_rows, d_rows, None, weight), of_weight)
+        if of_b:
+            scaled = rows_at(gradient, d_rows)
+            scaled = scaled if weight is None else (scaled * weight[:, None].to(_sums(a, b))).to(a.dtype)
+            db = grouped_gemm(rows_at(a, a_rows).mT, scaled, ends, b.dtype)
+        return da if of_a else None, db, *[None] * 5, dw
+
+
+def _of_rows(
+    gradient: torch.Tensor, inputs: tuple[torch.Tensor, torch.Tensor, torch.Tensor], at: At, of_weight: bool
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The gradients of A and, if it is wanted, of the weights."""
+    (a, b, ends), wide = inputs, _sums(inputs[0], inputs[1])
+    taken = None if of_weight else at.weight
+    dtype = wide if of_weight or at.a_rows is not None else a.dtype
+    found: torch.Tensor = grouped_gemm(gradient, b.mT, ends, dtype, at.d_rows, None, None, taken)
+    dw = None
+    if of_weight and at.weight is not None:
+        dw = (found * rows_at(a, at.a_rows)).sum(-1).to(at.weight.dtype)
+        found = found * at.weight[:, None].to(wide)
+    if at.a_rows is not None:
+        found = add_rows(found, at.a_rows, a.shape[0])
+    return found.to(a.dtype), dw
 
 
 def _differentiable(
-    a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor, out_dtype: torch.dtype | None
+    a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor, out_dtype: torch.dtype | None = None, *rest: Any
 ) -> torch.Tensor:
-    if records_gradient((a, b)):
-        found: torch.Tensor = _Grouped.apply(a, b, ends, out_dtype)
+    at = At(*rest)
+    if records_gradient((a, b) if at.weight is None else (a, b, at.weight)):
+        found: torch.Tensor = _Grouped.apply(a, b, ends, out_dtype, *at)
         return found
     with torch._C._AutoDispatchBelowAutograd():
-        below: torch.Tensor = grouped_gemm(a, b, ends, out_dtype)
+        below: torch.Tensor = grouped_gemm(a, b, ends, out_dtype, *at)
         return below
 
 
 LIBRARY.impl("grouped_gemm", _differentiable, "Autograd")
 
 
-def _flops(a: Any, b: Any, *rest: Any, out_shape: Any, **keywords: Any) -> int:
+def _flops(
+    a: Any, b: Any, ends: Any, dtype: Any = None, a_rows: Any = None, *rest: Any, out_shape: Any, **keywords: Any
+) -> int:
     """The operations for all rows, or for all K: only the device knows how many are in groups."""
-    return 2 * int(a[0]) * int(a[1]) * int(b[-1])
+    return 2 * int((a if a_rows is None else a_rows)[0]) * int(a[1]) * int(b[-1])
 
 
 register_flop_formula(torch.ops.lowtide.grouped_gemm)(_flops)
