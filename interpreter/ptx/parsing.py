@@ -172,6 +172,9 @@ class _Parser(Operands):
                 type = word[1:]
             elif word in _VECTORS:
                 count = int(word[2:])
+            elif word == ".attribute":  # .managed or .unified, which say where a variable may be accessed
+                while not self.take(")") or self.word == ")":
+                    self.next()
             elif word != ".ptr" and word not in _SPACES:
                 self.reject(f"{word} of a variable is not interpreted [ptx-variable-word]")
         return space, align, type, count

@@ -20,6 +20,7 @@ VARIABLES = """
 .global .align 4 .b8 text[8] = {1, 2, 3, 4, 5};
 .global .u64 pointers[2] = {table + 4, generic(text)};
 .global .u32 zero, seven = 7;
+.visible .global .attribute(.managed) .align 4 .u32 managed = 8;
 .global .u64 large = 0x123456789abcdef0;
 .const .s16 short[4] = {-1, 2};
 """
@@ -33,6 +34,7 @@ VARIABLES = """
         ("ld.global.u32 %r3, [text+4];", 5),
         ("ld.global.u32 %r3, [zero];", 0),
         ("ld.global.u32 %r3, [seven];", 7),
+        ("ld.global.u32 %r3, [managed];", 8),
         ("ld.global.u64 %rd20, [large]; cvt.u32.u64 %r3, %rd20;", 0x9ABCDEF0 - 2**32),
         ("ld.global.u32 %r3, [large+4];", 0x12345678),
         ("ld.const.s16 %r3, [short];", -1),

@@ -60,6 +60,29 @@ def test_operands_that_fit_are_accepted() -> None:
     assert "vector-elements" not in str(checked(kernel(body)).code)
 
 
+# Forms of instructions whose other forms have less, each with a target that lacks it.
+FORMS_OF_TARGETS = (
+    ("redux.sync.min.f32 %f1, %f1, -1;", "sm_90a"),
+    ("redux.sync.min.f32 %f1, %f1, -1;", "sm_100"),
+    ("add.rn.f32x2 %rd1, %rd1, %rd1;", "sm_90"),
+    ("ld.global.v8.b32 {%r1, %r2, %r3, %r1, %r1, %r1, %r1, %r1}, [%rd1];", "sm_90"),
+    ("add.bf16x2 %r1, %r1, %r1;", "sm_80"),
+    ("fence.acq_rel.cluster;", "sm_89"),
+    ("cvt.rn.satfinite.e4m3x2.f32 %s1, %f1, %f1;", "sm_80"),
+    ("max.xorsign.abs.f32 %f1, %f1, %f1;", "sm_80"),
+    ("fma.rn.bf16x2 %r1, %r1, %r1, %r1;", "sm_75"),
+    ("mma.sync.aligned.m16n8k128.row.col.s32.b1.b1.s32.xor.popc %r1, %r1, %r1, %r1;", "sm_75"),
+    ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [%r1];", "sm_70"),
+)
+
+
+def test_targets_that_have_a_form_take_it() -> None:
+    for text, target in FORMS_OF_TARGETS:
+        newer = {"sm_90a": "sm_100a", "sm_90": "sm_100", "sm_100": "sm_100f", "sm_70": "sm_75", "sm_75": "sm_80"}
+        later = newer.get(target, "sm_90")
+        assert "instruction-target" not in str(checked(kernel(text).replace("sm_90a", later)).code), text
+
+
 def checked(text: str) -> Report:
     return lt.ptx.load(text)["k"].check(grid=1, block=32, args=[])
 
@@ -71,6 +94,7 @@ def checked(text: str) -> Report:
         (kernel("setmaxnreg.dec.sync.aligned.u32 24;").replace("sm_90a", "sm_90"), "instruction-target"),
         (kernel("cp.async.bulk.commit_group;").replace("sm_90a", "sm_80"), "instruction-target"),
         (kernel("cp.async.wait_all;").replace("sm_90a", "sm_75"), "instruction-target"),
+        *((kernel(text).replace("sm_90a", target), "instruction-target") for text, target in FORMS_OF_TARGETS),
         (kernel("").replace(".target sm_90a\n", ""), "ptx-no-target"),
         (kernel("@%r1 bra END; END:"), "guard-type"),
         (kernel("add.f32 %rd1, %rd2, %rd3;"), "operand-register-type"),
