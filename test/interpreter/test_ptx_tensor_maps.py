@@ -169,7 +169,7 @@ def test_malformed_instructions_are_refused(line, code):
 def test_only_some_targets_have_them():
     module = parse(loading(GROUPED))
     check_targets(module, module.entries["k"])
-    for line, target in (("tensormap.replace", "sm_90"), ("tensormap.replace", "sm_80")):
+    for line, target in (("tensormap.replace", "sm_90"), ("fence.mbarrier_init", "sm_80")):
         with pytest.raises(InterpreterError, match=rf"`{line}.*{target} lacks it.*\[instruction-target\]"):
             module.target = target
             check_targets(module, module.entries["k"])
