@@ -33,11 +33,13 @@ from lowtide.interpreter.program.program import Role
 @dataclass(slots=True)
 class Wait:
     """A wait of an agent. `why` is asked only when no agent can continue; `op` is given if it is not the agent's
-    last."""
+    last. `otherwise` is tried then: it takes the error of the deadlock, and says whether the agent can continue after
+    all."""
 
     ready: Callable[[], bool]
     why: Callable[[], str]
     op: Any = None
+    otherwise: Callable[[InterpreterError], bool] | None = None
 
 
 Steps: TypeAlias = Generator[Wait, None, Any]

@@ -5,11 +5,11 @@ post-dominator of the branch, and continue together there: a stack of (next bloc
 lets each thread proceed by itself, so neither the compiler nor the program may assume an order of the sides. None is
 needed: each lane has its own registers, and accesses to memory by different lanes are unordered to the race checker,
 whichever side runs first, so a program without races gives the same result in any order. At a barrier without .aligned
-a side waits for the rest of its warp, and the others run (lane_paths.py). Two assumptions remain:
+a side waits for the rest of its warp, and the others run (lane_paths.py). Of the order of sides remains:
 - Lanes reconverge at the immediate post-dominator at the latest: the whole warp executes an `.aligned` instruction
   there, as ptxas arranges; a part of the warp that executes one before it is reported (lanes.whole_warp).
-- A side that waits for another side of its warp is reported as a deadlock, as on hardware without independent thread
-  scheduling.
+- A side that polls for another side of its warp runs before it, until no agent can continue; then the other sides run
+  (lane_paths.py). A loop that counts such polls, or changes memory, goes on to the limit of instructions.
 
 Polls. An instruction that reads a value that others change, and does not block (mbarrier.try_wait, ld.acquire,
 ld.relaxed, atom), leaves a `Wait` in `state.polls`: ready once the answer would be another, with the reason why it is
@@ -25,17 +25,28 @@ this runner keeps the old values of the other lanes if the mask is partial (`Gra
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine import undefined
 from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
 from lowtide.interpreter.machine.awaited import tell_order
 from lowtide.interpreter.machine.convoys import Again, Joinable, Start
 from lowtide.interpreter.machine.execution import UNSET, count_steps
-from lowtide.interpreter.machine.lane_paths import Mask, Path, advance
+from lowtide.interpreter.machine.lane_paths import (
+    Mask,
+    Path,
+    advance,
+    fault,
+    polls_aside,
+    put_aside,
+    resume,
+    until_changed,
+)
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.program.graphs import EXIT, Branch, Edge, Graph, Loop
 
@@ -79,9 +90,14 @@ def run_graph(state: AgentState, graph: Graph, start: Start | None = None) -> St
             registers = [state.values[slot] for slot in path.edge.loop.slots]
             now = Spin(path.edge, path.edge.loop, acted + state.changes, registers)
             state.op = state.polls[-1].op or state.op
-            yield _until_changed(state.polls) if now.is_same(spin) else again()
+            yield _until_changed(state, paths) if now.is_same(spin) else again()
             spin = now
             state.polls = []
+        if has_aside := any(each.aside is not None for each in paths):
+            resume(graph, paths)
+        if paths[-1] is not path:
+            spin = None
+            continue
         if path.block == path.until:
             paths.pop()
             if paths:
@@ -98,7 +114,12 @@ def run_graph(state: AgentState, graph: Graph, start: Start | None = None) -> St
         if (work := state.machine.observers.work) is not None:
             work.instructions += block.count(index)
         place = (path.block, index) if joins and path.mask is None else None
-        yield from _run_ops(state, block.ops[index:] if index else block.ops, graph.kept, place)
+        try:
+            yield from _run_ops(state, block.ops[index:] if index else block.ops, graph.kept, place)
+        except InterpreterError as error:
+            if not has_aside:
+                raise
+            raise fault(paths, error) from None
         index = 0
         if state.asked is not None:
             _count_arrivals(state, path, graph)
@@ -239,10 +260,12 @@ def _move(state: AgentState, edge: Edge, moved: Iterable[Any], mask: Mask) -> No
         state.values[move.target] = new if mask is None else blend(mask, new, old, move.dtype)
 
 
-def _until_changed(polls: list[Wait]) -> Wait:
-    return Wait(
-        lambda: any(poll.ready() for poll in polls), lambda: ", or ".join(dict.fromkeys(poll.why() for poll in polls))
-    )
+def _until_changed(state: AgentState, paths: list[Path]) -> Wait:
+    """Wait until a poll of the path on top, or of one that is put aside, has another answer. If no agent can continue,
+    other paths run."""
+    polls = [*state.polls]
+    otherwise = partial(put_aside, state, paths, polls) if len(paths) > 1 else None
+    return until_changed([*polls, *polls_aside(paths)], otherwise)
 
 
 def _same(x: Any, y: Any) -> bool:

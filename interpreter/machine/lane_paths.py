@@ -4,39 +4,62 @@ PTX ISA, "bar, barrier", "barrier.cluster": without .aligned, such an instructio
 warp that have not ended. Then the warp has arrived. So at a barrier that only some lanes have reached, their path
 waits, and the other paths of the warp run first, also those of lanes that wait at a point of reconvergence: they
 continue without the others. When all paths wait, the warp executes the barrier.
+
+A path may poll for what other lanes of its warp do. Each thread makes progress by itself, so if no agent can continue,
+the path is put aside until its poll has another answer, and the other paths of its warp run.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.errors import InterpreterError, NotInterpreted, without_codes
 from lowtide.interpreter.machine import undefined
-from lowtide.interpreter.machine.agents import AgentState, Steps
+from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.program.graphs import EXIT, Edge, Graph
 
 Lanes = NDArray[np.bool_]
 Mask = Lanes | None
 
+_TOGETHER = ("warp-aligned", "barrier-divergent", "executed-together", "member-elsewhere")
+"""The codes of rules that lanes break which are not with the others of their warp."""
+
+
+class Aside(NamedTuple):
+    """What a path polls, and the error of the deadlock if the other paths of the warp do not change its answer."""
+
+    poll: Wait
+    deadlock: InterpreterError
+
 
 @dataclass(slots=True, eq=False)
 class Path:
     """Lanes on their way to block `block` by `edge`, up to block `until`. `waits`: at a barrier, for the rest of their
-    warp. In a list, a path lies above those that continue, at its block `until`, with its lanes and with others."""
+    warp. `aside`: it polls, and other paths run. In a list, a path lies above those that continue, at its block
+    `until`, with its lanes and with others."""
 
     block: int
     until: int
     mask: Mask
     edge: Edge | None = None
     waits: bool = False
+    aside: Aside | None = None
+
+    @property
+    def is_able(self) -> bool:
+        return not self.waits and (self.aside is None or self.aside.poll.ready())
 
 
 def advance(state: AgentState, graph: Graph, paths: list[Path]) -> Steps:
     """The path on top waits for the rest of its warp: put another one on top; if all wait, execute the barrier."""
     if _put_on_top(state, paths):
+        return
+    if polls := polls_aside(paths):
+        yield until_changed(polls)
         return
     waiting = [path for path in paths if path.waits]
     yield from _arrive(state, graph, waiting)
@@ -48,11 +71,58 @@ def advance(state: AgentState, graph: Graph, paths: list[Path]) -> Steps:
     _rejoin(graph, paths)
 
 
+def until_changed(polls: Sequence[Wait], otherwise: Callable[[InterpreterError], bool] | None = None) -> Wait:
+    """Wait until one of these polls would have another answer."""
+    return Wait(
+        lambda: any(poll.ready() for poll in polls),
+        lambda: ", or ".join(dict.fromkeys(poll.why() for poll in polls)),
+        otherwise=otherwise,
+    )
+
+
+def polls_aside(paths: Sequence[Path]) -> list[Wait]:
+    """What the paths that are put aside wait for."""
+    return [path.aside.poll for path in paths if path.aside is not None]
+
+
+def put_aside(state: AgentState, paths: list[Path], polls: Sequence[Wait], deadlock: InterpreterError) -> bool:
+    """The path on top polls, and no agent can continue: put another path on top. Returns whether there is one."""
+    top = paths[-1]
+    top.aside = Aside(until_changed([*polls]), deadlock)
+    if _put_on_top(state, paths):
+        return True
+    top.aside = None
+    return False
+
+
+def resume(graph: Graph, paths: list[Path]) -> None:
+    """If the poll of a path that was put aside has another answer, put the path on top, to meet the others soon."""
+    ready = next((path for path in paths if path.aside is not None and path.aside.poll.ready()), None)
+    if ready is not None:
+        ready.aside = None
+        paths.append(paths.pop(paths.index(ready)))
+        _rejoin(graph, paths)
+
+
+def fault(paths: Sequence[Path], error: InterpreterError) -> InterpreterError:
+    """The error of a path, or what explains it: lanes that poll, and are put aside, are missing from an instruction for
+    the whole warp."""
+    aside = next((path.aside for path in paths if path.aside is not None), None)
+    if aside is None or error.code not in _TOGETHER:
+        return error
+    if not aside.poll.ready():
+        return aside.deadlock
+    return NotInterpreted(
+        f"{without_codes(str(error))}; they wait for other lanes of their warp, and have not come here yet, where the "
+        "interpreter needs them; put a barrier of the warp before this instruction [lanes-behind]"
+    )
+
+
 def _put_on_top(state: AgentState, paths: list[Path]) -> bool:
     """Whether a path can continue; then it is on top."""
     for at in reversed(range(len(paths))):
         path, above = paths[at], paths[at + 1 :]
-        if path.waits:
+        if not path.is_able:
             continue
         lanes = _lanes(path)
         if (lanes & _union(above)).any():  # it continues with lanes of paths above it
@@ -91,11 +161,12 @@ def _arrive(state: AgentState, graph: Graph, waiting: list[Path]) -> Steps:
     for op, others in found[1:]:
         if (op.run, op.data) != (first.run, first.data) or _number(state, op) != _number(state, first):
             numbers, here = np.flatnonzero(others).tolist(), np.flatnonzero(lanes).tolist()
-            raise state.violation(
-                first,
+            rule = (
                 f"lanes {here} wait here for the rest of their warp, and lanes {numbers} at {op.describe()}, which is "
-                "another barrier; let all lanes of a warp arrive at one barrier [barrier-lanes-apart]",
+                "another barrier; the PTX ISA does not say whether they wait for each other; let all lanes of a warp "
+                "arrive at one barrier [barrier-lanes-apart]"
             )
+            raise state.violation(first, rule, NotInterpreted)
     union, values = _union(waiting), state.values
     state.mask, state.op = None if union.all() else union, first
     before = [values[slot] for slot in first.results]
@@ -142,6 +213,8 @@ def _rejoin(graph: Graph, paths: list[Path]) -> None:
     """Let paths that end at the same block meet where they first can, which may be earlier."""
     groups: dict[tuple[int | None, int], list[Path]] = {}
     for path in paths:
+        if path.waits or path.aside is not None:
+            continue
         below = _continuing(paths, path)
         groups.setdefault((None if below is None else id(below), path.until), []).append(path)
     for (_, until), group in groups.items():

@@ -133,8 +133,7 @@ def run_all(
     while running:
         able = [agent for agent in running if agent.waits is None or agent.waits.ready()]
         if not able:
-            rule = f"deadlock, level {running[0].state.machine.level}: no agent can continue [agents-deadlock]"
-            raise InterpreterError("\n".join([rule, *_standing(running)]))
+            able = [_left(running)]
         agent = choose(able)
         if isinstance(agent.waits, Joinable):
             agent = _together(agent, agent.waits.place, running)
@@ -166,6 +165,16 @@ def run_all(
                         del begun[cluster]
                     on_end(index)
                     refill()
+
+
+def _left(running: list[Agent]) -> Agent:
+    """An agent that continues with other lanes, now that none can. Raises InterpreterError if there is none."""
+    rule = f"deadlock, level {running[0].state.machine.level}: no agent can continue [agents-deadlock]"
+    deadlock = InterpreterError("\n".join([rule, *_standing(running)]))
+    for agent in running:
+        if agent.waits is not None and agent.waits.otherwise is not None and agent.waits.otherwise(deadlock):
+            return agent
+    raise deadlock
 
 
 def _chooser(seed: int) -> Callable[[list[Agent]], Agent]:
