@@ -23,6 +23,10 @@ _STORE = 32  # bytes per cycle and SM of a tile's stores, times `Constants.store
 _SUM = 4  # bytes of a partial sum
 # No calibration has larger clusters. With them the same tiles took 0.94 to 1.015 of the time in [2, 2] (H200, H100).
 _MOST_FITTED, _NOT_FITTED = 4, 1.03
+# A cluster of two that shares the shorter side of a tile loads more than one that shares the longer side: [2, 1] more
+# than [1, 2], if the tile is 256×176. Beyond what the constants account for, it took longer by this factor (84 pairs of
+# kernels of the calibration, H200).
+_PAIR, _LOADS_MORE = 2, 1.02
 # With more sums in a thread, no registers are left to load operands of the epilogue ahead. Then it takes longer by this
 # factor (dSwiGLU, 8192×14336×4096, H200).
 _MOST_SUMS, _THREADS, _WAITS = 176, 128, 1.8
@@ -166,7 +170,11 @@ def cycles(grids: Grids, product: Product, found: Constants, sm_count: int, larg
     total += np.where(_fit_in_pairs(grids, product), beside_last, found.launch) + found.launch_of_cta * busy
     total += _zeros(grids, product)
     limit = _at_power_limit(grids, product, found, requests, moved, sm_count)
-    return either(total, limit, found.power_sharpness) * np.where(grids.cluster > _MOST_FITTED, _NOT_FITTED, 1.0)
+    factor = np.where(grids.cluster > _MOST_FITTED, _NOT_FITTED, 1.0)
+    more = (grids.rows - grids.columns) * (grids.cluster_rows - grids.cluster_columns) > 0
+    more &= (grids.cluster == _PAIR) & (np.minimum(of_rows, of_columns) >= _PAIR)  # the other pair is possible, too
+    factor *= np.where(more, _LOADS_MORE, 1.0)
+    return either(total, limit, found.power_sharpness) * factor
 
 
 def may_be_halved(grids: Grids, product: Product, sm_count: int, large_clusters: int) -> np.ndarray:
