@@ -104,12 +104,18 @@ def check_weights(spec: GemmFields) -> None:
 
 
 def _features(spec: GemmFields) -> dict[str, bool]:
-    """Features that groups, rows at an index and pairs of columns do not support, and whether the spec has each."""
-    return {
-        "a batch": spec.is_batched,
-        f"precision={spec.precision!r}": spec.decomposition is not None,
-        "d_order='column'": spec.d_order != "row",
-    }
+    """Features that rows at an index and pairs of columns do not support, and whether the spec has each."""
+    return _matrices(spec) | _pieces(spec)
+
+
+def _matrices(spec: GemmFields) -> dict[str, bool]:
+    """As `_features`, of matrices: those that groups do not support either."""
+    return {"a batch": spec.is_batched, "d_order='column'": spec.d_order != "row"}
+
+
+def _pieces(spec: GemmFields) -> dict[str, bool]:
+    """As `_features`, of products that are computed as several products of pieces."""
+    return {f"precision={spec.precision!r}": spec.decomposition is not None}
 
 
 def _beside_batch(spec: GemmFields) -> dict[str, bool]:
@@ -133,8 +139,8 @@ def check_groups(spec: GemmFields) -> None:
     """Raises SpecError for fields that groups do not support."""
     if not spec.is_grouped:
         return
-    beside = _features(spec) | (_sums_of_parts(spec) if spec.k_is_grouped else {})
-    _refuse("groups", beside, "launch the groups one by one [groups-beside]")
+    sums = _pieces(spec) | _sums_of_parts(spec) if spec.k_is_grouped else {}
+    _refuse("groups", _matrices(spec) | sums, "launch the groups one by one [groups-beside]")
     if spec.k_is_grouped:
         if spec.layout != K_GROUPED_LAYOUT:
             raise SpecError(
@@ -174,7 +180,6 @@ def check_a_rows(spec: GemmFields) -> None:
     beside = {
         "groups of K": spec.k_is_grouped,
         f"layout={spec.layout!r}": spec.layout not in GROUPED_LAYOUTS,
-        "block scales": spec.block_scales is not None,
     }
     _refuse("rows of A at an index", _features(spec) | beside, "gather them before the product [a-rows-beside]")
 

@@ -39,7 +39,7 @@ class Grouped(NamedTuple):
     """A grouped product with any number of rows, or any K: the types of A, B and D, the layout, N, K (if rows are
     grouped) or M (if K is), the number of groups, the rows or K per group for which the schedule is chosen (`share`),
     the target, the epilogue, how pairs of columns lie in B, whether rows of A are taken, or rows of D stored, at an
-    index, whether groups are padded, and the fields of `GemmSpec` for scales of sums, by name."""
+    index, whether groups are padded, and the fields of `GemmSpec` for its sums, by name."""
 
     types: tuple[str, str, str]
     layout: str
@@ -73,13 +73,13 @@ class Grouped(NamedTuple):
         return self._replace(n=self.n // 2, pairs=pairs)
 
     def scaled_by(self, options: Options, operands: Mapping[str, Any]) -> "Grouped":
-        """This product with block scales, or with packed weights in B, whose scales are among the `operands`. Raises
-        LaunchError for weights and scales that do not fit, and for a B that must be packed."""
+        """This product with a precision, block scales, or packed weights in B, whose scales are among the `operands`.
+        Raises LaunchError for weights and scales that do not fit, and for a B that must be packed."""
         (a, b, d), layout = self.types, self.layout
         if options.weights is None:
             check_not_packed(a, b)
-            scales = options.block_scales
-            return self if scales is None else self._replace(scaled=(("block_scales", scales),))
+            own = {"block_scales": options.block_scales, "precision": options.precision}
+            return self._replace(scaled=tuple((name, value) for name, value in own.items() if value is not None))
         n = self.n * options.columns_per_byte
         given = {name: view(operands[name], name) for name in options.kinds(operands)}
         fields = fields_of_weights((layout, b), n, self.other, given, groups=True)
@@ -227,6 +227,7 @@ class GroupedMatmul:
         d_rows: Any = None,
         weights: str | None = None,
         block_scales: BlockScales | None = None,
+        precision: str | None = None,
         out: Any = None,
         stream: Any = None,
         **operands: Any,
@@ -247,7 +248,7 @@ class GroupedMatmul:
         two are equal, either row may be stored. `weights`, `block_scales`: as in `lt.matmul`, for each group: B is the
         transpose of the bytes of `lt.pack_weights` for weights (groups, N, K), with `scales` and `zeros` (groups,
         K / group, N); or `scale_a` (⌈K / 128⌉, rows) and `scale_b` (groups, ⌈N / 128⌉, ⌈K / 128⌉) or
-        (groups, ⌈K / 128⌉, N) are operands. The launch is asynchronous.
+        (groups, ⌈K / 128⌉, N) are operands. `precision`: as in `lt.matmul`. The launch is asynchronous.
 
         With A (M, K) and B (K, N), K is grouped. D is (groups, M, N): for each group, the product over its K, which is
         0 for an empty group. A has M contiguous, such as `x.mT` for x (K, M), and B has N contiguous. Elements of K
@@ -283,7 +284,8 @@ class GroupedMatmul:
         else:
             groups_of_k = math.prod(view(ends, "ends").shape) if len(right.shape) == len(left.shape) else 0
             product = product_of(left, right, d, target, epilogue, groups_of_k).of_pairs(pairs)
-        product = product.scaled_by(Options(weights=weights, block_scales=block_scales), operands)
+        options = Options(precision=precision, weights=weights, block_scales=block_scales)
+        product = product.scaled_by(options, operands)
         given = {"a_rows": a_rows, "d_rows": d_rows}
         indices = {name: index for name, index in given.items() if index is not None}
         if indices:

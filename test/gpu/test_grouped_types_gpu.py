@@ -46,6 +46,13 @@ CASES: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "weights of 4 bits, gathered and scattered": ("sm_90a", S4 | {"a_rows": True, "d_rows": True}, None),
     "weights of 8 bits": ("sm_90a", S4 | {"b": "s8"}, None),
     "weights of e4m3 without scales": ("sm_80", {"a": "f16", "b": "e4m3", "d": "f32"}, None),
+    "block scales, gathered and scattered": ("sm_90a", BLOCKS | {"a_rows": True, "d_rows": True}, None),
+    "products of pieces": ("sm_90a", {"a": "f32", "b": "f32", "d": "f32", "precision": "tf32x3"}, None),
+    "products of pieces, mma.sync": (
+        "sm_80",
+        {"a": "f32", "b": "f32", "d": "f32", "precision": "bf16x6", "layout": "tt"},
+        None,
+    ),
     "integers": ("sm_90a", {"a": "s8", "b": "u8", "d": "s32"}, None),
     "full operands, stored at an index": (
         "sm_90a",

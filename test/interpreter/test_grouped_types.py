@@ -72,6 +72,27 @@ CASES: dict[str, tuple[str, str | None, dict[str, Any], tuple[int, int], tuple[s
         (152, 272),
         _ENDS_OF_LEVELS,
     ),
+    "block scales, gathered and scattered": (
+        "sm_90a",
+        "grid.tile = [64, 64], k = 128, stages = 2",
+        FP8 | {"block_scales": COLUMNS, "a_rows": True, "d_rows": True},
+        (40, 272),
+        _ENDS_OF_LEVELS,
+    ),
+    "products of pieces": (
+        "sm_90a",
+        "grid.tile = [64, 32], stages = 2",
+        {"a": "f32", "b": "f32", "d": "f32", "precision": "tf32x3"},
+        (40, 48),
+        _ENDS_OF_LEVELS,
+    ),
+    "products of pieces, B as (K, N), mma.sync": (
+        "sm_80",
+        "grid.tile = [32, 32], stages = 2",
+        {"a": "f32", "b": "f32", "d": "f32", "precision": "bf16x6", "layout": "tt"},
+        (40, 48),
+        ("cta", "nvvm"),
+    ),
     "weights of 4 bits": ("sm_80", _MMA, S4, (80, 192), LEVELS),
     "weights of 4 bits with zero points, by defaults": (
         "sm_90a",

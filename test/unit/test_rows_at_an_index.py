@@ -40,7 +40,6 @@ def row_sums(acc):
         ({"batch": 2}, "a-rows-beside"),
         ({"layout": "nn"}, "a-rows-beside"),
         ({"d_order": "column"}, "a-rows-beside"),
-        ({"a": "e4m3", "b": "e4m3", "block_scales": lt.BlockScales()}, "a-rows-beside"),
         ({"groups": lt.Groups(2, "k"), "layout": "nt"}, "a-rows-beside"),
         ({"a": "f32", "b": "f32", "d": "f32", "precision": "tf32x3"}, "a-rows-beside"),
         ({"epilogue": named}, "a-rows-operand-name"),

@@ -69,12 +69,12 @@ func.func @scales(%a: !mat, %b: !mats, %d: !scales, %ends: memref<?xi32>, %s: !s
 !mat = memref<?x?xf32, strided<[?, 1]>>
 !mats = memref<?x?x?xf32, strided<[?, ?, 1]>>
 module attributes {tile.target = "sm_90a"} {
-func.func @pieces(%a: !mat, %b: !mats, %d: !mat, %ends: memref<?xi32>) {
-  // expected-error @below {{groups with sums by tf32x3 are not supported; launch the groups one by one [groups-and-sums]}}
-  tile.gemm tn %a, %b into %d acc(f32 by tf32x3) operands(ends %ends : memref<?xi32>) {
+func.func @pieces(%a: !mat, %b: !mat, %d: !mats, %ends: memref<?xi32>) {
+  // expected-error @below {{groups of K with sums by tf32x3 are not supported; launch the groups one by one [groups-and-sums]}}
+  tile.gemm nt %a, %b into %d acc(f32 by tf32x3) operands(ends %ends : memref<?xi32>) {
   ^bb0(%x: f32):
     tile.yield %x : f32
-  } : !mat, !mats, !mat
+  } : !mat, !mat, !mats
   return
 }
 }
