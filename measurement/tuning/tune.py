@@ -189,9 +189,10 @@ def _settled(
         raise SpecError(
             "packed weights cannot be tuned yet: give a schedule, or leave it to the cost model [weights-tuned]"
         )
-    if spec.a_rows or spec.d_rows:
+    if spec.a_rows or spec.d_rows or spec.ends is not None:
         raise SpecError(
-            "rows at an index cannot be tuned yet: give a schedule, or leave it to the cost model [rows-tuned]"
+            "groups, counts of rows and rows at an index cannot be tuned yet: give a schedule, or leave it to the cost "
+            "model [rows-tuned]"
         )
     if spec.pairs is not None:
         raise SpecError(

@@ -83,6 +83,15 @@ def test_groups_of_k_are_split_as_the_words_say() -> None:
     assert refusal(Case((*words, ("mainloop.prologue", "once")))) != ""
 
 
+def test_rows_of_a_batch_count_as_the_words_say() -> None:
+    words = (("target", "sm_90a"), ("grid.tile", "[64, 32]"), ("steps", "1"), ("known", "n"), ("rows", "two tiles"))
+    case = Case((*words, ("counts", "of each product"), ("split", "groups end 1 after a tile")), seed=1)
+    assert case.spec.counts and case.spec.batch is None and case.spec.layout == "tn"
+    found = run_case(case)
+    assert found.ended is Ended.right and found.words["split"] == "groups end 1 after a tile", found.message
+    assert refusal(Case((*words, ("counts", "of each product"), ("grid.tail", "halves")))) != ""
+
+
 def test_packed_weights_have_a_step_of_k() -> None:
     words = (("weights", "s4"), ("layout", "tn"), ("steps", "0"), ("rows", "ragged"), ("columns", "one tile"))
     found = run_case(Case(words))

@@ -160,6 +160,23 @@ def test_a_row_that_counts_and_is_not_stored_is_found() -> None:
     interpret(faulty, inputs([31, 0, 31]), domain="exact")
 
 
+@pytest.mark.parametrize(("name", "counts"), [("maxsi", [LEAST, 5]), ("minsi", [3, 999])])
+def test_a_count_that_is_not_clamped_is_found(name: str, counts: list[int]) -> None:
+    text, given = compiled("sm_80").levels["nvvm"], inputs(counts)
+    of_counts = re.compile(rf"(= llvm\.load .* -> i32\n(?:.*\n)?.* = arith\.){name} (%\w+), %\w+ :")
+    assert len(of_counts.findall(text)) == 1
+    faulty = of_counts.sub(rf"\1{name} \2, \2 :", text)
+
+    def is_right(module: str) -> bool:
+        given["d"] = np.full((2, ROWS, COLUMNS), -1, np.int64)
+        try:
+            return bool((interpret(module, given, domain="exact") == expected(given)).all())
+        except InterpreterError:
+            return False
+
+    assert is_right(text) and not is_right(faulty)
+
+
 def test_a_group_that_takes_the_rows_of_another_shows() -> None:
     text = compiled("sm_80").levels["cta"]
     begin = text.index("tile.view %A[%batch")

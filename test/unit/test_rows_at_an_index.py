@@ -143,6 +143,6 @@ def test_a_field_that_is_not_supported_is_refused(path: str) -> None:
 
 
 def test_tuning_is_refused() -> None:
-    for name in ("a_rows", "d_rows"):
+    for fields in ({"a_rows": True}, {"d_rows": True}, {"groups": 2}, {"batch": 2, "counts": True}):
         with pytest.raises(SpecError, match=r"\[rows-tuned\]"):
-            lt.tune(lt.GemmSpec(m=64, n=64, k=64, **TYPES, **{name: True}))
+            lt.tune(lt.GemmSpec(m=64, n=64, k=64, **TYPES, **fields))

@@ -23,7 +23,7 @@ from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import accumulator_types, get
 from lowtide.verification.checking.conditions import Axis, axes_of, least_steps
 from lowtide.verification.checking.interpretation import Batch, estimated_seconds
-from lowtide.verification.checking.splits import Ends, ends_of, groups_of
+from lowtide.verification.checking.splits import COUNTS, Ends, ends_of, groups_of
 from lowtide.verification.checking.subjects import Subject, of_kernel
 from lowtide.verification.checking.trials import Extents, Finding, Trial, domains_of, loaded, outcomes
 from lowtide.verification.fuzz.words import (
@@ -110,6 +110,7 @@ class Case:
             k=known.get("k"),
             block_scales=SCALES[words["scales"]],
             batch={"none": UNBATCHED, "run time": None}.get(words["batch"], _MATRICES),
+            counts=words["counts"] == "of each product",
             groups=_GROUPS[words["groups"]],
             a_rows=words["a_rows"] == "at an index",
             d_rows=words["d_rows"] == "at an index",
@@ -201,6 +202,7 @@ def refusal(case: Case) -> str:
             converted=(None, spec.b if spec.is_mixed else None),
             group=spec.group or 0,
             groups=spec.groups if isinstance(spec.groups, int) else None,
+            is_padded=spec.counts,
         )
         if schedule.epilogue.path is StorePath.smem:
             schedule = schedule.filled({"epilogue.swizzle": (0, 3, 3)})
@@ -229,7 +231,8 @@ def _trial(case: Case, subject: Subject) -> Trial:
         spec.n if spec.n is not None else _extent(n, words["columns"], case.seed),
         spec.k if spec.k is not None else depth - (_missing(k, case.seed) if "ragged" in words["steps"] else 0),
     )
-    batch, ends = _batch(case, spec), _ends(words, extents, schedule, spec)
+    batch = _batch(case, spec)
+    ends = _ends(words, extents, schedule, spec, 1 if batch is None else batch.matrices)
     depth = extents[2] if spec.k is not None else max(extents[2], 1)
     domain = domains_of(subject.problem, (extents[0], extents[1], depth), batch, ends)[0]
     anywhere, *others = subject.places  # one where nothing is packed, else as moved and each matrix a little less
@@ -255,14 +258,18 @@ def _as_it_lies(words: Words, trial: Trial, subject: Subject) -> Words:
 def _batch(case: Case, spec: GemmSpec) -> Batch | None:
     if not spec.is_batched:
         return None
-    operands = (operand.name for operand in spec.operands if operand.kind.value != "scalar")
+    operands = (operand.name for operand in spec.operands if operand.kind.value not in ("scalar", "ends"))
     shared = {"a": ("a",), "b and operands": ("b", *operands)}.get(case.full["shared"], ())
     matrices = spec.batch if isinstance(spec.batch, int) else 1 + case.seed % _MATRICES
     return Batch(matrices, shared, case.seed % 2)
 
 
-def _ends(words: Words, extents: Extents, schedule: Schedule, spec: GemmSpec) -> Ends | None:
-    """The ends of groups, if rows, or K, are grouped."""
+def _ends(words: Words, extents: Extents, schedule: Schedule, spec: GemmSpec, matrices: int) -> Ends | None:
+    """The ends of groups, if rows, or K, are grouped; the counts of rows if products of a batch have them. Then words
+    that are about ends alone mean that all rows count."""
+    if spec.counts:
+        kind = words["split"] if words["split"] in COUNTS else next(iter(COUNTS))
+        return ends_of(kind, extents[0], schedule.tile_mnk[0], matrices, padded=True)
     if not spec.is_grouped:
         return None
     axis, split, known = 2 if spec.k_is_grouped else 0, words["split"], spec.group_count

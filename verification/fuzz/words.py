@@ -70,6 +70,7 @@ _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "amax": ("none", "of D"),
         "known": ("none", "k", "n", "mnk", "k = 0", "whole tiles"),
         "batch": ("none", "run time", "3"),
+        "counts": ("all rows", "of each product"),
         "groups": ("none", "run time", "3", "3 of K"),
         "a_rows": ("in order", "at an index"),
         "d_rows": ("in order", "at an index"),
@@ -87,6 +88,8 @@ _BESIDE_GROUPS: Mapping[str, str] = MappingProxyType(
     {"batch": "none", "weights": "none", "scales": "none", "layout": "tn", "d_order": "row"}
 )
 _BESIDE_GROUPS_OF_K: Mapping[str, str] = MappingProxyType({**_BESIDE_GROUPS, "layout": "nt"})
+# A batch of products with numbers of rows of their own
+_BESIDE_COUNTS: Mapping[str, str] = MappingProxyType({**_BESIDE_GROUPS, "batch": "run time", "groups": "none"})
 # With pairs of columns, the epilogue takes pairs.
 _BESIDE_PAIRS: Mapping[str, str] = MappingProxyType(
     {
@@ -141,6 +144,7 @@ COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
         **{("weights", name): _BESIDE_WEIGHTS for name in list(WEIGHTS)[1:]},
         **{("groups", name): _BESIDE_GROUPS for name in ("run time", "3")},
         ("groups", "3 of K"): _BESIDE_GROUPS_OF_K,
+        ("counts", "of each product"): _BESIDE_COUNTS,
         **{(name, "at an index"): _BESIDE_GROUPS for name in ("a_rows", "d_rows")},
         **{("pairs", word): _BESIDE_PAIRS for word in _PROBLEM["pairs"][1:]},
         **{("split", name): MappingProxyType({"groups": "3"}) for name in list(SPLITS)[1:]},
