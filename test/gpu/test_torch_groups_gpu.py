@@ -116,3 +116,22 @@ def test_gradients_of_gathered_and_scattered_rows_and_of_weights(most: int, comp
     again = torch.autograd.grad(layer(*own, chosen), own, gradient)
     assert all(torch.equal(one, other) for one, other in zip(of_own, again, strict=True))  # bits repeat
     torch._dynamo.reset()
+
+
+def test_padded_groups_have_gradients_of_the_rows_that_count() -> None:
+    rows, counts = 300, [0, 300, 1, 128, 299, 64, 7, 200]
+    given = torch.tensor(counts, dtype=torch.int32, device="cuda")
+    a = torch.randn(EXPERTS, rows, WIDTH, device="cuda").bfloat16()
+    counted = (torch.arange(rows, device="cuda") < given[:, None])[..., None]
+    a = torch.where(counted, a, torch.nan).requires_grad_()  # the other rows are not used
+    b = (WIDTH**-0.5 * torch.randn(EXPERTS, HIDDEN, WIDTH, device="cuda")).bfloat16().requires_grad_()
+    found = ltt.grouped_matmul(a, b.mT, counts=given)
+    exact = [torch.where(counted, a, 0).detach().double().requires_grad_(), b.detach().double().requires_grad_()]
+    wanted, gradient = exact[0] @ exact[1].mT, torch.randn_like(found)
+    of_own, right = (
+        torch.autograd.grad(found, (a, b), gradient),
+        torch.autograd.grad(wanted, exact, gradient.double() * counted),
+    )
+    for one, other in zip((found, *of_own), (wanted, *right), strict=True):
+        assert ((one.double() - other).norm() / other.norm()).item() < 2**-7
+    assert not of_own[0][0].any()

@@ -4,12 +4,14 @@
                  SymInt? rows=None, Tensor? weight=None) -> Tensor
 
 With A (rows, K) and B (groups, K, N), rows are grouped, and D is (rows, N). With A (M, K) and B (K, N), K is grouped,
-and D is (groups, M, N). Groups and `ends` are those of `lt.grouped_matmul`, but rows of D that belong to no group are
-0. If no kernel can read a tensor as it lies, it is copied first. On the CPU, torch multiplies the groups one by one.
+and D is (groups, M, N). With A (groups, rows, K), groups are padded, D is (groups, rows, N), and `ends` has the counts
+of rows. Groups and `ends` are those of `lt.grouped_matmul`, but rows of D that belong to no group are 0. If no kernel
+can read a tensor as it lies, it is copied first. On the CPU, torch multiplies the groups one by one.
 
 Gradients are products of groups with the same ends. If rows are grouped, dA is a product with groups of rows, and dB is
 one with groups of K. If K is grouped, dA and dB are products with groups of rows. The gradient of D is rounded to A's
-type before it is multiplied.
+type before it is multiplied. If groups are padded, dA is a product with the same counts, and dB is a batch of products,
+with zeros in the rows that do not count.
 
 With `a_rows`, the rows of A are gathered, and with `d_rows` those of the product are scattered, each in the kernel. In
 the backward pass, the kernel of dA gathers the rows of the gradient at `d_rows`. Rows of dA that were gathered several
@@ -18,6 +20,7 @@ times are added in f32 in a fixed order (`lowtide.torch.rows`). Groups of K take
 so it needs no other product.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -27,12 +30,12 @@ from lowtide.compiler.epilogue.operands import OperandKind, OperandType
 from lowtide.compiler.matmul.grouped import grouped_matmul as multiply_groups
 from lowtide.errors import LaunchError
 from lowtide.torch.autocast import in_region
-from lowtide.torch.calls import default_type, sums_type
+from lowtide.torch.calls import How, default_type, sums_type
 from lowtide.torch.dispatch import records_gradient
-from lowtide.torch.dtypes import dtype_of, name_of
-from lowtide.torch.evaluation import product, rounded
+from lowtide.torch.dtypes import dtype_of
 from lowtide.torch.grouped_arguments import At, check
-from lowtide.torch.ops import LIBRARY
+from lowtide.torch.grouped_evaluation import multiply_by_torch
+from lowtide.torch.ops import LIBRARY, gemm
 from lowtide.torch.rows import add_rows, rows_at
 
 LIBRARY.define(
@@ -45,8 +48,9 @@ LIBRARY.define(
 def grouped_matmul(
     a: torch.Tensor,
     b: torch.Tensor,
-    ends: torch.Tensor,
+    ends: torch.Tensor | None = None,
     *,
+    counts: torch.Tensor | None = None,
     a_rows: torch.Tensor | None = None,
     d_rows: torch.Tensor | None = None,
     rows: int | None = None,
@@ -61,6 +65,9 @@ def grouped_matmul(
     `ends`: int32 (groups,), on the device of A and B. Group g consists of the rows, or of the elements of K, from
     `ends[g - 1]` (0 for the first group) to `ends[g] - 1`. Rows of D that belong to no group are 0. The matrix of D for
     an empty group of K is 0.
+    `counts`: int32 (groups,), in place of `ends`, for padded groups: A (groups, rows, K), B (groups, K, N) and D
+    (groups, rows, N). Group g has the first `counts[g]` of its rows. The other rows of D are 0, and those of A are not
+    used.
     `a_rows`: int32 (R,). Row i of the product, of R rows, is computed from row `a_rows[i]` of A, or from zeros if A has
     no such row.
     `d_rows`: int32 (R,). Row i of the product is row `d_rows[i]` of D (rows, N), or nowhere if D has no such row. Its
@@ -71,7 +78,13 @@ def grouped_matmul(
     Raises LaunchError for tensors that do not fit.
     """
     a, b = in_region(a, b)
-    found: torch.Tensor = grouped_gemm(a, b, ends, out_dtype, a_rows, d_rows, rows, weight)
+    if (ends is None) == (counts is None) or (counts is None) == (a.dim() == 3):
+        raise LaunchError(
+            f"a has {a.dim()} dimensions, and {'no ' if ends is None else ''}ends and {'no ' if counts is None else ''}"
+            "counts are given; pass ends for a (rows, K), or counts for a (groups, rows, K) [torch-ends-or-counts]"
+        )
+    each = ends if counts is None else counts
+    found: torch.Tensor = grouped_gemm(a, b, each, out_dtype, a_rows, d_rows, rows, weight)
     return found
 
 
@@ -106,9 +119,10 @@ def _grouped(
             more["weight"] = more["weight"].to(wide)
             more["epilogue"] = _weighted_f64 if wide is torch.float64 else _weighted
         with torch.no_grad():
-            multiply_groups(*_readable(a, b), ends.contiguous(), out=out, **more)
+            more |= {"counts" if a.dim() == 3 else "ends": ends.contiguous()}
+            multiply_groups(*_readable(a, b), out=out, **more)
     elif a.device.type == "cpu":
-        _by_torch(a, b, ends, at, out)
+        multiply_by_torch(a, b, ends, at, out)
     else:
         raise LaunchError(
             f"a is on {a.device}; tensors must be on an NVIDIA GPU or on the CPU: move them [torch-groups-gpu]"
@@ -120,32 +134,11 @@ def _readable(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Ten
     """A and B, copied if no kernel can read them as they lie."""
     if b.dim() == 2:  # groups are rows of aᵀ and of b
         return _by_rows(a.mT).mT, _by_rows(b)
-    return _by_rows(a), b if b.stride(-1) == 1 or b.stride(-2) == 1 else b.contiguous()
+    return _by_rows(a), b if 1 in b.stride()[-2:] else b.contiguous()
 
 
 def _by_rows(x: torch.Tensor) -> torch.Tensor:
     return x if x.stride(-1) == 1 and x.stride(-2) >= x.shape[-1] else x.contiguous()
-
-
-def _by_torch(a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor, at: At, out: torch.Tensor) -> None:
-    sums, d, k, before = sums_type(a.dtype, b.dtype), name_of(out.dtype), a.shape[1], 0
-    a = rows_at(a, at.a_rows)
-    for group, given in enumerate(ends.tolist()):
-        first = min(max(before, 0), k) if b.dim() == 2 else before
-        end = min(max(given, first), k if b.dim() == 2 else a.shape[0])
-        before = given if b.dim() == 2 else end
-        if b.dim() == 2:
-            out[group] = rounded(product(a[:, first:end], b[first:end], sums), d)
-            continue
-        found = product(a[first:end], b[group], sums)
-        if at.weight is not None:
-            found = at.weight[first:end, None].to(found.dtype) * found
-        if at.d_rows is None:
-            out[first:end] = rounded(found, d)
-            continue
-        places = at.d_rows[first:end].long()
-        stored = (places >= 0) & (places < out.shape[0])
-        out[places[stored]] = rounded(found[stored], d)
 
 
 def _fake(
@@ -187,6 +180,10 @@ class _Grouped(torch.autograd.Function):
             da = grouped_gemm(b, gradient.mT, ends, a.dtype).mT if of_a else None
             db = grouped_gemm(a.mT, gradient, ends, b.dtype) if of_b else None
             return da, db, *[None] * 6
+        if a.dim() == 3:
+            da = grouped_gemm(gradient, b.mT, ends, a.dtype) if of_a else None
+            db = _of_padded(a, gradient, ends, b.dtype) if of_b else None
+            return da, db, *[None] * 6
         if of_a or of_weight:
             da, dw = _of_rows(gradient, (a, b, ends), At(a_rows, d_rows, None, weight), of_weight)
         if of_b:
@@ -213,6 +210,14 @@ def _of_rows(
     return found.to(a.dtype), dw
 
 
+def _of_padded(a: torch.Tensor, gradient: torch.Tensor, counts: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The gradient of B. Rows that do not count may have any values, so they are replaced by zeros."""
+    counted = (torch.arange(a.shape[1], device=a.device) < counts[:, None])[..., None]
+    of_a, of_d = (torch.where(counted, x, 0) for x in (a, gradient))
+    found: torch.Tensor = gemm(of_a.mT, of_d, [], *How(out_dtype=dtype))
+    return found
+
+
 def _differentiable(
     a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor, out_dtype: torch.dtype | None = None, *rest: Any
 ) -> torch.Tensor:
@@ -232,7 +237,8 @@ def _flops(
     a: Any, b: Any, ends: Any, dtype: Any = None, a_rows: Any = None, *rest: Any, out_shape: Any, **keywords: Any
 ) -> int:
     """The operations for all rows, or for all K: only the device knows how many are in groups."""
-    return 2 * int((a if a_rows is None else a_rows)[0]) * int(a[1]) * int(b[-1])
+    *rows, k = a if a_rows is None else (a_rows[0], a[1])
+    return 2 * math.prod(map(int, rows)) * int(k) * int(b[-1])
 
 
 register_flop_formula(torch.ops.lowtide.grouped_gemm)(_flops)

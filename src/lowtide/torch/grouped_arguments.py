@@ -29,11 +29,12 @@ def check(a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor, at: At) -> tuple
         raise LaunchError(
             f"ends is {ends.dtype} of shape {tuple(ends.shape)}; it must be int32 (groups,): convert it [torch-ends]"
         )
-    fits = a.dim() == 2 and b.dim() in (2, 3) and a.shape[1] == b.shape[-2]
-    if not fits or (b.dim() == 3 and b.shape[0] != ends.shape[0]):
+    fits = (a.dim(), b.dim()) in ((2, 2), (2, 3), (3, 3)) and a.shape[-1] == b.shape[-2]
+    if not fits or any(x.shape[0] != ends.shape[0] for x in (a, b) if x.dim() == 3):
         raise LaunchError(
-            f"a of shape {tuple(a.shape)}, b of shape {tuple(b.shape)} and {ends.shape[0]} ends: pass a (rows, K) and b"
-            " (groups, K, N), or a (M, K) and b (K, N) [torch-groups]"
+            f"a of shape {tuple(a.shape)}, b of shape {tuple(b.shape)} and {ends.shape[0]} ends or counts: pass a"
+            " (rows, K) and b (groups, K, N), a (M, K) and b (K, N), or with counts a (groups, rows, K) and b (groups,"
+            " K, N) [torch-groups]"
         )
     if {b.device, ends.device, *(each.device for each in at.tensors.values())} != {a.device}:
         others = "".join(f", {name} on {each.device}" for name, each in at.tensors.items())
@@ -41,13 +42,15 @@ def check(a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor, at: At) -> tuple
             f"a is on {a.device}, b on {b.device} and ends on {ends.device}{others}; move them to one device "
             "[torch-groups-device]"
         )
-    if b.dim() == 2:
+    if a.dim() == b.dim():
         if at.tensors or at.rows is not None:
             raise LaunchError(
-                "a_rows, d_rows, rows and weight are for groups of rows, and b (K, N) has groups of K; pass b "
-                "(groups, K, N), or gather, scatter or scale rows outside [torch-rows-of-k]"
+                "a_rows, d_rows, rows and weight are for groups of rows, and "
+                + ("a is (groups, rows, K)" if a.dim() == 3 else "b (K, N) has groups of K")
+                + "; pass a (rows, K), b (groups, K, N) and ends, or gather, scatter or scale rows outside"
+                " [torch-rows-of-k]"
             )
-        return ends.shape[0], a.shape[0], b.shape[1]
+        return (ends.shape[0], a.shape[-2], b.shape[-1])
     return _check_rows(a, at), b.shape[2]
 
 
