@@ -188,7 +188,7 @@ def _confirm_count(run: Callable[..., Any], count: int) -> None:
 
 def _widths(form: Form, count: int) -> list[int]:
     """The widths of constants among the sources."""
-    if not form.types:
+    if not form.types or form.row.name.startswith("wmma"):
         return [64 if "b64" in form.words else 32] * count
     bits, name = min(form.bits, 64), form.row.name
     widths = [bits] * count

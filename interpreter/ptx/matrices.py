@@ -208,6 +208,13 @@ def held_as(column: Values, dtype: str) -> Any:
     return column if dtype in INTEGERS else Number(column, dtype)
 
 
+def accumulators_of(d: Values, dtype: str) -> tuple[Any, ...]:
+    """The registers of D, from its elements of a type (32, values)."""
+    if dtype in PACKED_TYPES:
+        return tuple(Packed(d[:, at : at + 2], dtype) for at in range(0, d.shape[1], 2))
+    return tuple(held_as(column, dtype) for column in np.ascontiguousarray(d.T))
+
+
 def _product_key(op: Op) -> Any:
     """Products run as one if all their operands are registers, those of A and B packed."""
     is_able = op.data.accumulator in ("f32", "i32") and op.data.how == warp_matrices.PLAIN
@@ -246,9 +253,7 @@ def mma(state: AgentState, op: Op, a: Any, b: Any, c: Any) -> tuple[Any, ...]:
     plan = op.data
     given = tuple(group if isinstance(group, tuple) else (group,) for group in (a, b, c))
     d = warp_matrices.multiply(state, op, plan.fragments, plan.types, given, plan.how)  # type: ignore[arg-type]
-    if plan.result in PACKED_TYPES:
-        return tuple(Packed(d[:, at : at + 2], plan.result) for at in range(0, d.shape[1], 2))
-    return tuple(held_as(column, plan.result) for column in np.ascontiguousarray(d.T))
+    return accumulators_of(d, plan.result)
 
 
 @TABLE.effects(

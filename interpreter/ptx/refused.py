@@ -30,8 +30,6 @@ def reason(parts: list[str]) -> str | None:
         return "shfl without .sync does not exist from sm_70 on; take shfl.sync with a member mask [no-shfl]"
     if _VIDEO.fullmatch(name):
         return f"{name}, a video instruction, is not interpreted; take dp4a, sad or integer instructions [no-video]"
-    if name == "wmma":
-        return "wmma, whose fragments have no documented layout, is not interpreted; take mma.sync [no-wmma]"
     if name in ("multimem", "clusterlaunchcontrol"):
         return f"{name} is not interpreted; it takes several GPUs, or Blackwell [no-multimem]"
     if name in ("alloca", "stacksave", "stackrestore"):

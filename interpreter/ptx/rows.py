@@ -25,6 +25,7 @@ from lowtide.interpreter.ptx import (
     tensor_maps,
     tensors,
     wgmma,
+    wmma,
 )
 from lowtide.interpreter.ptx.table import Table, joined
 
@@ -54,6 +55,7 @@ ROWS: Table = joined(
     bulk.TABLE,
     matrices.TABLE,
     wgmma.TABLE,
+    wmma.TABLE,
     barriers.TABLE,
     mbarriers.TABLE,
     synchronization.TABLE,

@@ -48,8 +48,9 @@ _FORMS = tuple(
         (r"(min|max)\..*(f16(x2)?|NaN\.f32)", 80, False),
         (r"fma\..*relu.*", 80, False),
         (r"cvt\..*(b?f16x2|bf16|tf32)\.f32", 80, False),
-        (r"mma\.sync\..*(bf16|tf32|f64).*", 80, False),
+        (r"(mma\.sync|wmma)\..*(bf16|tf32|f64|and\.popc).*", 80, False),
         (r"mma\.sync\.aligned\.m16n8k(16|32|64|128|256).*", 80, False),
+        (r"wmma\..*\.(s4|u4|b1|s8|u8)\b.*", 75, False),
         (r"(ldmatrix|movmatrix|mma\.sync\.aligned\.m(16n8|8n8k(16|32|128))|tanh|ex2\..*f16).*", 75, False),
     )
 )

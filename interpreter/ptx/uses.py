@@ -6,8 +6,8 @@ from lowtide.interpreter.program.dependence import Use
 from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.syntax import Address, Group, Immediate, Negated, Operand, Register
 
-_VARY = re.compile(r"ld\.(?!param).*|ldmatrix\..*|atom\..*|mbarrier\.(try|test)_wait\..*")
-_COMPUTE = re.compile(r"(mma|redux)\.sync\..*")
+_VARY = re.compile(r"ld\.(?!param).*|ldmatrix\..*|wmma\.load\..*|atom\..*|mbarrier\.(try|test)_wait\..*")
+_COMPUTE = re.compile(r"((mma|redux)\.sync|wmma\.mma)\..*")
 _TIMED = re.compile(r"%(clock\w*|globaltimer\w*|smid|nsmid|warpid)\b")
 # Instructions whose registers, other than addresses, hold elements or partial sums.
 _ASK = re.compile(r"ld\.(relaxed|volatile)\..*")  # without .acquire, they order nothing
@@ -17,7 +17,7 @@ _MEET = re.compile(
     r"(atom|red)\..*|ld\.(acquire|relaxed|volatile)\..*|st\.(release|relaxed|volatile)\..*|mbarrier\.(arrive|expect_tx|try_wait|test_wait).*"
 )
 _PATTERNED = re.compile(r"st\.(release|relaxed|volatile)\..*|fence\.(?!proxy|mbarrier_init).*|membar\..*")
-_STORES = re.compile(r"(st|red|atom)\..*|stmatrix\..*")
+_STORES = re.compile(r"(st|red|atom|stmatrix|wmma\.store)\..*")
 
 
 def use_of(op: Op) -> Use:

@@ -72,6 +72,7 @@ FORMS_OF_TARGETS = (
     ("max.xorsign.abs.f32 %f1, %f1, %f1;", "sm_80"),
     ("fma.rn.bf16x2 %r1, %r1, %r1, %r1;", "sm_75"),
     ("mma.sync.aligned.m16n8k128.row.col.s32.b1.b1.s32.xor.popc %r1, %r1, %r1, %r1;", "sm_75"),
+    ("wmma.load.a.sync.aligned.row.m16n16k16.bf16 {%r1, %r1, %r1, %r1}, [%rd1];", "sm_75"),
     ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [%r1];", "sm_70"),
 )
 
