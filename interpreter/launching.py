@@ -114,6 +114,8 @@ def run(
             launcher.run(program, request, origin, use_of)
     if observers.unwritten is not None:
         observers.unwritten.update(places.unwritten())
+    if observers.last_writes is not None:
+        observers.last_writes.append(places.last_write)
     return places.contents()
 
 

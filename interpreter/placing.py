@@ -144,6 +144,14 @@ class Places:
             found[name] = np.logical_not(self.orders[name].shaped(written))
         return found
 
+    def last_write(self, name: str, index: tuple[int, ...]) -> str | None:
+        """The thread and the op that last wrote an element in the last launch, in words; None if there are none."""
+        array = self.arrays[name]
+        strides = array.strides if len(array.strides) == len(array.shape) else (*array.strides, 1)
+        width = ELEMENT_BYTES[element_of(array.dtype)]
+        offset = sum(at * stride for at, stride in zip(index, strides, strict=True))
+        return self.memory.last_write(self.addresses[name] + width * offset, width)
+
     def _contents(self, name: str, array: Array) -> NDArray[Any]:
         element = element_of(array.dtype)
         payload = self.memory.contents(name)[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -81,16 +81,20 @@ class Given:
     names: tuple[str, ...]
 
 
-def given(entry: Entry, arguments: Sequence[Any]) -> Given:
-    """Raises LaunchError for arguments that do not fit the kernel's parameters."""
+def given(entry: Entry, arguments: Sequence[Any], names: Sequence[str] | None = None) -> Given:
+    """`names` are those of the arguments in messages and files, by default those of the parameters. Raises LaunchError
+    for arguments that do not fit the kernel's parameters."""
     if len(arguments) != len(entry.parameters):
         raise LaunchError(
             f"{len(arguments)} arguments; {entry.name} takes {len(entry.parameters)}: {_listed(entry)} [ptx-arguments]"
         )
+    named = [each.name for each in entry.parameters] if names is None else [*map(str, names)]
+    if len(named) != len(arguments):
+        raise LaunchError(f"{len(named)} names of {len(arguments)} arguments; give one for each [ptx-names]")
     placing = _Placing()
     parameters = [
-        placing.parameter(argument, variable, number)
-        for number, (argument, variable) in enumerate(zip(arguments, entry.parameters, strict=True))
+        placing.parameter(argument, replace(variable, name=name), number)
+        for number, (argument, variable, name) in enumerate(zip(arguments, entry.parameters, named, strict=True))
     ]
     return Given(placing.arrays, tuple(parameters), placing.dtypes, tuple(placing.names))
 
@@ -150,6 +154,8 @@ class _Placing:
         if key not in self.seen:
             self.held.append(argument)
             self.seen[key] = name
+            if name in self.arrays:
+                raise LaunchError(f"{what}: another array has this name, too [ptx-name-twice]")
             element, stored = in_record(values, dtype, what)
             self.arrays[name] = Array(element, shape, strides, stored)
             self.dtypes[name] = dtype

@@ -85,16 +85,23 @@ class Expected:
         self,
         results: Mapping[str, NDArray[Any]],
         given: Mapping[str, Array],
-        unwritten: Mapping[str, NDArray[np.bool_]],
+        observers: Observers,
     ) -> str | None:
-        """The first element that is not as expected, in words; None if all are. An element that nothing has written is
-        not as expected: on a GPU it has any value."""
+        """The first element that is not as expected, in words, with its last write; None if all are. An element that
+        nothing has written is not as expected: on a GPU it has any value."""
+        unwritten, (last_write,) = observers.unwritten or {}, observers.last_writes or (None,)
         for name in (*self.arrays, *sorted(self.kept)):
             if name in self.arrays and (text := _lacks(name, unwritten[name])):
                 return text
             wanted = self.arrays[name] if name in self.arrays else given[name].values
-            if wanted is not None and (text := _differs(name, results[name], wanted, self.rtol, self.atol)):
-                return text if name in self.arrays else f"{text}: it should not change"
+            wrong = None if wanted is None else _wrong(results[name], wanted, self.rtol, self.atol)
+            if wrong is not None and wanted is not None:
+                text = _differs(name, results[name], wanted, wrong, (self.rtol, self.atol))
+                text = text if name in self.arrays else f"{text}: it should not change"
+                last = None if last_write is None else last_write(name, _first(wrong))
+                where = f"{name}[{', '.join(map(str, _first(wrong)))}]"
+                done = f"nothing has written {where}" if last is None else f"{where} was last written by {last}"
+                return f"{text}; {done}"
         return None
 
 
@@ -108,23 +115,32 @@ def _lacks(name: str, unwritten: NDArray[np.bool_]) -> str | None:
     )
 
 
-def _differs(name: str, result: NDArray[Any], wanted: NDArray[Any], rtol: float, atol: float) -> str | None:
+def _wrong(result: NDArray[Any], wanted: NDArray[Any], rtol: float, atol: float) -> NDArray[np.bool_] | None:
+    """The elements that differ by more than the tolerances; None if there are none."""
     with np.errstate(all="ignore"):
         same = (result == wanted) | ((result != result) & (wanted != wanted))
         if rtol or atol:
             x, y = result.astype(np.float64), wanted.astype(np.float64)
             same = same | (np.abs(x - y) <= atol + rtol * np.abs(y))
-    if same.all():
-        return None
-    place = tuple(int(index) for index in np.argwhere(~same)[0])
+    return None if same.all() else np.logical_not(same)
+
+
+def _first(wrong: NDArray[np.bool_]) -> tuple[int, ...]:
+    return tuple(int(index) for index in np.argwhere(wrong)[0])
+
+
+def _differs(
+    name: str, result: NDArray[Any], wanted: NDArray[Any], wrong: NDArray[np.bool_], tolerances: tuple[float, float]
+) -> str:
+    place = _first(wrong)
     where = ", ".join(map(str, place))
-    count = int(same.size - np.count_nonzero(same))
-    text = f"{name}[{where}] is {result[place]}, not {wanted[place]}; {count} of {same.size} elements differ"
+    count = np.count_nonzero(wrong)
+    text = f"{name}[{where}] is {result[place]}, not {wanted[place]}; {count} of {wrong.size} elements differ"
     if wanted.dtype.kind in "iub":
         return text
     with np.errstate(all="ignore"):
-        most = np.max(np.abs(result.astype(np.float64) - wanted.astype(np.float64)), where=~same, initial=0)
-    return f"{text}, by up to {most:.3g} (rtol = {rtol:g}, atol = {atol:g})"
+        most = np.max(np.abs(result.astype(np.float64) - wanted.astype(np.float64)), where=wrong, initial=0)
+    return f"{text}, by up to {most:.3g} (rtol = {tolerances[0]:g}, atol = {tolerances[1]:g})"
 
 
 def prepare(source: Parsed, record: LaunchRecord) -> None:
@@ -200,9 +216,9 @@ def _explored(
     """Run further orders, within the budget."""
 
     def one(explorer: Explorer) -> None:
-        observers = replace(_observers(settings), report=Orders(), explorer=explorer, unwritten={})
+        observers = replace(_observers(settings), report=Orders(), explorer=explorer, unwritten={}, last_writes=[])
         found = run(source, record, options=settings.options, observers=observers)
-        if (text := expected.difference(found, record.arrays, observers.unwritten or {})) is not None:
+        if (text := expected.difference(found, record.arrays, observers)) is not None:
             raise InterpreterError(f"{text} [ptx-wrong-result]")
 
     explored = explore(one, settings.orders, settings.seconds)
@@ -212,7 +228,8 @@ def _explored(
     if explored.fault is None:
         return replace(report, orders=str(explored), seconds=seconds)
     if explored.fault.code == "ptx-wrong-result":
-        return Report("wrong-result", str(explored.fault), explored.fault.code, seconds=seconds)
+        found = broken(explored.fault, "wrong-result", source.module, source.module.file)
+        return replace(found, seconds=seconds)
     found = broken(explored.fault, kind_of(explored.fault), source.module, source.module.file)
     return replace(found, orders=f"found in order {explored.orders} of those that differ", seconds=seconds)
 
@@ -255,11 +272,11 @@ def _as_race(source: Parsed, record: LaunchRecord, settings: Settings, report: R
 def _compared(
     source: Parsed, record: LaunchRecord, expected: Expected, settings: Settings, observers: Observers
 ) -> Report:
-    unwritten: dict[str, NDArray[np.bool_]] = {}
-    arrays = run(source, record, options=settings.options, observers=replace(observers, unwritten=unwritten))
-    text = expected.difference(arrays, record.arrays, unwritten)
-    if text is not None:
-        return Report("wrong-result", text, arrays=arrays)
+    observers = replace(observers, unwritten={}, last_writes=[])
+    arrays = run(source, record, options=settings.options, observers=observers)
+    if (text := expected.difference(arrays, record.arrays, observers)) is not None:
+        lines = places_in(text, source.module, source.module.file)
+        return Report("wrong-result", text, places=lines, arrays=arrays)
     count = len(expected.arrays)
     compared = f"; {count} {'array is' if count == 1 else 'arrays are'} as expected" if count else ""
     places = {} if observers.relied is None else observers.relied.places

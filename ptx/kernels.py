@@ -73,6 +73,7 @@ class Kernel:
         cluster: int | Sequence[int] = 1,
         shared: int = 0,
         cooperative: bool = False,
+        names: Sequence[str] | None = None,
         settings: Settings = Settings(),  # noqa: B008 - it cannot be changed
     ) -> tuple[NDArray[Any], ...]:
         """Run the kernel; returns the arrays after it, one for each argument that is an array, in their order.
@@ -80,12 +81,13 @@ class Kernel:
         The arrays that are passed do not change. `grid` and `cluster` are in CTAs, `block` in threads, one number or up
         to three, `shared` the bytes of dynamic shared memory. `args` has for each parameter a numpy array (a pointer to
         its first element; its strides are kept, and what lies between its elements is out of bounds), a number,
-        `TensorMap`, `Unwritten`, `Scratch`, `Bytes`, or None for a null pointer.
+        `TensorMap`, `Unwritten`, `Scratch`, `Bytes`, or None for a null pointer. `names` are the names of the arguments
+        in messages and in files, by default those of the parameters.
 
         Raises LaunchError for arguments that do not fit, and InterpreterError for a broken rule or an instruction
         that is not interpreted.
         """
-        found, launch = self._given(grid, block, cluster, shared, cooperative, args)
+        found, launch = self._given(grid, block, cluster, shared, cooperative, (args, names))
         arrays = run_record(self.source, LaunchRecord(found.arrays, (launch,)), settings)
         return _results(found, arrays)
 
@@ -98,6 +100,7 @@ class Kernel:
         cluster: int | Sequence[int] = 1,
         shared: int = 0,
         cooperative: bool = False,
+        names: Sequence[str] | None = None,
         expect: Sequence[Any] | None = None,
         rtol: float = 0.0,
         atol: float = 0.0,
@@ -108,7 +111,7 @@ class Kernel:
         `expect`, if given, has for each argument that is an array its contents after the run, or None; they are
         compared with the tolerances. Raises LaunchError for arguments that do not fit.
         """
-        found, launch = self._given(grid, block, cluster, shared, cooperative, args)
+        found, launch = self._given(grid, block, cluster, shared, cooperative, (args, names))
         expected = Expected.of(found.names, found.arrays, expect, rtol, atol)
         return check_record(self.source, LaunchRecord(found.arrays, (launch,)), expected, settings)
 
@@ -122,6 +125,7 @@ class Kernel:
         cluster: int | Sequence[int] = 1,
         shared: int = 0,
         cooperative: bool = False,
+        names: Sequence[str] | None = None,
         expect: Sequence[Any] | None = None,
         rtol: float = 0.0,
         atol: float = 0.0,
@@ -130,15 +134,15 @@ class Kernel:
 
         The arguments are those of `check`. `expect` may be what a GPU computed.
         """
-        found, launch = self._given(grid, block, cluster, shared, cooperative, args)
+        found, launch = self._given(grid, block, cluster, shared, cooperative, (args, names))
         expected = Expected.of(found.names, found.arrays, expect, rtol, atol)
         record = LaunchRecord(found.arrays, (launch,))
         write_launch(Path(folder), self.module.text, self.entry.parameters, record, expected)
 
     def _given(
-        self, grid: Any, block: Any, cluster: Any, shared: int, cooperative: bool, args: Sequence[Any]
+        self, grid: Any, block: Any, cluster: Any, shared: int, cooperative: bool, named: tuple[Sequence[Any], Any]
     ) -> tuple[Given, Launch]:
-        found = given(self.entry, args)
+        found = given(self.entry, *named)
         sides = _extents("grid", grid), _extents("block", block), _extents("cluster", cluster)
         (shared,) = _whole("shared", [shared])
         launch = Launch(self.name, sides[0], sides[1], found.parameters, sides[2], shared, cooperative=cooperative)

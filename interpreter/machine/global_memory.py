@@ -171,6 +171,17 @@ class GlobalMemory(Allocations):
         found = zip(self._writer[units] - 1, self._epoch[units], self._site[units], strict=True)
         return {(int(thread), int(stored)): int(site) for thread, stored, site in found if thread >= 0}
 
+    def last_write(self, address: int, size: int) -> str | None:
+        """A thread that wrote bytes last in this launch, and its op, in words; None if none wrote them."""
+        start = address - self.origin
+        found = [(thread, site) for (thread, _), site in self.writes(address, size).items()]
+        found += [(thread, site) for thread, site in self.words.writes(start, size)]
+        if not found:
+            return None
+        cta, thread = divmod(found[-1][0], LANES * WARPS)
+        names = self._clocks[cta].names if cta in self._clocks else ()
+        return f"CTA {cta} {thread_name(thread, names)}{self.by(found[-1][1])}"
+
     def _open(self, access: Access, span: Span) -> Span:
         """Nothing orders the write of these bytes before it lands."""
         self._writer[span.units] = (access.cta * WARPS + access.warp) * LANES + WHOLE_AGENT + 1

@@ -57,6 +57,9 @@ class Work:
             self.on_tick()
 
 
+LastWrite = Callable[[str, tuple[int, ...]], str | None]
+
+
 @dataclass(frozen=True)
 class Observers:
     """Objects that are filled or called during a run, if given.
@@ -66,7 +69,8 @@ class Observers:
     `explorer` (exploration.py) chooses the order in place of the seed, and is told of asks and
     changes. `on_progress` is called when a CTA ends, and `work` counts instructions. The launches must end before
     `deadline`, a time of `time.monotonic`. `unwritten` gets, for each array of a launch record, the elements that
-    nothing has written.
+    nothing has written, and `last_writes` a function that gives the last write of an element by the last launch, in
+    words: it takes the name of an array and an index.
     """
 
     trace: Trace | None = None
@@ -78,3 +82,4 @@ class Observers:
     deadline: float = math.inf
     work: Work | None = None
     unwritten: dict[str, NDArray[np.bool_]] | None = None
+    last_writes: list[LastWrite] | None = None

@@ -100,6 +100,13 @@ class Words:
                     if start < word.start + word.size and word.start < start + span.size:
                         yield row, word
 
+    def writes(self, start: int, size: int) -> Iterator[tuple[int, int]]:
+        """The thread of the grid and the op of each strong write of bytes that no other write follows."""
+        for line in range(start // LARGEST, (start + size - 1) // LARGEST + 1):
+            for word in self._lines.get(line, ()):
+                if start < word.start + word.size and word.start < start + size:
+                    yield from ((thread, each.site) for (thread, wrote), each in word.accesses.items() if wrote)
+
     def race(self, access: Access, span: Span, clocks: Clocks, writes: bool) -> Race | None:
         """A strong access that conflicts with this one, which is not ordered after it, nor are both morally strong."""
         lanes, strong = lane_column(access), access.strong

@@ -28,7 +28,7 @@ from lowtide.ptx.recorders.launch import Folders, RecordOptions, Seen, entry_of,
 from lowtide.ptx.recorders.memory import Memory, Region
 from lowtide.ptx.recorders.tensor_maps import Encoded
 from lowtide.ptx.recorders.tensors import address_of, region_of
-from lowtide.ptx.recorders.triton_arguments import MAP, SCRATCH, Argument, arguments_of
+from lowtide.ptx.recorders.triton_arguments import MAP, SCRATCH, Argument, arguments_of, check_specialization
 
 _BEFORE_ARGUMENTS = 9  # of CompiledKernel.run: grid (3), stream, function, metadata (2), hooks (2)
 
@@ -73,18 +73,20 @@ def launch_of_triton(compiled: Any, grid: int | Sequence[int], args: Sequence[An
     entry = entry_of(_text(compiled), compiled.name)
     launch = _launch(compiled, entry, [grid] if isinstance(grid, int) else grid)
     arguments = arguments_of(compiled, args, entry)
+    check_specialization(compiled, args)
     found = {"grid": launch.grid, "block": launch.block, "cluster": launch.cluster, "shared": launch.shared_bytes}
     pairs = zip(arguments, entry.parameters, strict=True)
     return {
         **found,
         "cooperative": launch.cooperative,
         "args": [_in_python(each, variable, math.prod(launch.grid)) for each, variable in pairs],
+        "names": [each.name for each in arguments],
     }
 
 
 def _in_python(argument: Argument, variable: Variable, ctas: int) -> Any:
     """An argument in the form that `lt.ptx` takes."""
-    argument.check_element()
+    argument.check_value()
     if argument.type == MAP:
         descriptor, encoded = argument.value
         dims = encoded.shape, (*encoded.strides, encoded.width)

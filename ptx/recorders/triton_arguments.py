@@ -17,6 +17,7 @@ import numpy as np
 
 from lowtide.errors import LaunchError
 from lowtide.interpreter.ptx.syntax import Entry
+from lowtide.ptx.arguments import Scratch, Unwritten
 from lowtide.ptx.dtypes import dtype_of, element_of
 from lowtide.ptx.recorders.tensor_maps import TF32, Encoded
 from lowtide.ptx.recorders.tensors import address_of
@@ -64,6 +65,31 @@ class Argument:
                 f"{self.name}: an array of {dtype.name}; the kernel was compiled for {self.type} [triton-element]"
             )
 
+    def check_value(self) -> None:
+        """Raises LaunchError if the value does not fit the type for which the kernel was compiled."""
+        self.check_element()
+        if self.type in (MAP, SCRATCH):
+            return
+        if self.is_pointer:
+            if self.value is not None and not isinstance(self.value, np.ndarray | Unwritten | Scratch):
+                raise LaunchError(
+                    f"{self.name}: {self.value!r:.60}; the kernel was compiled for {self.type}: pass an array of numpy"
+                    " [triton-pointer]"
+                )
+            return
+        is_number = isinstance(self.value, int | float | np.generic)
+        if self.type in (*_FLOATS, "bf16"):
+            fits = is_number
+        else:
+            bits = int(self.type[1:]) if self.type[1:].isdigit() else 64
+            lowest = 0 if self.type[0] == "u" or bits == 1 else -(1 << bits - 1)
+            end = 1 << bits - (lowest < 0)
+            fits = is_number and self.value == self.value // 1 and lowest <= self.value < end
+        if not fits:
+            raise LaunchError(
+                f"{self.name}: {self.value!r:.60}; the kernel was compiled for {self.type} [triton-value]"
+            )
+
     def scalar(self, size: int) -> bytes:
         """The bytes of a number, as Triton's launcher converts it."""
         if self.type == "bf16":  # it cuts off the lower half of an f32
@@ -99,6 +125,38 @@ def arguments_of(compiled: Any, given: Sequence[Any], entry: Entry) -> list[Argu
             "parameters; use Triton 3.4 to 3.9, without a sanitizer [triton-parameters]"
         )
     return found + [Argument(name, SCRATCH, getattr(metadata, f"{name}_size", 0)) for name in _SCRATCH[:rest]]
+
+
+def check_specialization(compiled: Any, given: Sequence[Any]) -> None:
+    """Raises LaunchError if arguments are not what a kernel was compiled for: other constants, or integers that are not
+    the multiples that `attrs` says. Arrays are placed at multiples of 256 bytes."""
+    names = list(compiled.src.fn.arg_names)
+    constants, attrs = (getattr(compiled.src, each, None) or {} for each in ("constants", "attrs"))
+    for path, constant in constants.items():
+        name, value = _at(names, given, path)
+        if value is not None and value is not constant and value != constant:
+            raise LaunchError(
+                f"{name}: {value!r:.60}; {compiled.name} was compiled with {constant!r:.60}: compile it again, or pass "
+                "None for constants [triton-constant]"
+            )
+    for path, entries in attrs.items():
+        name, value = _at(names, given, path)
+        for kind, multiple in entries:
+            if kind == "tt.divisibility" and isinstance(value, int | np.integer) and value % multiple:
+                raise LaunchError(
+                    f"{name}: {value}; {compiled.name} was compiled for multiples of {multiple}: leave the argument out"
+                    " of attrs, and compile it again [triton-multiple]"
+                )
+
+
+def _at(names: Sequence[str], given: Sequence[Any], path: Any) -> tuple[str, Any]:
+    """The name and the value of an argument, or of a part of a tuple, by Triton's path; the value is None if it has
+    none."""
+    first, *rest = path if isinstance(path, tuple) else (names.index(path),)
+    value = given[first]
+    for number in rest:
+        value = value[number] if isinstance(value, tuple | list) else None
+    return ".".join(map(str, (names[first], *rest))), value
 
 
 def _flat(name: str, type: Any, value: Any, maps: Iterator[Any]) -> Iterator[Argument]:
