@@ -133,6 +133,7 @@ class _Placing:
             return scalar(argument, variable.type, variable.size, what)
         _pointer_bytes(variable, what)
         if isinstance(argument, Scratch):
+            self._check_name(variable.name, what)
             self.arrays[variable.name] = Array("u8", (argument.size,), (1,))
             return Pointer(variable.name)
         return Pointer(self.array(argument, variable.name, what))
@@ -154,13 +155,16 @@ class _Placing:
         if key not in self.seen:
             self.held.append(argument)
             self.seen[key] = name
-            if name in self.arrays:
-                raise LaunchError(f"{what}: another array has this name, too [ptx-name-twice]")
+            self._check_name(name, what)
             element, stored = in_record(values, dtype, what)
             self.arrays[name] = Array(element, shape, strides, stored)
             self.dtypes[name] = dtype
         self.names.append(self.seen[key])
         return self.seen[key]
+
+    def _check_name(self, name: str, what: str) -> None:
+        if name in self.arrays:
+            raise LaunchError(f"{what}: another array has this name, too [ptx-name-twice]")
 
     def _struct(self, struct: Bytes, name: str, what: str) -> Struct:
         pointers, maps = [], []

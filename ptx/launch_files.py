@@ -79,7 +79,9 @@ class _Fields:
         return default if found is None else found
 
     def needed(self, name: str) -> Any:
-        if self.fields.get(name) is None:
+        if name in self.fields and self.fields[name] is None:
+            raise LaunchError(f"{self.place}: {name!r} is null; write its value there [launch-file-null]")
+        if name not in self.fields:
             raise LaunchError(f"{self.place}: {name!r} is missing [launch-file-field]")
         return self.fields[name]
 

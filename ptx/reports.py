@@ -33,7 +33,8 @@ class Place:
 
     def as_dict(self) -> dict[str, Any]:
         """The place as data for JSON."""
-        return {"line": self.line, "text": self.text, "source": [asdict(each) for each in self.source]}
+        lines = [{**asdict(each), "function": each.function or None} for each in self.source]
+        return {"line": self.line, "text": self.text, "source": lines}
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ class Instruction:
     def describe(self) -> str:
         """The instruction's text, shortened, and its location, with the lines of the source that are known."""
         text = " ".join(self.text.split())
-        source = f" ({' from '.join(map(str, self.sources))})" if self.sources else ""
+        source = f" ({', called at '.join(map(str, self.sources))})" if self.sources else ""
         return f"`{text if len(text) <= _SHOWN else text[: _SHOWN - 3] + '…'}` at {self.file}:{self.line}{source}"
 
     def error(self, rule: str) -> NotInterpreted:

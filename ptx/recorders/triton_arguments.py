@@ -74,7 +74,7 @@ class Argument:
             if self.value is not None and not isinstance(self.value, np.ndarray | Unwritten | Scratch):
                 raise LaunchError(
                     f"{self.name}: {self.value!r:.60}; the kernel was compiled for {self.type}: pass an array of numpy"
-                    " [triton-pointer]"
+                    " [triton-array]"
                 )
             return
         is_number = isinstance(self.value, int | float | np.generic)

@@ -76,6 +76,29 @@ def test_a_report_says_what_is_wrong_and_where() -> None:
     assert "not all of them in an array" in str(report) and "line 19" in str(report)
 
 
+def test_a_wrong_result_names_the_last_write_of_the_element() -> None:
+    wanted = np.where(X < 20, X / 2, X)
+    wanted[7] = 5
+    report = scale().check(grid=1, block=40, args=[X, 0.5, 20], names=["vector", "by", "count"], expect=[wanted])
+    assert (report.kind, [each.line for each in report.places]) == ("wrong-result", [21])
+    last = "vector[7] was last written by CTA 0 warp 0 lane 7 by `st.global.f32 [%rd3], %f3;` at scale.ptx:21"
+    assert report.message.startswith("vector[7] is 3.5, not 5.0; 1 of 40 elements differ") and last in report.message
+    wanted[7], wanted[30] = 3.5, 5
+    report = scale().check(grid=1, block=40, args=[X, 0.5, 20], expect=[wanted])
+    assert report.message.endswith("; nothing has written x[30]") and report.places == ()
+    text = SCALE.replace("st.global.f32 [%rd3], %f3", "red.global.add.f32 [%rd3], %f3")
+    report = lt.ptx.load(text)["scale"].check(grid=1, block=40, args=[X, 0.5, 20], expect=[wanted])
+    assert "x[1] was last written by CTA 0 warp 0 lane 1 by `red.global.add.f32" in report.message
+
+
+def test_names_are_one_for_each_argument() -> None:
+    two = lt.ptx.load(SCALE.replace(".param .f32 by", ".param .u64 y").replace("ld.param.f32 %f1, [by]", ""))["scale"]
+    with pytest.raises(LaunchError, match=r"\[ptx-names\]"):
+        scale().check(grid=1, block=40, args=[X, 0.5, 20], names=["x"])
+    with pytest.raises(LaunchError, match=r"\[ptx-name-twice\]"):
+        two.check(grid=1, block=40, args=[X, X + 1, 20], names=["x", "x", "count"])
+
+
 def test_results_are_compared_within_tolerances() -> None:
     near = [np.where(X < 20, X / 2, X) * np.float32(1.001)]
     assert scale().check(grid=1, block=40, args=[X, 0.5, 20], expect=near).kind == "wrong-result"

@@ -239,6 +239,7 @@ BAD = {
     "launch-file-params": lambda launch: launch["params"].pop(),
     "launch-file-kind": lambda launch: launch["params"][0].update(kind="texture"),
     "launch-file-field": lambda launch: launch.pop("grid"),
+    "launch-file-null": lambda launch: launch["arrays"]["out"].update(shape=None),
     "launch-file-list": lambda launch: launch.update(grid="many"),
     "launch-file-integer": lambda launch: launch.update(grid=[1.5]),
     "launch-file-integer-bits": lambda launch: launch["params"][0].update(offset_bytes=2**70),

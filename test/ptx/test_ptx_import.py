@@ -64,7 +64,7 @@ def test_a_kernel_runs_once_the_rest_is_filled_in(cache: Path, tmp_path: Path) -
     done = call("import", cache, "--kernel", "axpy", "--out", tmp_path / "kernels")
     folder = tmp_path / "kernels" / "axpy"
     assert f"written    {folder}" in done.output
-    assert "is missing" in call("check", folder).output
+    assert "is null; write its value there" in call("check", folder).output
     filled(folder, {"grid": [4], "a": 3.0, "n": 777}, {"x": [777], "y": [777]})
     x = np.arange(777, dtype=np.float32)
     np.savez(folder / "before.npz", x=x, y=x)

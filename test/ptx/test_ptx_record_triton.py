@@ -184,6 +184,30 @@ def test_arrays_have_the_type_that_the_kernel_was_compiled_for() -> None:
 
 SIDES = (128, 64, 128)
 
+FALSE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "triton-constant": ({"constants": {(4,): 256}}, {"BLOCK": 128}),
+    "triton-multiple": ({"attrs": {(3,): [["tt.divisibility", 16]]}}, {"n": 1000}),
+    "triton-value": ({}, {"n": 2.5}),
+    "triton-value, too large": ({}, {"n": 2**31}),
+    "triton-value, none": ({}, {"n": None}),
+    "triton-value, an array": ({}, {"n": np.zeros(4)}),
+    "triton-array": ({}, {"x": 4096}),
+}
+
+
+@pytest.mark.parametrize("what", FALSE)
+def test_arguments_are_what_the_kernel_was_compiled_for(what: str) -> None:
+    source, changed = FALSE[what]
+    kernel, x = adding(*(np.zeros(1024, np.float32) for _ in range(3))), np.zeros(1024, np.float32)
+    vars(kernel.src).update(source)
+    given: dict[str, Any] = dict(zip(ADD, (x, x, x, 1024, None), strict=True))
+    assert lt.ptx.launch_of_triton(kernel, 4, [*given.values()])["names"][:3] == ["x", "y", "z"]
+    lt.ptx.launch_of_triton(kernel, 4, [*(given | {"BLOCK": 256}).values()])
+    (name,) = changed
+    with pytest.raises(LaunchError, match=rf"{name}: .* compiled .*\[{what.partition(',')[0]}\]"):
+        lt.ptx.launch_of_triton(kernel, 4, [*(given | changed).values()])
+
+
 # A kernel of all types: it stores each parameter, and one is a pointer inside an array.
 STORES = """.version 8.0
 .target sm_90a

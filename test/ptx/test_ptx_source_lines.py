@@ -75,7 +75,7 @@ def test_both_accesses_of_a_race_have_their_lines() -> None:
     assert "acc += buf" in source[read["source"][0]["line"] - 1]
     assert [each["file"] for each in copy["source"]] == ["common.cuh", "cp_async_pipe.cu"]
     assert copy["source"][0]["function"] == "cp_async16" and "cp_async16(" in source[copy["source"][1]["line"] - 1]
-    assert "(common.cuh:7 in cp_async16 from cp_async_pipe.cu:7)" in report["message"]
+    assert "(common.cuh:7 in cp_async16, called at cp_async_pipe.cu:7)" in report["message"]
 
 
 def test_a_kernel_without_lines_is_reported_by_its_ptx() -> None:
