@@ -149,12 +149,6 @@ def check_groups(spec: GemmFields) -> None:
             )
         if spec.k is not None and spec.k > LARGEST_GROUPED_K:
             raise SpecError(f"k is {spec.k}; with groups of K, it is at most 2**30: split the problem [k-groups-k]")
-        return
-    if spec.layout not in GROUPED_LAYOUTS:
-        raise SpecError(
-            f"groups with layout={spec.layout!r}, whose A is (K, M): a group may begin at any row; use layout='tn' or "
-            "'tt', whose A is (M, K) [groups-layout]"
-        )
 
 
 def check_counts(spec: GemmFields) -> None:

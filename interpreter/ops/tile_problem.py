@@ -1,6 +1,5 @@
 """tile.gemm: results = epilogue(A · B, operands…), of whole matrices."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -70,7 +69,8 @@ def gemm(state: AgentState, op: DecodedOp) -> Steps:
             yield from _product(state, op, (a.rows(first, end), b.rows(first, end)), parts, own, joins=number > 0)
         return
     if by_group and len(a.shape) == 2:
-        for number, rows in enumerate(groups_of_rows(state, op, by_group[0], a.shape[0])):
+        rows_of_a = a.shape[0 if _lies_by_rows(op) else 1]
+        for number, rows in enumerate(groups_of_rows(state, op, by_group[0], rows_of_a)):
             own = [(kind, part_of(state, op, x, kind, number) if kind in _OF_COLUMNS else x) for kind, x in by_kind]
             yield from _of_rows(state, op, (a, b.part(number)), (results, own), rows)
         return
@@ -100,18 +100,20 @@ def _of_rows(
     others: tuple[list[Matrix], list[tuple[OperandKind, Any]]],
     rows: tuple[int, int],
 ) -> Steps:
-    """The product of a group's rows: `rows` of A (or, from the first on, columns), of full results, and of operands
-    that have rows. Nothing if there are none."""
+    """The product of a group's rows: `rows` of A (or columns, as it lies), of full results, and of operands that have
+    rows. Nothing if there are none."""
     ((a, b), (results, operands)), (first, end) = (factors, others), rows
     if first == end:
         return
-    lies_by_rows = GemmLayout(op.attributes["layout"]).name[0] == "t"
     own = [(kind, _rows_of_operand(kind, x, rows)) for kind, x in operands]
     kinds = zip(results, result_kinds(op), strict=True)
     parts = [x.rows(*rows) if kind is ResultKind.full else x for x, kind in kinds]
-    yield from _product(
-        state, op, (a.rows(*rows) if lies_by_rows else replace(a, shape=(a.shape[0], end)), b), parts, own
-    )
+    yield from _product(state, op, (a.rows(*rows) if _lies_by_rows(op) else a.columns(*rows), b), parts, own)
+
+
+def _lies_by_rows(op: DecodedOp) -> bool:
+    """Whether A is (M, K)."""
+    return GemmLayout(op.attributes["layout"]).name[0] == "t"
 
 
 def _rows_of_operand(kind: OperandKind, operand: Any, rows: tuple[int, int]) -> Any:

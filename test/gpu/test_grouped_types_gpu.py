@@ -53,6 +53,9 @@ CASES: dict[str, tuple[str, dict[str, Any], str | None]] = {
         {"a": "f32", "b": "f32", "d": "f32", "precision": "bf16x6", "layout": "tt"},
         None,
     ),
+    "A as (K, M)": ("sm_90a", {"a": "bf16", "b": "bf16", "d": "bf16", "layout": "nn"}, None),
+    "A as (K, M), B as (K, N)": ("sm_90a", BLOCKS | {"layout": "nt"}, None),
+    "A as (K, M), mma.sync": ("sm_80", {"a": "f16", "b": "f16", "d": "f16", "layout": "nt"}, None),
     "integers": ("sm_90a", {"a": "s8", "b": "u8", "d": "s32"}, None),
     "full operands, stored at an index": (
         "sm_90a",

@@ -139,6 +139,8 @@ def own_rows(acc, c: lt.Full, row: lt.PerRow, column: lt.PerColumn):
 FORMS: dict[str, dict[str, Any]] = {
     "operands of each kind, and their largest": {"epilogue": own_rows, "amax": True},
     "B as (K, N), known rows in whole tiles": {"layout": "tt", "m": 128, "n": 64, "k": 64, "groups": 3},
+    "A as (K, M)": {"layout": "nn"},
+    "A as (K, M), B as (K, N), of bytes": {"layout": "nt", "a": "s8", "b": "s8", "d": "s32"},
     "rows of D of an odd length": {"n": 21},
     "K = 0": {"k": 0},
     "products in f32": {"a": "f32", "b": "f32", "d": "f32"},

@@ -93,6 +93,13 @@ CASES: dict[str, tuple[str, str | None, dict[str, Any], tuple[int, int], tuple[s
         (40, 48),
         ("cta", "nvvm"),
     ),
+    "A as (K, M), transposed first": (
+        "sm_80",
+        "grid.tile = [32, 32], k = 32, stages = 2",
+        {"a": "bf16", "b": "bf16", "d": "bf16", "layout": "nn"},
+        (24, 40),
+        LEVELS,
+    ),
     "weights of 4 bits": ("sm_80", _MMA, S4, (80, 192), LEVELS),
     "weights of 4 bits with zero points, by defaults": (
         "sm_90a",

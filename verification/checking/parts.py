@@ -111,12 +111,13 @@ def grouped_products(spec: GemmSpec, inputs: Mapping[str, Any]) -> Iterator[tupl
     if ENDS not in arrays or arrays["b"].ndim != 3 or arrays[ENDS].shape != arrays["b"].shape[:1]:
         shapes = {name: array.shape for name, array in arrays.items() if name in ("b", ENDS)}
         raise SpecError(f"{shapes}: b has a matrix for each of the ends of groups [reference-groups]")
-    of_rows = {x.name for x in spec.operands if x.kind in (OperandKind.FULL, OperandKind.PER_ROW)} | {"a"}
+    of_rows = {x.name for x in spec.operands if x.kind in (OperandKind.FULL, OperandKind.PER_ROW)}
     of_columns = {x.name: len(x.shape(None, None)) for x in spec.operands if x.kind.is_of_columns}
     by_group = {name for name, rank in of_columns.items() if arrays[name].ndim > rank} | {"b"}
     by_column = {x.name for x in spec.operands if x.kind is OperandKind.ROW_SCALE}
-    first = 0
-    for number, end in enumerate(ends_of_groups(arrays.pop(ENDS), arrays["a"].shape[0]).tolist()):
+    (by_column if spec.layout[0] == "n" else of_rows).add("a")
+    first, count = 0, arrays["a"].shape[spec.layout[0] == "n"]
+    for number, end in enumerate(ends_of_groups(arrays.pop(ENDS), count).tolist()):
         rows, first = slice(first, end), end
         own = {name: value[rows] if name in of_rows else inputs[name] for name, value in arrays.items()}
         own |= {name: arrays[name][number] for name in by_group}

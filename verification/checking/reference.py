@@ -132,7 +132,7 @@ def _computed(
     if spec.is_grouped:
         columns = np.shape(b)[-2 if spec.layout[1] == "n" else -1] * spec.rows_per_byte
         columns //= 1 if spec.pairs is None else 2
-        values = np.zeros((np.shape(a)[0], columns))
+        values = np.zeros((np.shape(a)[spec.layout[0] == "n"], columns))
         bounds = np.full(values.shape, np.inf)
         for rows, one, own in grouped_products(spec, {"a": a, "b": b, **operands}):
             values[rows], bounds[rows] = _computed(one, own.pop("a"), own.pop("b"), own, with_bound=with_bound)

@@ -220,7 +220,8 @@ def _rows_of(spec: GemmSpec, inputs: Mapping[str, Any], rows: Array) -> dict[str
         elif kind == "full":
             result[name] = spec.in_rows(spec.in_rows(inputs[name])[rows])
         elif kind == "ends":
-            result[name] = np.searchsorted(rows, ends_of_groups(inputs[name], len(inputs["a"]))).astype(np.int32)
+            count = inputs["a"].shape[spec.layout[0] == "n"]
+            result[name] = np.searchsorted(rows, ends_of_groups(inputs[name], count)).astype(np.int32)
         elif kind == "row_scale":
             result[name] = inputs[name][:, rows]
         elif kind == "row_block_scale":

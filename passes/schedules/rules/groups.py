@@ -61,7 +61,10 @@ _WHY_OF_K = "K is grouped, and only the device knows where groups end"
 
 
 def taken_with_groups(problem: Problem) -> Table:
-    """The values of fields that the problem's groups support, by path; empty without groups."""
+    """The values of fields that the problem's groups support, by path; empty without groups. A group may begin at any
+    row of an A (K, M), where no wide copy may begin, so its transpose is multiplied."""
+    if problem.is_grouped and not problem.is_padded and not a_is_mk(problem.layout):
+        return {**WITH_GROUPS, "mainloop.a.pack": (PackKind.transposed,)}
     return WITH_GROUPS if problem.is_grouped else WITH_GROUPS_OF_K if problem.k_is_grouped else MappingProxyType({})
 
 
@@ -70,10 +73,12 @@ def groups(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
     if not problem.is_grouped and not problem.k_is_grouped:
         return
     begins_anywhere = problem.is_grouped and not problem.is_padded
-    if begins_anywhere and (not a_is_mk(problem.layout) or problem.d_is_column_major):
+    is_open = schedule.mainloop.a.copy is None and schedule.mainloop.a.pack is None  # until the schedule is chosen
+    lies_by_rows = a_is_mk(problem.layout) or is_open
+    if begins_anywhere and (not lies_by_rows or problem.d_is_column_major):
         yield (
             f"groups with layout {problem.layout}: a group begins at any row, so A and D lie by rows; take layout tn or"
-            " tt, and D by rows [groups-of-rows]"
+            " tt, or a.pack = transposed, and D by rows [groups-of-rows]"
         )
     if problem.is_padded and problem.d_is_column_major:
         yield "padded groups with D by columns: the rows of a group are stored up to its end; take D by rows [padded-d]"

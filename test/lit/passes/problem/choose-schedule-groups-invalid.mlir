@@ -38,8 +38,8 @@ func.func @division(%a: !mat, %b: !mats, %d: !mat, %ends: memref<?xi32>) {
 !mats = memref<?x?x?xbf16, strided<[?, ?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @layout(%a: !mat, %b: !mats, %d: !mat, %ends: memref<?xi32>) {
-  // expected-error @below {{choose-schedule: groups with layout nn: a group begins at any row, so A and D lie by rows; take layout tn or tt, and D by rows [groups-of-rows]}}
-  tile.gemm nn %a, %b into %d acc(f32) operands(ends %ends : memref<?xi32>) {
+  // expected-error @below {{choose-schedule: groups with layout nn: a group begins at any row, so A and D lie by rows; take layout tn or tt, or a.pack = transposed, and D by rows [groups-of-rows]}}
+  tile.gemm nn %a, %b into %d acc(f32) operands(ends %ends : memref<?xi32>) schedule(#tile.schedule<mainloop = <a = <copy = tma>>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
     tile.yield %y : bf16
