@@ -21,6 +21,7 @@ from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.tensor_maps import map_at
 from lowtide.interpreter.numbers.registers import SIGNED, Number, canonical
 from lowtide.interpreter.program.program import Program
+from lowtide.interpreter.ptx.moves import GENERIC_LOCAL, GENERIC_SHARED
 from lowtide.interpreter.ptx.running import (
     Op,
     compute,
@@ -43,6 +44,8 @@ _SIGNALS = re.compile(
     r"(atom|red|mbarrier\.arrive\w*|mbarrier\.(expect|complete)_tx)\b.*|st\.(release|relaxed|volatile).*"
 )
 _OF_CTA = ("cp.async", "stmatrix")
+_OF_ANY_SPACE = ("ld", "st", "atom", "red")
+_SPACES = ("global", "shared", "local", "const", "param")
 _SINK = "_"  # in place of a register: the result is dropped
 
 
@@ -272,13 +275,21 @@ def _address_reader(op: Op, address: Address, slots: Slots) -> Callable[[list[An
         coordinates = [_reader(op, each, 32, slots) for each in address.coordinates]
         return lambda values: (read(values), [coordinate(values) for coordinate in coordinates])
     if isinstance(base, Name):
-        return _named_reader(op, base.name, offset, slots)
+        return _named_reader(op, base.name, offset + _window(op, base.name, slots), slots)
     if isinstance(base, Immediate):
         return itemgetter(slots.constant(Immediate(base.value + offset), 64))
     read = itemgetter(slots.of(base))
     if not offset:
         return read
     return lambda values: read(values) + offset
+
+
+def _window(op: Op, name: str, slots: Slots) -> int:
+    """What makes the address of a variable generic, for an access that names no state space."""
+    stem, *words = op.name.split(".")
+    if stem not in _OF_ANY_SPACE or any(word.partition("::")[0] in _SPACES for word in words):
+        return 0
+    return GENERIC_SHARED if name in slots.addresses else GENERIC_LOCAL if name in slots.local else 0
 
 
 def _named_reader(op: Op, name: str, offset: int, slots: Slots) -> Callable[[list[Any]], Any]:

@@ -13,6 +13,7 @@ from lowtide.interpreter.ptx.table import Form
 
 _OUTSIDE = frozenset({"bra", "ret", "exit", "call", "brx"})
 """Instructions that decoding handles, not the table."""
+_OF_CALLS = ("st.param", "ld.param::func")  # accesses of variables of the thread (functions.py)
 
 
 def uninterpreted(module: Module, entry: Entry, domain: Domain) -> Iterator[InterpreterError]:
@@ -21,6 +22,8 @@ def uninterpreted(module: Module, entry: Entry, domain: Domain) -> Iterator[Inte
     seen = set()
     for each in chain.from_iterable(body.body for body in reached(module, entry)):
         if not isinstance(each, Instruction) or each.name in seen or each.name.split(".")[0] in _OUTSIDE:
+            continue
+        if each.name.startswith(_OF_CALLS):
             continue
         seen.add(each.name)
         try:

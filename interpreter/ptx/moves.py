@@ -25,14 +25,15 @@ GENERIC_LOCAL = 1 << 41
 """The start of a thread's own memory among generic addresses."""
 
 
-@TABLE.values("mov", types=f"{_BITS} {_LONG}", section=f"{_SECTION}: mov")
+@TABLE.values("mov", types=f"{_BITS} {_LONG}", words="v2 v4 v8", section=f"{_SECTION}: mov")
 def mov(form: Form) -> Callable[..., Any]:
-    """A register, a constant or an address; or the parts of a register, or a register made of parts."""
+    """A register, a constant or an address; or the parts of a register, or a register made of parts; or a vector."""
     target, *sources = form.instruction.operands
     bits, domain = form.bits, form.domain
-    if form.type == _LONG:
-        if any(not isinstance(each, Group) or len(each.elements) != 2 for each in (target, *sources)):
-            raise TypeError("registers of 128 bits are groups of two")
+    if form.type == _LONG or form.words:
+        count = 2 if form.type == _LONG else max(int(word[1:]) for word in form.words)
+        if any(not isinstance(each, Group) or len(each.elements) != count for each in (target, *sources)):
+            raise TypeError(f"vectors of {count} registers")
         return lambda values: tuple(map(registers.readable, values))
     if isinstance(target, Group):
         parts = len(target.elements)

@@ -106,7 +106,7 @@ def _fits(held: str, type: str, is_data: bool) -> bool:
         return held == type
     kinds = {_kind(held), _kind(type)}
     if is_data and bits_of(held) > bits_of(type):
-        return "float" not in kinds
+        return "float" not in kinds or _kind(held) == "bits"
     return bits_of(held) == bits_of(type) and ("bits" in kinds or len(kinds) == 1)
 
 

@@ -18,6 +18,7 @@ from lowtide.interpreter.ptx.words import Words
 
 _NUMBERED = re.compile(r"(.*?)(\d+)")
 _OFFSETS = range(-(2**31), 2**32)  # of addresses, in bytes
+_WARP = 32  # the constant WARP_SZ
 _SIGN = 1 << 63  # of the bits of an f64
 
 
@@ -84,6 +85,9 @@ class Operands(Words):
     def _element(self, what: str) -> Register | Name | Immediate:
         """An element of a group, or the base of an address."""
         kind = self.kinds[self.at]
+        if kind == "name" and self.word == "WARP_SZ":
+            self.at += 1
+            return Immediate(_WARP)
         if kind == "name":
             return self.named(self.next())
         if kind in ("integer", "float") or self.word == "-":

@@ -68,6 +68,5 @@ SPECIAL: Mapping[str, Read] = MappingProxyType(
         **dict.fromkeys(("%total_smem_size", "%aggr_smem_size"), lambda state: state.cta.shared.size),
         **dict.fromkeys(("%clock", "%clock64", "%globaltimer", "%globaltimer_lo"), lambda state: state.steps),
         **dict.fromkeys(("%clock_hi", "%globaltimer_hi"), lambda state: 0),
-        "WARP_SZ": lambda state: WARP,
     }
 )

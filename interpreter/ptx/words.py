@@ -11,7 +11,7 @@ _WORDS = re.compile(
     |(?P<float>0[fF][0-9a-fA-F]{8}(?!\w)|0[dD][0-9a-fA-F]{16}(?!\w)|\d+\.\d*(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+)
     |(?P<integer>0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|\d+U?)
     |(?P<name>[%$_a-zA-Z][\w$]*(?:(?:\.|::)[\w$]+)*)
-    |(?P<directive>\.[a-zA-Z][\w.]*)
+    |(?P<directive>\.[a-zA-Z]\w*)
     |(?P<string>"[^"\n]*")
     |(?P<mark>[@!{}\[\]();:,<>=+|\-])""",
     re.VERBOSE | re.DOTALL,

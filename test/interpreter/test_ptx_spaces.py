@@ -76,3 +76,12 @@ st.volatile.local.b32 [place+4], %r1; ld.volatile.local.b32 %r3, [place+4];"""
     assert (run(text, {"z": ("i32", 32)})["z"] == 7).all()
     with pytest.raises(NotInterpreted, match=r"\[strong-space\]"):
         run(text.replace("volatile", "relaxed.gpu"), {"z": ("i32", 32)})
+
+
+@pytest.mark.parametrize("space", [".shared", ".local", ".global"])
+def test_a_variable_that_is_named_by_an_access_without_a_space_is_found_in_its_own(space):
+    body = f"""{{ {space} .align 4 .b32 word; setp.eq.u32 %p1, %r1, 5;
+@%p1 st.b32 [word], 40; bar.warp.sync -1; @%p1 atom.add.u32 %r2, [word], 2; @%p1 ld.b32 %r3, [word];
+add.s64 %rd11, %rd1, %rd9; @%p1 st.global.b32 [%rd11], %r3; }}"""
+    body = body.replace("atom.add.u32 %r2, [word], 2", "st.b32 [word], 42") if space == ".local" else body
+    assert run(kernel(body, "z"), {"z": ("i32", np.zeros(32))})["z"][5] == 42

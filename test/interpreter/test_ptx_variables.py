@@ -295,3 +295,17 @@ def test_variables_that_cannot_be_are_refused(variable, code):
 def test_only_a_predicate_is_negated():
     with pytest.raises(InterpreterError, match=r"\[ptx-negated\]"):
         parse(f"{HEADER}.entry e() {{ .reg .b32 r; mov.b32 r, !1; }}")
+
+
+def test_vectors_are_moved_and_words_of_a_declaration_may_touch():
+    body = """{ .reg.v4.b32 v; .reg.b32 w; .local.b32 own;
+mov.v4.u32 v, {%r1, 2, 3, WARP_SZ}; mov.v4.u32 {%r5, %r6, w, %r8}, v; mov.v2.u32 {%r9, %r10}, {%r8, %r5};
+add.s32 %r3, %r9, %r10; st.local.b32 [own], WARP_SZ; ld.local.b32 w, [own]; add.s32 %r3, %r3, w; }"""
+    np.testing.assert_array_equal(result(body), 64 + T)
+    with pytest.raises(NotInterpreted, match=r"\[form-known\]"):
+        result("mov.v4.u32 {%r5, %r6}, {%r1, %r1}; mov.b32 %r3, 0;")
+
+
+def test_a_float_is_loaded_into_a_wider_register_of_bits():
+    body = "ld.global.f32 %rd20, [number]; cvt.u32.u64 %r3, %rd20;"
+    assert (result(body, ".global .f32 number = 1.0;") == 0x3F800000).all()

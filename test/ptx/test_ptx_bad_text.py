@@ -54,7 +54,7 @@ def test_text_that_is_no_ptx_is_refused_with_its_line(text: str, line: int, code
 def test_operands_that_fit_are_accepted() -> None:
     body = """mov.u32 %r1, %tid.x; mov.b32 %f1, %r1; add.s32 %s1, %r1, 1; shl.b64 %rd1, %rd2, %r1;
     add.f32 %f2, %f1, %f1; .shared .align 8 .b8 x[64]; setp.lt.u32 %p1, %r1, 8; st.shared.b32 [x], 0;
-    ld.shared.u8 %rd3, [x]; st.shared.v2.b32 [x], {%r1, 5}; @%p1 bra END;
+    ld.shared.u8 %rd3, [x]; ld.shared.f32 %rd4, [x]; st.shared.v2.b32 [x], {%r1, 5}; @%p1 bra END;
     END:"""
     assert "operand-register-type" not in str(checked(kernel(body)).code)
     assert "vector-elements" not in str(checked(kernel(body)).code)

@@ -178,7 +178,7 @@ FUNCTIONS = """.version 8.0
 .target sm_90a
 .address_size 64
 .func far() { frobnicate.sync; wgmma.fence.sync.aligned; ret; }
-.func near() { call far; ret; }
+.func near() { .param .b32 given; st.param.b32 [given], 1; call far; ret; }
 .func unused() { frobnicate.other; ret; }
 .entry k() {
 .reg .b64 f;
