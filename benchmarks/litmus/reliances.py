@@ -128,6 +128,21 @@ bar.sync 0;
     )
 
 
+def _parity_bit() -> str:
+    """As for `init-seen` with its fence, but a wait for the parity -2, which is even."""
+    fenced = _init_seen().replace("[%r15], 1;\n", "[%r15], 1;\nfence.mbarrier_init.release.cluster;\n", 1)
+    return fenced.replace("[%r15], 0;", "[%r15], -2;")
+
+
+def _unused_mbarriers() -> str:
+    """A thread initialises an mbarrier for two arrivals, and again for one; then a bulk copy completes on it."""
+    return _init_seen().replace(
+        "mbarrier.init.shared::cta.b64 [%r15], 1;",
+        "mbarrier.init.shared::cta.b64 [%r15], 2;\nmbarrier.init.shared::cta.b64 [%r15], 1;\n"
+        "fence.mbarrier_init.release.cluster;",
+    )
+
+
 def _reads_before_copies(arrives_after: bool) -> str:
     """Threads read a buffer and arrive at an mbarrier; who waits for it copies into the buffer; without a fence."""
     arrive = "mbarrier.arrive.shared::cta.b64 %rd9, [%r7+8];\n"
@@ -229,6 +244,8 @@ setp.lt.u32 %p2, %r10, %r1;
 RELIED = (
     Relied("cp-async-seen", THREADS, _cp_async_seen(True), _cp_async_seen(False)),
     Relied("init-seen", THREADS, _init_seen()),
+    Relied("unused-mbarriers", THREADS, _unused_mbarriers()),
+    Relied("parity-bit", THREADS, _parity_bit()),
     Relied("reads-before-copies", THREADS + 32, _reads_before_copies(True), _reads_before_copies(False)),
     Relied("equal-stores", THREADS, _equal_stores(True), _equal_stores(False), " of lanes"),
     Relied("equal-stores", THREADS, _equal_stores_of_warps(True), _equal_stores_of_warps(False), " of warps"),

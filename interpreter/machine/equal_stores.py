@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.reliances import EQUAL_STORES, Relied
 from lowtide.interpreter.machine.words import Ended
 from lowtide.interpreter.numbers.cells import IN_FLIGHT, Holds, Values
@@ -117,11 +116,7 @@ class EqualStores:
 
     def note(self, fail: Callable[[], NoReturn]) -> None:
         """The kernel relies on equal stores; `fail` raises the error of the race."""
-        if EQUAL_STORES not in self.relied.places:
-            try:
-                fail()
-            except InterpreterError as race:
-                self.relied.on(EQUAL_STORES, str(race))
+        self.relied.note(EQUAL_STORES, fail)
 
     # Records ----------------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ be in the window of another CTA of the cluster if the instruction may signal it 
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from lowtide.interpreter.machine.agents import ASK, AgentState, Cta, Steps, Wait
 from lowtide.interpreter.machine.clusters import address_in, owner
 from lowtide.interpreter.machine.lanes import active_lane_numbers, active_lanes, active_rows, one_lane, uniform
 from lowtide.interpreter.machine.mbarriers import MAX_ARRIVALS, OBJECT_BYTES, Mbarrier
+from lowtide.interpreter.machine.reliances import PARITY_BIT, UNUSED_MBARRIERS
 from lowtide.interpreter.numbers.cells import UNWRITTEN, Described
 
 
@@ -30,16 +32,36 @@ def initialise(state: AgentState, op: Described, address: Any, arrivals: Any) ->
     if not 1 <= arrivals <= MAX_ARRIVALS:
         raise state.violation(op, f"{arrivals} arrivals; an mbarrier takes 1 … {MAX_ARRIVALS} [mbarrier-arrivals]")
     if address in made:
-        raise state.violation(
-            op, f"the mbarrier at {address:#x} is already initialised; invalidate it first [mbarrier-initialised-twice]"
-        )
+        _make_again(state, op, address)
     name = f"the mbarrier at {address:#x}"
     access, rows = active_rows(state, op, np.full(len(state.lanes), address))
     shared.store(access, rows, np.zeros((1, 1)), "i64")
     barrier = Mbarrier.of(name, arrivals, state.cta, clusters.born(state))
     barrier.initialised, barrier.is_fenced = (state.warp, shared.clocks.epoch(state.warp)), False
     made[address] = barrier
-    shared.claim(name, address - shared.origin, OBJECT_BYTES)
+    shared.claim(name, address - shared.origin, OBJECT_BYTES, partial(_ended_unused, state.cta, address))
+
+
+def _make_again(state: AgentState, op: Described, address: int) -> None:
+    """An mbarrier that is already initialised ends, if nothing has used it."""
+    relied, old = state.machine.observers.relied, at(state, op, address)
+    broken = state.violation(
+        op, f"the mbarrier at {address:#x} is already initialised; invalidate it first [mbarrier-initialised-twice]"
+    )
+    if relied is None or not old.is_unused:
+        raise broken
+    relied.on(UNUSED_MBARRIERS, str(broken))
+    invalidate(state, op, address)
+
+
+def _ended_unused(cta: Cta, address: int) -> int | None:
+    """Other accesses reach the bytes of an mbarrier. If nothing has used it, it ends; returns the epoch + 1 of its
+    initialisation."""
+    barrier = cta.mbarriers[address]
+    if not barrier.is_unused:
+        return None
+    del cta.mbarriers[address]
+    return int(barrier.initialised[1]) + 1
 
 
 def show_initialised(state: AgentState) -> None:
@@ -178,7 +200,14 @@ def poll_parity(state: AgentState, op: Described, address: Any, parity: Any) -> 
     """Whether one try finds the phase of this parity completed; a success tells the same as a wait."""
     barrier, asked = at(state, op, address), uniform(state, op, parity)
     if asked not in (0, 1):
-        raise state.violation(op, f"a phase is known by its parity, 0 or 1, not {asked} [parity-polled]")
+        broken, relied = (
+            f"a phase is known by its parity, 0 or 1, not {asked} [parity-polled]",
+            state.machine.observers.relied,
+        )
+        if relied is None:
+            raise state.violation(op, broken)
+        relied.on(PARITY_BIT, str(state.violation(op, broken)))
+        asked &= 1
     return _poll(state, op, barrier, asked)
 
 

@@ -61,6 +61,11 @@ class Mbarrier:
         return cls(name, arrivals, clocks, source, pending=arrivals, home=cta, born=born)
 
     @property
+    def is_unused(self) -> bool:
+        """Whether it is as it was initialised."""
+        return (self.completed, self.pending, self.bytes, self.load) == (0, self.arrivals, 0, None)
+
+    @property
     def key(self) -> tuple[int, str]:
         """Its key in a launch: the number of its CTA, and its name."""
         return -1 if self.home is None else self.home.index, self.name

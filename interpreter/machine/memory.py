@@ -10,9 +10,9 @@ a `fence_proxy` between the write and the read, by any thread on the path that o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from lowtide.interpreter.numbers.cells import (
     LANES,
     WHOLE_AGENT,
     Access,
+    Buffer,
     Holds,
     Ints,
     Span,
@@ -89,6 +90,12 @@ class SharedMemory(OrderedMemory):
     def forgive(self, relied: Relied) -> None:
         """From now on, what hardware is seen to forgive is noted, and not refused."""
         self.relied, self.equals = relied, EqualStores(relied)
+
+    def _end_object(self, span: Span, late: Values, relied: Relied, fail: Callable[[], NoReturn]) -> Buffer | None:
+        ended = super()._end_object(span, late, relied, fail)
+        if ended is not None:  # its initialisation is not hidden from the async proxy, either
+            self._shown_epoch[ended.start // self.unit : ended.end // self.unit] = 0
+        return ended
 
     def start_copy(
         self,

@@ -11,7 +11,7 @@ access is allowed (memory.py starts and ends these).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
@@ -24,12 +24,14 @@ from lowtide.interpreter.machine.clocks import Clocks
 from lowtide.interpreter.machine.equal_stores import Change, EqualStores, Made, by_unit
 from lowtide.interpreter.machine.proxy_fences import ProxyFences
 from lowtide.interpreter.machine.readers import Reads
+from lowtide.interpreter.machine.reliances import UNUSED_MBARRIERS, Relied
 from lowtide.interpreter.machine.words import Ended, Words
 from lowtide.interpreter.numbers.cells import (
     IN_FLIGHT,
     LANE_BITS,
     LANES,
     LARGEST,
+    UNWRITTEN,
     WARPS,
     WHOLE_AGENT,
     Access,
@@ -89,6 +91,7 @@ class OrderedMemory(Cells):
         self._fences = ProxyFences()
         self.equals: EqualStores | None = None  # if given, unordered stores of equal values are noted, and not refused
         self._objects: list[Buffer] = []
+        self._ends: dict[int, Callable[[], int | None]] = {}  # by their places
         self._fixed = size is not None
         units = self.entries(self.size)
         self._write_epoch: NDArray[np.int32] = np.zeros(units, np.int32)  # + 1; 0 never written
@@ -146,9 +149,12 @@ class OrderedMemory(Cells):
             found = self._reads[reader] = Reads(self.entries(self.size))
         return found
 
-    def claim(self, name: str, start: int, size: int) -> None:
-        """Reserve these bytes for an object, such as an mbarrier. Ordinary accesses to them are errors from now on."""
+    def claim(self, name: str, start: int, size: int, end: Callable[[], int | None] | None = None) -> None:
+        """Reserve these bytes for an object, such as an mbarrier. Ordinary accesses to them are errors from now on,
+        unless hardware forgives them: `end` ends the object then, and returns the epoch + 1 of its last write."""
         self._objects.append(Buffer(name, start, start + size))
+        if end is not None:
+            self._ends[start] = end
         self.refine(min((start | size | LARGEST) & -(start | size | LARGEST), LARGEST))
         self._write_epoch[start // self.unit : (start + size) // self.unit] = IN_FLIGHT
 
@@ -276,8 +282,26 @@ class OrderedMemory(Cells):
                 self.equals.note(partial(self._fail_write, access, span, late, made, (verb, kind)))
                 return late
         if late.any():
-            self._fail_write(access, span, late, made, (verb, kind))
+            fail = partial(self._fail_write, access, span, late, made, (verb, kind))
+            if self.equals is None or self._end_object(span, late, self.equals.relied, fail) is None:
+                fail()
+            return self._check_writers(access, span, lane, verb, kind, holds)
         return False
+
+    def _end_object(self, span: Span, late: Values, relied: Relied, fail: Callable[[], NoReturn]) -> Buffer | None:
+        """End an object whose bytes an access reaches, if hardware forgives that. Returns its place."""
+        row, byte = span.first(late)
+        at = int(span.addresses[row]) + byte
+        held = next((each for each in self._objects if each.start <= at < each.end), None)
+        end = None if held is None else self._ends.get(held.start)
+        epoch = None if end is None else end()
+        if held is None or epoch is None:
+            return None
+        relied.note(UNUSED_MBARRIERS, fail)
+        self.disclaim(held.name, held.start, held.end - held.start)
+        self._write_epoch[held.start // self.unit : held.end // self.unit] = epoch
+        self.codes[held.start : held.end] = UNWRITTEN
+        return held
 
     def _fail_write(self, access: Access, span: Span, late: Values, made: Made, what: tuple[str, str]) -> NoReturn:
         """Raise for an access that is not ordered after a write. `what` it does, and the kind of race."""

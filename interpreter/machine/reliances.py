@@ -4,7 +4,11 @@ If a run has a `Relied`, it notes each reliance of a kernel there and continues.
 wrapped addresses, because the PTX ISA says nothing about them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NoReturn
+
+from lowtide.errors import InterpreterError
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,17 @@ EQUAL_STORES = Reliance(
     "if several threads store one value to the same bytes, and nothing orders these stores, that value is there",
     "Memory Consistency Model: Morally strong operations, Data-races",
 )
+UNUSED_MBARRIERS = Reliance(
+    "unused-mbarriers",
+    "the bytes of an mbarrier that nothing has used since its initialisation need no mbarrier.inval before they are "
+    "initialised again or used for something else",
+    "Parallel Synchronization and Communication Instructions: mbarrier.init, mbarrier.inval",
+)
+PARITY_BIT = Reliance(
+    "parity-bit",
+    "the parity that an mbarrier is asked for is the lowest bit of the operand",
+    "Parallel Synchronization and Communication Instructions: mbarrier.test_wait, mbarrier.try_wait",
+)
 WRAPPED_ADDRESSES = Reliance(
     "wrapped-addresses",
     "the address of a box in a tensor is the sum of its terms modulo 2^64; in ragged tensor maps the sum of the outer "
@@ -55,3 +70,11 @@ class Relied:
 
     def on(self, reliance: Reliance, place: str) -> None:
         self.places.setdefault(reliance, place)
+
+    def note(self, reliance: Reliance, fail: Callable[[], NoReturn]) -> None:
+        """As `on`; `fail` raises the error of the place."""
+        if reliance not in self.places:
+            try:
+                fail()
+            except InterpreterError as broken:
+                self.places[reliance] = str(broken)

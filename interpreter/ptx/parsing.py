@@ -29,6 +29,7 @@ from lowtide.interpreter.ptx.syntax import (
     Variable,
 )
 
+_ORDERS = ("acquire", "release", "relaxed", "volatile")
 _CARRIES = re.compile(r"(add|sub|mad\.lo|mad\.hi)\.cc\..*|(addc|subc|madc)\..*")
 _CARRY = "CC.CF"
 _BYTES = {"b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "b32": 4, "u32": 4, "s32": 4, "f32": 4}
@@ -439,6 +440,7 @@ class _Parser(Operands):
         self.at += 1
         if name.endswith(".b128") and name.startswith(("ld", "st")):
             name = f"{name.removesuffix('.b128')}.v2.b64"  # its registers are vectors of two
+        name = _in_order(name)
         if _CARRIES.fullmatch(name):
             self._add_carry(name, operands)
         text, sources = self.text[start : place + 1], self.sources.at(start)
@@ -476,3 +478,13 @@ class _Parser(Operands):
         while scope is not None and name not in scope.labels:
             scope = scope.outer
         return None if scope is None else scope.labels[name]
+
+
+def _in_order(name: str) -> str:
+    """The name of a load or store with the modifier of its order first, as the PTX ISA has it. Triton writes
+    ld.global.gpu.acquire.b32, which ptxas takes, too."""
+    stem, *words = name.split(".")
+    found = [word for word in words if word in _ORDERS]
+    if stem not in ("ld", "st") or not found or words[0] == "mmio":
+        return name
+    return ".".join((stem, *found, *(word for word in words if word not in _ORDERS)))
