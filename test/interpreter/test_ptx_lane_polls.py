@@ -26,6 +26,10 @@ SET = "st.release.cta.shared.u32 [%r2], 1;"
 STORE = "st.global.u32 [%rd3], %r5;"
 RIGHT = {
     "the other side of a branch": f"@!%p1 bra SET; {POLL} bra END; SET: @!%p2 bra END; {SET}",
+    "with modifiers in the order of Triton": (
+        f"@!%p1 bra SET; {POLL.replace('ld.acquire.cta.shared', 'ld.shared.cta.acquire')} bra END;"
+        f"SET: @!%p2 bra END; {SET.replace('st.release.cta.shared', 'st.shared.cta.release')}"
+    ),
     "after the branch": f"@!%p1 bra ON; {POLL} ON: @%p2 {SET} bar.warp.sync -1; {STORE}",
     "after the branch, then a barrier": f"@!%p1 bra ON; {POLL} ON: @!%p2 bra MET; {SET} MET: bar.sync 0; {STORE}",
     "each lane for the one before it": (
