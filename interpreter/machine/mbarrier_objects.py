@@ -200,13 +200,10 @@ def poll_parity(state: AgentState, op: Described, address: Any, parity: Any) -> 
     """Whether one try finds the phase of this parity completed; a success tells the same as a wait."""
     barrier, asked = at(state, op, address), uniform(state, op, parity)
     if asked not in (0, 1):
-        broken, relied = (
-            f"a phase is known by its parity, 0 or 1, not {asked} [parity-polled]",
-            state.machine.observers.relied,
-        )
-        if relied is None:
-            raise state.violation(op, broken)
-        relied.on(PARITY_BIT, str(state.violation(op, broken)))
+        broken = state.violation(op, f"a phase is known by its parity, 0 or 1, not {asked} [parity-polled]")
+        if state.machine.observers.relied is None:
+            raise broken
+        state.machine.observers.relied.on(PARITY_BIT, str(broken))
         asked &= 1
     return _poll(state, op, barrier, asked)
 
