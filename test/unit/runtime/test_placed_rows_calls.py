@@ -134,6 +134,6 @@ def test_a_manifest_has_the_index_beside_its_word_and_full_outputs_alone() -> No
         validate({**manifest, "arguments": none}, "kernel")
     with pytest.raises(lt.LoadError, match=r"spec\.d_rows is 1, must be true"):
         validate({**manifest, "spec": {**manifest["spec"], "d_rows": 1}}, "kernel")
-    full = {**manifest["arguments"][2], "name": "c", "role": "input"}
-    with pytest.raises(lt.LoadError, match=r"outputs are full, and no input is"):
-        validate({**manifest, "arguments": [*manifest["arguments"], full]}, "kernel")
+    amax = {"name": "amax", "role": "output", "kind": "amax", "dtype": "f32", "shape": [1]}
+    with pytest.raises(lt.LoadError, match=r"with spec\.d_rows, outputs are full"):
+        validate({**manifest, "arguments": [*manifest["arguments"], amax]}, "kernel")
