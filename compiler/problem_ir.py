@@ -141,7 +141,7 @@ def _operand_type(spec: GemmSpec, operand: Operand) -> ir.Type:
     if kind.is_of_columns and spec.rows_are_grouped:
         return _matrix((spec.group_count, *operand.shape(spec.m, spec.n, spec.k)), dtype)
     if operand.group is not None or kind.is_block_scale:
-        return _matrix(operand.shape(spec.m, spec.n, spec.k), dtype)
+        return _matrix((*spec.batch_shape, *operand.shape(spec.m, spec.n, spec.k)), dtype)
     if kind is OperandKind.ENDS:
         return ir.MemRefType.get(_extents(operand.count), ir_type(dtype))
     if kind is OperandKind.FULL:

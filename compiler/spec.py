@@ -64,8 +64,8 @@ class GemmSpec(GemmFields):
     - `counts`: whether each product of a batch has its own number of rows, at most M, as in padded groups of rows;
       False, the default. If True, the kernel also takes `counts`, s32 (batch,), which only the device reads. A count is
       clamped to 0 … M. Product i has the first `counts[i]` rows of its A; the other rows are not computed, and those of
-      D are not written. D must be by rows; packed weights, block scales, f32 by pieces, reductions and indices of rows
-      are not supported.
+      D are not written. D must be by rows; packed weights, f32 by pieces, reductions and indices of rows are not
+      supported.
     - `groups`: the number of groups of rows, 1 to 2³¹−1, or `None` for a run-time argument; `UNGROUPED`, the default:
       none. Each group of rows of A is multiplied by its own matrix of B, whose first dimension is the group. The kernel
       also takes `ends`, s32 (groups,): group g consists of the rows `ends[g − 1]` (0 for the first group) to
@@ -111,7 +111,7 @@ class GemmSpec(GemmFields):
       if there is one; the last dimension is contiguous.
     - `group`, `scales`, `zero_points`: for packed weights.
     - `block_scales`: None, or the block scales of A and B of 8-bit floats (`BlockScales`), which are the operands
-      `scale_a` and `scale_b`.
+      `scale_a` and `scale_b`, with the dimension of a batch or without.
     - `amax`: the kernel also takes `amax`, an array of one f32, and sets it to the largest absolute value of the
       epilogue's first full result, before clamping and rounding, over all products of a batch; NaN if any value is NaN.
     - `epilogue`: a function of the accumulator and named operands (`lowtide.compiler.epilogue`), traced immediately.

@@ -39,8 +39,6 @@ def check_block_scales(spec: GemmFields) -> None:
         raise SpecError(
             "acc='fast' with block scales, which already limit sums to 128 products; use acc='f32' [scales-fast]"
         )
-    if spec.is_batched:
-        raise SpecError("block scales are not supported in a batch; launch its products one by one [scales-batch]")
     taken = {operand.name for operand in spec.epilogue_graph.operands}
     for operand in spec.block_scales.operands:
         if operand.name in taken:
@@ -162,7 +160,9 @@ def check_counts(spec: GemmFields) -> None:
             "of groups [counts-batch]"
         )
     _refuse(
-        "counts of rows", _beside_batch(spec) | _sums_of_parts(spec), "launch the products one by one [counts-beside]"
+        "counts of rows",
+        _beside_batch(spec) | {"packed weights": spec.is_mixed},
+        "launch the products one by one [counts-beside]",
     )
 
 

@@ -230,7 +230,7 @@ def overlap_error(output: Mapping[str, Any], argument: Mapping[str, Any], *, in_
     whole = f", or {name} itself, with the same base and strides, for D" if may_be else ""
     return LaunchError(
         f"operand {output['name']}: the output overlaps {argument['role']} {name}, which CTAs read or write at other"
-        f" times; pass another output, or none to have D allocated{whole} [output-overlaps]"
+        f" times; pass another output{', or none to have D allocated' * in_order}{whole} [output-overlaps]"
     )
 
 

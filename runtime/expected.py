@@ -79,7 +79,7 @@ def expected(
     else:
         a = (a if dims[names[0]][-2:] == ("m", "k") else a.T)[rows]
     b = b if dims[names[1]][-2:] == ("k", "n") else b.swapaxes(-1, -2)
-    a, b = _scaled(manifest, operands, a, b, rows)
+    a, b = _scaled(manifest, operands, (a, b), rows, matrix)
     if ROW_GROUPS in manifest["spec"]:
         product, own_error, size = _by_groups(manifest, operands, (a, b), rows)
     else:
@@ -179,14 +179,20 @@ def _weights(manifest: Mapping[str, Any], operands: Mapping[str, HostArray], nam
 
 
 def _scaled(
-    manifest: Mapping[str, Any], operands: Mapping[str, Any], a: np.ndarray, b: np.ndarray, rows: np.ndarray
+    manifest: Mapping[str, Any],
+    operands: Mapping[str, Any],
+    factors: tuple[np.ndarray, np.ndarray],
+    rows: np.ndarray,
+    matrix: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows of A (M, K), and B (K, N) or of groups (groups, K, N), multiplied by the scales of their blocks, if there
-    are any."""
+    are any; in a batch, by those of `matrix`."""
+    a, b = factors
     for argument in manifest["arguments"]:
         if not is_block_scale(argument["kind"]):
             continue
-        dims, values = problem_dims(manifest)[argument["name"]][-2:], operands[argument["name"]].values()
+        dims = problem_dims(manifest)[argument["name"]][-2:]
+        values = _part_of(manifest, operands, argument["name"], matrix)
         if dims[0].startswith("k"):
             values, dims = values.swapaxes(-1, -2), dims[::-1]
         block = int(dims[0].partition("/")[2] or 1)

@@ -207,7 +207,7 @@ def _emit_kernel(
                     group = group_of_k(ends, place.batch, k)
                     factors, span = (up_to(a, group.end), up_to(b, group.end)), (group.begin, group.last)
                 span = span or (place.k0 or Builder.index().constant(0), place.k1 or k)
-                own = {kind: _of_group(x, kind, place) for kind, x in in_the_sum.items()}
+                own = {kind: _of_sum(x, kind, place) for kind, x in in_the_sum.items()}
                 acc = _emit_k_loop(gemm, (*factors, own), span, place, shape)
                 more = {name: getattr(place, name) for name in ("batch", "part", "parts", "slot")}
                 more |= {"row": place.m, "column": place.n}
@@ -243,13 +243,24 @@ def _of_group(operand: ir.Value, kind: OperandKind, place: Place) -> ir.Value:
     vector or matrix, if there is one for each group; or the whole operand."""
     if place.group is None or place.batch is not None or not operand_is_batched(operand, kind):
         return _within_group(operand, _DIM_OF_ROWS.get(kind), place)
+    return _part_at(operand, place.group)
+
+
+def _of_sum(operand: ir.Value, kind: OperandKind, place: Place) -> ir.Value:
+    """The part of an operand that acts in the sum: that of the work item's product in a batch, or of its group."""
+    number = place.group if place.batch is None else place.batch
+    return operand if number is None or not operand_is_batched(operand, kind) else _part_at(operand, number)
+
+
+def _part_at(operand: ir.Value, number: ir.Value) -> ir.Value:
+    """A vector or matrix of a batch of them."""
     type_, dynamic = ir.MemRefType(operand.type), ir.ShapedType.get_dynamic_stride_or_offset()
     (_, *shape), ones = type_.shape, [1] * type_.rank
     layout = ir.StridedLayoutAttr.get(dynamic, [*[dynamic] * (type_.rank - 2), 1])
     part = ir.MemRefType.get(shape, type_.element_type, layout)
     sizes = [extent(operand, dim) for dim in range(1, type_.rank) if type_.is_dynamic_dim(dim)]
     offsets = [dynamic, *[0] * (type_.rank - 1)]
-    return memref.SubViewOp(part, operand, [place.group], sizes, [], offsets, [1, *shape], ones).result
+    return memref.SubViewOp(part, operand, [number], sizes, [], offsets, [1, *shape], ones).result
 
 
 def _within_group(operand: ir.Value, dim: int | None, place: Place) -> ir.Value:
@@ -357,7 +368,7 @@ def _emit_k_loop(
         product = tile.MmaOp(accumulator, gemm.layout, a_view, b_view, start, **more).result
         if schedule.promotes:
             windows = {"scale": of_group.get(OperandKind.group_scale)}
-            windows |= _scale_windows(in_the_sum, matrix, (m, n), loop.induction_variable, shape)
+            windows |= _scale_windows(in_the_sum, (m, n), loop.induction_variable, shape)
             product = tile.PromoteOp(total.type, product, total, **windows).result
         scf.YieldOp([product])
     return loop.results[0]
@@ -382,7 +393,6 @@ def _of_weights(
 
 def _scale_windows(
     in_the_sum: Mapping[OperandKind, ir.Value],
-    matrix: list[ir.Value],
     origin: tuple[ir.Value, ir.Value],
     k: ir.Value,
     shape: Extents2,
@@ -394,7 +404,7 @@ def _scale_windows(
             continue
         outer = origin[0 if SCALES[kind].of_rows else 1]
         type_ = tile.ViewType.get(shape, ir.MemRefType(source.type).element_type)
-        view = tile.ViewOp(type_, source, [*matrix, outer, k], kind=kind).result
+        view = tile.ViewOp(type_, source, [outer, k], kind=kind).result
         windows["rows" if SCALES[kind].of_rows else "columns"] = view
     return windows
 

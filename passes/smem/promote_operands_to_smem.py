@@ -97,7 +97,7 @@ def _stage_scales(kernel: tile.KernelOp, mma: tile.MmaOp, k: int) -> ir.OpView:
             )
         scales = SCALES[operand_kind(view)]
         work = work_tiles_around(mma)
-        anywhere = scales.of_rows and work is not None and work.ends is not None
+        anywhere = scales.of_rows and work is not None and work.ends is not None and work.batches is None
         box = scales.box((*window.type.shape, k), anywhere=anywhere)
         promote.operation.operands[position] = _window((kernel, mma, promote), view, box, anywhere=anywhere)
         part = defining_op(view.source)

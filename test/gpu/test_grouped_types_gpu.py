@@ -1,5 +1,5 @@
-"""Groups of rows with block scales, packed weights and integers on the GPU, in order and at an index: against float64
-within a derived bound."""
+"""Groups of rows with block scales, packed weights and integers on the GPU, in order and at an index, and batches with
+block scales: against float64 within a derived bound."""
 
 from typing import Any
 
@@ -68,6 +68,25 @@ CASES: dict[str, tuple[str, dict[str, Any], str | None]] = {
         None,
     ),
 }
+
+
+BATCHES: dict[str, dict[str, Any]] = {
+    "a batch": {},
+    "a batch, a scale for each column": {"block_scales": lt.BlockScales(b=(1, 128))},
+    "a batch, a scale for 128 rows": {"block_scales": lt.BlockScales(a=(128, 128))},
+    "padded groups": {"counts": True},
+    "padded groups, a scale for 128 rows": {"counts": True, "block_scales": lt.BlockScales(a=(128, 128))},
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_batches_with_block_scales_agree_with_float64(name: str) -> None:
+    kernel = lt.compile_gemm(lt.GemmSpec(**(BLOCKS | {"batch": None} | BATCHES[name])), target="sm_90a")
+    for batch in (1, 5):
+        manifest = {**kernel.manifest, "example": {**kernel.manifest["example"], "batch": batch}}
+        for seed, size in enumerate(SIZES):
+            outcome = verify_kernel(lt.runtime.Kernel(manifest, kernel.ptx, kernel.cubin), size=size, seed=seed)
+            assert outcome.ok, (size, outcome.message)
 
 
 @pytest.mark.parametrize("groups", [1, 7, 64])

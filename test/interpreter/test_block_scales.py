@@ -74,6 +74,24 @@ CASES = {
         (140, 33, 528),
         ("nvvm",),
     ),
+    "a batch, through the ring": (
+        spec(dtype="e4m3", d="bf16", batch=2, block_scales=ROWS_AND_BLOCKS),
+        "grid.tile = [64, 48], k = 128, stages = 2, scales = staged",
+        (66, 145, 272),
+        ("problem", "cta", "atoms", "ptx"),
+    ),
+    "products with numbers of rows of their own": (
+        spec(dtype="e4m3", d="f32", batch=3, counts=True, block_scales=BLOCKS_AND_COLUMNS),
+        "grid.tile = [64, 16], k = 128, stages = 2, scales = direct",
+        (140, 24, 272),
+        ("problem", "cta", "ptx"),
+    ),
+    "products with numbers of rows of their own, through the ring": (
+        spec(dtype="e4m3", d="bf16", batch=3, counts=True, layout="nt", block_scales=ROWS_AND_BLOCKS),
+        "grid.tile = [64, 48], k = 128, stages = 2, scales = staged",
+        (66, 144, 272),
+        ("cta", "ptx"),
+    ),
     "a scale for 128 rows, and K in parts": (
         spec(dtype="e4m3", d="bf16", block_scales=BLOCKS_AND_COLUMNS),
         "grid.tile = [64, 16], k = 128, stages = 2, k_division = stream_k",
@@ -315,10 +333,6 @@ REFUSED = {
     "not an object of lt.BlockScales": (
         lambda: spec(dtype="e4m3", d="f32", block_scales=(1, 128)),
         r"it must be lt.BlockScales.*\[scales-kind\]",
-    ),
-    "a batch": (
-        lambda: spec(dtype="e4m3", d="f32", batch=2, block_scales=ROWS_AND_BLOCKS),
-        r"\[scales-batch\]",
     ),
 }
 

@@ -9,6 +9,7 @@ import numpy as np
 from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.spec import GemmSpec
 from lowtide.compiler.spec_fields import A_ROWS, COUNTS, D_ROWS, ENDS, UNBATCHED, UNGROUPED
+from lowtide.elements import SCALE_BLOCK
 from lowtide.errors import SpecError
 from lowtide.runtime.row_indices import places_in
 
@@ -37,9 +38,18 @@ def _counted(spec: GemmSpec, inputs: Mapping[str, Any], number: int) -> dict[str
     """The inputs of product `number` of a batch, with only the rows that count."""
     own = {name: np.asarray(value) for name, value in inputs.items()}
     count = max(0, int(own.pop(COUNTS)[number]))
-    of_rows = {x.name for x in spec.operands if x.kind in (OperandKind.FULL, OperandKind.PER_ROW)}
-    found = {name: array[:count] if name in of_rows else inputs[name] for name, array in own.items()}
-    return found | {"a": own["a"][:count] if spec.layout[0] == "t" else own["a"][:, :count]}
+    return {name: inputs[name] for name in own} | _of_rows(spec, own, slice(0, count))
+
+
+def _of_rows(spec: GemmSpec, arrays: Mapping[str, np.ndarray], rows: slice) -> dict[str, np.ndarray]:
+    """A and the operands that have rows of D, or blocks of them from row 0 on, for some of these rows."""
+    kinds = {x.name: x.kind for x in spec.operands}
+    along = {name: 0 for name, kind in kinds.items() if kind in (OperandKind.FULL, OperandKind.PER_ROW)}
+    along |= {name: 1 for name, kind in kinds.items() if kind is OperandKind.ROW_SCALE}
+    along |= {"a": int(spec.layout[0] == "n")}
+    blocks = [name for name, kind in kinds.items() if kind is OperandKind.ROW_BLOCK_SCALE]
+    found = {name: arrays[name][rows] if not axis else arrays[name][:, rows] for name, axis in along.items()}
+    return found | {name: arrays[name][: -(-rows.stop // SCALE_BLOCK)] for name in blocks}
 
 
 def products_or_zeros(spec: GemmSpec, inputs: Mapping[str, Any]) -> tuple[list[tuple[GemmSpec, dict[str, Any]]], int]:
@@ -111,17 +121,13 @@ def grouped_products(spec: GemmSpec, inputs: Mapping[str, Any]) -> Iterator[tupl
     if ENDS not in arrays or arrays["b"].ndim != 3 or arrays[ENDS].shape != arrays["b"].shape[:1]:
         shapes = {name: array.shape for name, array in arrays.items() if name in ("b", ENDS)}
         raise SpecError(f"{shapes}: b has a matrix for each of the ends of groups [reference-groups]")
-    of_rows = {x.name for x in spec.operands if x.kind in (OperandKind.FULL, OperandKind.PER_ROW)}
     of_columns = {x.name: len(x.shape(None, None)) for x in spec.operands if x.kind.is_of_columns}
     by_group = {name for name, rank in of_columns.items() if arrays[name].ndim > rank} | {"b"}
-    by_column = {x.name for x in spec.operands if x.kind is OperandKind.ROW_SCALE}
-    (by_column if spec.layout[0] == "n" else of_rows).add("a")
     first, count = 0, arrays["a"].shape[spec.layout[0] == "n"]
     for number, end in enumerate(ends_of_groups(arrays.pop(ENDS), count).tolist()):
         rows, first = slice(first, end), end
-        own = {name: value[rows] if name in of_rows else inputs[name] for name, value in arrays.items()}
+        own = {name: inputs[name] for name in arrays} | _of_rows(spec, arrays, rows)
         own |= {name: arrays[name][number] for name in by_group}
-        own |= {name: arrays[name][:, rows] for name in by_column}
         if rows.start < rows.stop:
             yield rows, one, own
 

@@ -59,7 +59,8 @@ def slot_bytes(schedule: Schedule, problem: Problem) -> tuple[int, ...]:
     """Bytes of each buffer of a slot: A, B, then the staged scales of rows and of columns."""
     of_operands = (stage_bytes(operand, schedule, problem) for operand in ("a", "b"))
     scales = problem.scales if schedule.stages_scales else ()
-    boxes = ((each, each.box(schedule.tile_mnk, anywhere=problem.is_grouped)) for each in scales)
+    anywhere = problem.is_grouped and not problem.is_padded
+    boxes = ((each, each.box(schedule.tile_mnk, anywhere=anywhere)) for each in scales)
     of_scales = (prod(box) * element_type(each.element).bytes for each, box in boxes)
     return (*of_operands, *of_scales)
 

@@ -83,11 +83,11 @@ def groups(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
     if problem.is_padded and problem.d_is_column_major:
         yield "padded groups with D by columns: the rows of a group are stored up to its end; take D by rows [padded-d]"
     begins_alone = problem.k_is_grouped or problem.is_padded
-    if begins_alone and (problem.precision is not None or problem.is_scaled):
+    if (begins_alone and problem.precision is not None) or (problem.k_is_grouped and problem.is_scaled):
         beside = "scales of blocks" if problem.is_scaled else f"sums by {problem.precision}"
         what = "groups of K" if problem.k_is_grouped else "padded groups"
         yield f"{what} with {beside} are not supported; launch the groups one by one [groups-and-sums]"
-    if OperandKind.row_block_scale in problem.kinds:
+    if begins_anywhere and OperandKind.row_block_scale in problem.kinds:
         yield (
             "groups with a scale for each 128 rows: a group may begin at any of them; take one for each row"
             " [groups-row-blocks]"

@@ -134,6 +134,24 @@ def test_a_manifest_has_the_index_beside_its_word_and_full_outputs_alone() -> No
         validate({**manifest, "arguments": none}, "kernel")
     with pytest.raises(lt.LoadError, match=r"spec\.d_rows is 1, must be true"):
         validate({**manifest, "spec": {**manifest["spec"], "d_rows": 1}}, "kernel")
+    full = {**manifest["arguments"][2], "name": "c", "role": "input"}
+    validate({**manifest, "arguments": [*manifest["arguments"], full]}, "kernel")
     amax = {"name": "amax", "role": "output", "kind": "amax", "dtype": "f32", "shape": [1]}
     with pytest.raises(lt.LoadError, match=r"with spec\.d_rows, outputs are full"):
         validate({**manifest, "arguments": [*manifest["arguments"], amax]}, "kernel")
+
+
+def residual(acc, c: lt.Full):
+    return acc + c
+
+
+def test_an_operand_of_rows_in_order_is_not_replaced_by_a_d_of_rows_at_an_index(install_driver: Any) -> None:
+    spec = lt.GemmSpec(n=N, k=K, a="f16", b="f16", d="f16", d_rows=True, epilogue=residual)
+    compiled = lt.compile_gemm(spec, "sm_80", "grid.tile = [32, 32], k = 32, stages = 2")
+    fake, given = install_driver(Driver(compiled)), operands(out=aligned(M, N))
+    with pytest.raises(LaunchError, match=r"overlaps input c, .*; pass another output \[output-overlaps\]"):
+        Kernel(compiled.manifest, compiled.ptx)(**given, c=given["out"])
+    assert not fake.launches
+    arrays = lt.random_inputs(spec, M, N, K, np.random.default_rng(0)) | {"out": aligned(M, N)}
+    with pytest.raises(lt.InterpreterError, match=r"\[output-overlaps-input\]"):
+        compiled.interpret(**(arrays | {"c": arrays["out"]}))
