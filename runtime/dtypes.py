@@ -97,11 +97,13 @@ def split(values: np.ndarray, row: Decomposition) -> np.ndarray:
 
 
 def left_out(row: Decomposition, a: np.ndarray, b: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """The largest error of a · b, (M, K) by (K, N), finite, as sums of products of pieces; `size` is |a| · |b|.
+    """The largest error of a · b, (M, K) by (K, N), finite, as sums of products of pieces; `size` is |a| · |b|. If b is
+    (groups, K, N), the error is at most this for each group.
 
     Subnormal pieces omit the same amount of each element, whatever its size.
     """
-    rows, columns = np.abs(a).sum(axis=1, keepdims=True), np.abs(b).sum(axis=0, keepdims=True)
+    rows, columns = np.abs(a).sum(axis=1, keepdims=True), np.abs(b).sum(axis=-2)
+    columns = columns.max(axis=0) if columns.ndim > 1 else columns
     return np.asarray(row.error * size + row.lost * (rows + columns + a.shape[1] * row.lost))
 
 

@@ -107,3 +107,13 @@ def test_precisions_of_a_spec() -> None:
 def test_refused(words: dict[str, object], message: str) -> None:
     with pytest.raises(lt.SpecError, match=message):
         lt.GemmSpec(**{"a": "f32", "b": "f32", "d": "f32"} | words)
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_the_error_of_groups_is_the_largest_of_their_matrices(row: Decomposition) -> None:
+    rng = np.random.default_rng(3)
+    a, b = rng.normal(size=(4, 8)), rng.normal(size=(3, 8, 5))
+    size = np.zeros((4, 5))
+    of_each = [left_out(row, a, each, size) for each in b]
+    assert np.array_equal(left_out(row, a, b, size), np.max(of_each, axis=0))
+    assert not np.array_equal(of_each[0], of_each[1])
