@@ -181,6 +181,10 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
     spans = [(0, rows)] * (batches[0] if batches else 1)
     if ends:
         spans = (rows_of_matrices if batches else groups_of_rows)(state, op, ends[0], rows)
+        if batches and len(spans) != batches[0]:
+            raise state.violation(
+                op, f"has {len(spans)} ends for a batch of {batches[0]}: give one for each matrix [work-ends-batch]"
+            )
     grids = [(-(-(end - first) // (height * order.pieces)), -(-columns // width)) for first, end in spans]
     state.work_tiles = order.count_of(machine.grid, grids, cluster)
     step = op.attributes.get("k_step", 1)

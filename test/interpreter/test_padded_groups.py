@@ -160,6 +160,14 @@ def test_a_row_that_counts_and_is_not_stored_is_found() -> None:
     interpret(faulty, inputs([31, 0, 31]), domain="exact")
 
 
+def test_a_batch_of_fewer_matrices_than_counts_is_found() -> None:
+    text, given = compiled("sm_80").levels["cta"], inputs([37, 50, 51])
+    faulty = re.sub(r"batch\(%batch of %\w+\)", "batch(%batch of %c1)", text)
+    assert faulty != text
+    with pytest.raises(InterpreterError, match=r"3 ends for a batch of 1.*\[work-ends-batch\]"):
+        interpret(faulty, given, domain="exact")
+
+
 @pytest.mark.parametrize(("name", "counts"), [("maxsi", [LEAST, 5]), ("minsi", [3, 999])])
 def test_a_count_that_is_not_clamped_is_found(name: str, counts: list[int]) -> None:
     text, given = compiled("sm_80").levels["nvvm"], inputs(counts)

@@ -35,6 +35,7 @@ def lowered() -> dict[str, Lowered]:
         "sm80, batch",
         "sm80-groups",
         "sm80-pairs",
+        "sm80-padded-groups",
     )
     return {name: lower(KERNELS[name].problem()) for name in (*SAMPLED, *others, "sm90-tma-wgmma", "sm90-pingpong")}
 
@@ -138,7 +139,7 @@ OF_PLACES = sorted({operator.name for operator in PLACES if {"problem", "cta"} &
 @pytest.mark.parametrize("operator", OF_PLACES)
 def test_faults_of_packing_of_batches_and_of_groups_are_found(lowered: dict[str, Lowered], operator: str) -> None:
     """The last place of each in a kernel that packs, or of a batch: the output's, where inputs have one too."""
-    for name in ("sm80, packed", "sm80, batch", "sm80-groups", "sm80-pairs"):
+    for name in ("sm80, packed", "sm80, batch", "sm80-groups", "sm80-pairs", "sm80-padded-groups"):
         original = lowered[name]
         for own in (one for one in PLACES if one.name == operator):
             for level in {"problem", "cta"} & {*own.levels}:

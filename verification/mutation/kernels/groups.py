@@ -1,4 +1,5 @@
-"""Kernels of groups of rows, with and without a producer. Each run splits the rows in another way."""
+"""Kernels of groups of rows, with and without a producer, and of padded groups. Each run splits the rows in another
+way."""
 
 from lowtide.verification.mutation.kernels.kernel import FILL, ROLES, Kernel, every_kind, parts_of, sm80, sm90, spec_of
 
@@ -20,5 +21,16 @@ GROUPS: tuple[Kernel, ...] = (
         (300, 48, 100),
         (200, 24, 61),
         parts=(*((200, 24, k) for k in range(30, 38)), *((129 + 9 * m, 24, 40) for m in range(8))),
+    ),
+)
+
+PADDED: tuple[Kernel, ...] = (
+    sm80(
+        "sm80-padded-groups",
+        spec_of(batch=None, counts=True, epilogue=every_kind),
+        f"{FILL}, k = 32, scheduler = persistent",
+        (70, 47, 100),
+        _SMALL,
+        parts=(_SMALL,) * 14,
     ),
 )

@@ -17,7 +17,7 @@ from lowtide.interpreter.numbers.domains import ExactDomain, FloatDomain
 from lowtide.passes.schedules.facts.alignment import MATRICES, WIDEST, is_packed
 from lowtide.targets import get
 from lowtide.verification.checking.interpretation import Batch
-from lowtide.verification.checking.splits import SPLITS, Ends, ends_of
+from lowtide.verification.checking.splits import COUNTS, SPLITS, Ends, ends_of
 
 Shape = tuple[int, int, int]
 Parts = tuple[Shape, ...] | int
@@ -29,9 +29,9 @@ _PLACES_OF_BATCH = 11  # and one of three batch strides
 class Trial:
     """One run of a kernel: the problem shape (M, N, K), the number of SMs, and the seed of the order of agents.
 
-    `batch`: the number of matrices and their strides, in a batch. `ends`: of groups of rows. `place`: the index of one
-    of the `places_of` the schedule, by default the least aligned. `scales`: row strides and bases of block scales are
-    odd multiples of so many bytes; from WIDEST on, any multiples.
+    `batch`: the number of matrices and their strides, in a batch. `ends`: of groups of rows, or counts. `place`: the
+    index of one of the `places_of` the schedule, by default the least aligned. `scales`: row strides and bases of block
+    scales are odd multiples of so many bytes; from WIDEST on, any multiples.
     """
 
     shape: Shape
@@ -91,7 +91,7 @@ def kernel_of(
     Matrices are aligned, so that nothing is packed unless the schedule says so. If it does, some runs have aligned
     matrices, and in others one matrix is a little less aligned. The same holds for staged scales of blocks. In a batch,
     runs alternate between three matrices, two that share B, two that share A, and one. In groups of rows, each run has
-    another split.
+    another split, and in padded groups other counts.
     """
     schedule = schedule.filled(dict.fromkeys(("mainloop.a.pack", "mainloop.b.pack", "epilogue.pack"), PackKind.none))
     trials = [*(Trial(shape, 2, seed) for shape in shapes for seed in (0, 1)), Trial(shapes[0], 1, 2)]
@@ -107,11 +107,19 @@ def kernel_of(
         rest = parts_of(*((n, m) if is_swapped else (m, n)), k)[::rest]
     trials += map(Trial, rest)
     if spec.is_batched:
-        operands = [operand.name for operand in spec.operands if operand.kind is not OperandKind.SCALAR]
+        alone = (OperandKind.SCALAR, OperandKind.ENDS)
+        operands = [operand.name for operand in spec.operands if operand.kind not in alone]
         lies = cycle((Batch(3), Batch(2, ("b", *operands), 1), Batch(2, ("a",)), Batch(1)))
         # If the place matters, each matrix has its own batch stride.
         given = [Batch(3) if trial.place > 1 else next(lies) for trial in trials]
         trials = [replace(trial, batch=batch) for trial, batch in zip(trials, given, strict=True)]
+    if spec.counts:
+        rows, split = schedule.tile_mnk[0], cycle(COUNTS)
+        trials = [
+            replace(trial, ends=ends_of(next(split), trial.shape[0], rows, trial.batch.matrices, padded=True))
+            for trial in trials
+            if trial.batch is not None
+        ]
     if isinstance(spec.groups, int):
         rows, split = schedule.tile_mnk[0], cycle(SPLITS)
         trials = [replace(trial, ends=ends_of(next(split), trial.shape[0], rows, spec.groups)) for trial in trials]

@@ -56,7 +56,7 @@ _IN_KERNELS: Faults = {
         "a window of the first group's matrix": fixed(0)
     },
     (CTA_LEVELS, r"(memref\.subview %\w+\[)(?P<i>%group\w*), 0\]"): {"the vector of the first group": fixed(0)},
-    (CTA_LEVELS, r"(memref\.subview %\w+\[0, 0\] \[)%rows_end(\w*), "): {
+    (CTA_LEVELS, r"(memref\.subview %\w+\[0, 0(?:, 0)?\] \[(?:%\w+, )?)%rows_end(\w*), "): {
         "the rows of a group end where the tile begins": into(r"\1%m\2, ")
     },
     (("nvvm",), r"(= llvm\.load .* -> i32\n *%\w+ = arith\.maxsi )(%\w+), (%\w+) :"): {
