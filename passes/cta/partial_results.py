@@ -1,7 +1,8 @@
 """Reductions on the host's side: workspaces for the partial results of a kernel, and the launches that finish them.
 
 For each of its rows (or columns), a tile has `slots_of` the schedule partial results. They are rows of a matrix in a
-workspace, tile after tile. For each element of the result, one thread reduces them in this order (tile.finish). The
+workspace, tile after tile. For each element of the result, one thread reduces them in this order (tile.finish). Of a
+column, there may be many: they are then reduced in groups of every 16th one, and the results of the groups next. The
 kernel computes a reduction of all elements as a reduction of rows. Its elements are then reduced to at most `_WIDTH`,
 and these to one."""
 
@@ -16,8 +17,14 @@ from lowtide.dialects.enums import result_kinds
 from lowtide.dialects.tile import ResultKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.facts.resources import multiplying_threads
-from lowtide.passes.support.agents.reductions import in_kernel, reduction_of, slots_of
-from lowtide.passes.support.ir.builder import Builder
+from lowtide.passes.support.agents.reductions import (
+    FINISH_GROUPS,
+    finishes_in_groups,
+    in_kernel,
+    reduction_of,
+    slots_of,
+)
+from lowtide.passes.support.ir.builder import Builder, constant_of
 from lowtide.passes.support.ir.rewriting import extent
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.passes.support.streams.workspaces import any_extents, view, workspace
@@ -37,6 +44,7 @@ class Partials:
     matrix: ir.Value
     rows: ir.Value
     length: ir.Value
+    in_groups: bool
 
 
 def make_partials(gemm: tile.GemmOp, extents: tuple[ir.Value | None, ir.Value, ir.Value]) -> list[Partials | None]:
@@ -51,7 +59,7 @@ def make_partials(gemm: tile.GemmOp, extents: tuple[ir.Value | None, ir.Value, i
         if reduction is None:
             made.append(None)
             continue
-        is_row = in_kernel(reduction).axis == "row"
+        is_row, in_groups = in_kernel(reduction).axis == "row", finishes_in_groups(reduction, constant_of(m))
         tiles = build.ceil_sdiv(n, tile_n) if is_row else build.ceil_sdiv(m, tile_m)
         slots = slots_of(schedule, problem, in_kernel(reduction), threads) * (2 if reduction.is_pair else 1)
         rows, length = build.mul(tiles, slots), m if is_row else n
@@ -59,7 +67,7 @@ def make_partials(gemm: tile.GemmOp, extents: tuple[ir.Value | None, ir.Value, i
         type_ = _matrix_type(result, batch is not None)
         space = workspace(type_, one if batch is None else build.mul(batch, one))
         sizes, strides = ([rows, length], [length]) if batch is None else ([batch, rows, length], [one, length])
-        made.append(Partials(result, reduction, space, view(space, type_, sizes, strides), rows, length))
+        made.append(Partials(result, reduction, space, view(space, type_, sizes, strides), rows, length, in_groups))
     return made
 
 
@@ -82,7 +90,12 @@ def launch_finish(function: ir.Operation, partials: Partials, batch: ir.Value | 
             one = build.mul(partials.rows, partials.length)
             source = view(source, _vector_type(partials.result, True), [batch, one], [one])
         target = _cast(partials.result, any_extents(ir.MemRefType(partials.result.type)))
-        _launch(function, kind, (target, source), reduction.is_pair, [*([] if batch is None else [batch])])
+        count = [*([] if batch is None else [batch])]
+        if partials.in_groups:
+            groups = _groups(partials, batch)
+            _launch(function, kind, (groups, source), reduction.is_pair, count)
+            source = groups
+        _launch(function, kind, (target, source), reduction.is_pair, count)
         return
     vector = _vector_type(partials.result, False)
     lines = workspace(vector, partials.length)
@@ -90,6 +103,14 @@ def launch_finish(function: ir.Operation, partials: Partials, batch: ir.Value | 
     _launch(function, kind, (lines, partials.space), reduction.is_pair, [])
     _launch(function, kind, (few, lines), False, [])
     _launch(function, kind, (_cast(partials.result, vector), few), False, [])
+
+
+def _groups(partials: Partials, batch: ir.Value | None) -> ir.Value:
+    """A workspace for a few results of each line."""
+    build, type_ = Builder.index(), _vector_type(partials.result, batch is not None)
+    one = build.mul(partials.length, FINISH_GROUPS)
+    space = workspace(type_, one if batch is None else build.mul(batch, one))
+    return space if batch is None else view(space, type_, [batch, one], [one])
 
 
 def _launch(

@@ -2,6 +2,7 @@
 // RUN: lowtide-opt %s -p tile-to-ctas,canonicalize,cse | filecheck %s
 
 !mat = memref<?x?xbf16, strided<[?, 1]>>
+!few = memref<1024x?xbf16, strided<[?, 1]>>
 
 // Each tile of 64 columns has a partial result for each row: two warps hold elements of it.
 // CHECK:       func.func @f(%[[A:.+]]: memref{{.*}}, %[[B:.+]]: memref{{.*}}, %[[D:.+]]: memref{{.*}}, %[[S:.+]]: memref<?xf32>, %[[T:.+]]: memref<1xf32>)
@@ -20,13 +21,6 @@
 // CHECK:       tile.launch @f_finish_max grid(%{{.+}}) threads(64) args(%[[FEW:.+]], %[[LINES]])
 // CHECK:       tile.launch @f_finish_max grid(%c1) threads(64) args(%{{.+}}, %[[FEW]])
 
-// CHECK:       tile.kernel @f_finish_sum(
-// CHECK:       tile.kernel @f_finish_max(%[[X:.+]]: memref<?xf32>, %[[Y:.+]]: memref<?xf32>) {
-// CHECK-NEXT:    tile.finish row_max %[[X]] from %[[Y]]
-// CHECK:       tile.kernel @f_kernel(
-// CHECK-SAME:    problem = #{{.+}}
-// CHECK:         tile.store %{{.+}} into (%{{.+}}, row_sum %{{.+}}, row_max %{{.+}})[%m, %n] {
-
 module attributes {tile.level = "problem", tile.target = "sm_80"} {
 func.func @f(%a: !mat, %b: !mat, %d: !mat, %s: memref<?xf32>, %t: memref<1xf32>) {
   tile.gemm tn %a, %b into (%d, row_sum %s, all_max %t) acc(f32) schedule(#tile.schedule<
@@ -40,4 +34,51 @@ func.func @f(%a: !mat, %b: !mat, %d: !mat, %s: memref<?xf32>, %t: memref<1xf32>)
   } : !mat, !mat, !mat, memref<?xf32>, memref<1xf32>
   return
 }
+
+// There may be many partial results of a column if M is long, or known only at run time: sixteen groups come first.
+// CHECK:       func.func @columns(
+// CHECK:       %[[PARTS:.+]] = tile.workspace %{{.+}} : memref<?xf32>
+// CHECK:       tile.launch @columns_kernel
+// CHECK:       %[[MANY:.+]] = arith.muli %[[LENGTH:.+]], %c16
+// CHECK-NEXT:  %[[GROUPS:.+]] = tile.workspace %[[MANY]] : memref<?xf32>
+// CHECK:       tile.launch @columns_finish_sum grid(%{{.+}}) threads(64) args(%[[GROUPS]], %[[PARTS]])
+// CHECK:       tile.launch @columns_finish_sum grid(%{{.+}}) threads(64) args(%{{.+}}, %[[GROUPS]])
+func.func @columns(%a: !mat, %b: !mat, %d: !mat, %s: memref<?xf32>) {
+  tile.gemm tn %a, %b into (%d, column_sum %s) acc(f32) schedule(#tile.schedule<
+    grid = <tile = [64, 64], order = row, scheduler = one_shot>,
+    mainloop = <k = 32, stages = 3>,
+    multiply = <atom = mma.m16n8k16, atoms = [2, 2, 1], permutation = [32, 32, 16]>,
+    epilogue = <path = direct, math = registers, tile = [64, 64]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y, %x : bf16, f32
+  } : !mat, !mat, !mat, memref<?xf32>
+  return
+}
+
+// A known M of 1024 has few.
+// CHECK:       func.func @few(
+// CHECK:       %[[PARTS:.+]] = tile.workspace %{{.+}} : memref<?xf32>
+// CHECK-NOT:   tile.workspace
+// CHECK:       tile.launch @few_finish_sum grid(%{{.+}}) threads(64) args(%{{.+}}, %[[PARTS]])
+// CHECK-NOT:   tile.launch @few_finish
+func.func @few(%a: !few, %b: !mat, %d: !few, %s: memref<?xf32>) {
+  tile.gemm tn %a, %b into (%d, column_sum %s) acc(f32) schedule(#tile.schedule<
+    grid = <tile = [64, 64], order = row, scheduler = one_shot>,
+    mainloop = <k = 32, stages = 3>,
+    multiply = <atom = mma.m16n8k16, atoms = [2, 2, 1], permutation = [32, 32, 16]>,
+    epilogue = <path = direct, math = registers, tile = [64, 64]>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y, %x : bf16, f32
+  } : !few, !mat, !few, memref<?xf32>
+  return
+}
+
+// CHECK:       tile.kernel @f_finish_sum(
+// CHECK:       tile.kernel @f_finish_max(%[[X:.+]]: memref<?xf32>, %[[Y:.+]]: memref<?xf32>) {
+// CHECK-NEXT:    tile.finish row_max %[[X]] from %[[Y]]
+// CHECK:       tile.kernel @f_kernel(
+// CHECK-SAME:    problem = #{{.+}}
+// CHECK:         tile.store %{{.+}} into (%{{.+}}, row_sum %{{.+}}, row_max %{{.+}})[%m, %n] {
 }
