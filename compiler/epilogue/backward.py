@@ -26,8 +26,9 @@ def _silu(x: Any) -> tuple[Any, Any]:
 
 
 def _gelu(x: Any) -> tuple[Any, Any]:
-    below = 0.5 * (1.0 + erf(x * math.sqrt(0.5)))
-    return x * below, below + x * exp(-0.5 * (x * x)) * (1.0 / math.sqrt(2.0 * math.pi))
+    u = x * math.sqrt(0.5)
+    below = 0.5 * (1.0 + erf(u))
+    return x * below, below + x * exp(-(u * u)) * (1.0 / math.sqrt(2.0 * math.pi))  # erf computes u · u too
 
 
 def _gelu_tanh(x: Any) -> tuple[Any, Any]:

@@ -14,6 +14,7 @@ import numpy as np
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.numbers.blending import blend
+from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.registers import LOGIC, canonical, unsigned
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
@@ -21,6 +22,7 @@ from lowtide.interpreter.program.program import Program
 from lowtide.interpreter.program.types import Scalar, Type, Vector
 from lowtide.interpreter.ptx.comparisons import COMPARISONS
 from lowtide.interpreter.ptx.integers import EXTREMA, truncated_quotient
+from lowtide.interpreter.ptx.rounding import flushed
 
 OPS = OpTable(acts=False)
 
@@ -197,7 +199,21 @@ _UNROUNDED = {
 def _prepare_float(op: DecodedOp, program: Program) -> Any:
     if op.name in _UNROUNDED:
         return getattr(program.domain, _UNROUNDED[op.name])
-    return partial(getattr(program.domain, _ROUNDED[op.name]), dtype=element_of(op.result_types[0]).name)
+    dtype = element_of(op.result_types[0]).name
+    function = partial(getattr(program.domain, _ROUNDED[op.name]), dtype=dtype)
+    return flushing(program.domain, dtype, function) if is_approximate(op) else function
+
+
+def is_approximate(op: DecodedOp) -> bool:
+    """Whether an op is one that the hardware approximates (afn): a division or a power of 2."""
+    attributes = op.source.attributes
+    return "fastmath" in attributes and str(attributes["fastmath"]) == "#arith.fastmath<afn>"
+
+
+def flushing(domain: Domain, dtype: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as its instruction computes it, with `.ftz`: subnormal operands and results count as 0."""
+    flush = flushed(domain, dtype)
+    return lambda *operands: flush(function(*map(flush, operands)))
 
 
 @OPS.implements(*_ROUNDED, *_UNROUNDED, prepare=_prepare_float)

@@ -1,22 +1,30 @@
 """The math dialect: functions of the number domain, rounded once to their type."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.numbers.domains import FUNCTIONS
-from lowtide.interpreter.ops.arith import element_of
+from lowtide.interpreter.ops.arith import element_of, flushing, is_approximate
 from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
+from lowtide.interpreter.program.program import Program
 
 OPS = OpTable(acts=False)
 
 
-@OPS.effects(*(f"math.{name}" for name in FUNCTIONS))
+def _prepare(op: DecodedOp, program: Program) -> Any:
+    dtype = element_of(op.result_types[0]).name
+    function = partial(program.domain.apply, op.name[len("math.") :], dtype)
+    return flushing(program.domain, dtype, function) if op.name == "math.exp2" and is_approximate(op) else function
+
+
+@OPS.effects(*(f"math.{name}" for name in FUNCTIONS), prepare=_prepare)
 def function(state: AgentState, op: DecodedOp, *operands: Any) -> Any:
-    return state.machine.domain.apply(op.name[len("math.") :], element_of(op.result_types[0]).name, *operands)
+    return op.data(*operands)
 
 
 def _fmas(state: AgentState, batch: Batch) -> None:

@@ -1,7 +1,9 @@
 """convert-math-to-intrinsics: lower each math op that the hardware has to the LLVM intrinsic of its instruction.
 
 Before   %y = math.exp2 %x fastmath<afn> : vector<2xf32>
-After    %0 = vector.extract %x[0] …; %1 = llvm.call_intrinsic "llvm.nvvm.ex2.approx"(%0) : (f32) -> f32; …
+After    %0 = vector.extract %x[0] …; %1 = llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz"(%0) : (f32) -> f32; …
+         Approximate powers and divisions give 0 in place of a subnormal number (.ftz): ptxas then needs no
+         multiplications that scale their operands and results.
 Needs    expand-math: only math ops that are one instruction, on f32 or vectors of f32.
 Gives    no math op. Vectors are split (PTX has no vector form). Upstream's convert-gpu-to-nvvm, run after it,
          would otherwise call libdevice for each of these.
@@ -14,23 +16,27 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mlir import ir
-from mlir.dialects import llvm, vector
+from mlir.dialects import arith, llvm, vector
 
-from lowtide.passes.base import Pass, Refusal
+from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.ir.math_types import check_type, math_ops
+from lowtide.passes.support.ir.rewriting import defining_op
 from lowtide.targets import Target
 
 # math op -> LLVM intrinsic, and in the comment the instruction that NVPTX selects for it
 INTRINSICS = {
     "math.absf": "llvm.fabs.f32",  # abs.f32
     "math.copysign": "llvm.copysign.f32",  # copysign.f32
-    "math.exp2": "llvm.nvvm.ex2.approx",  # ex2.approx.f32
+    "math.exp2": "llvm.nvvm.ex2.approx.ftz",  # ex2.approx.ftz.f32
     "math.fma": "llvm.fma.f32",  # fma.rn.f32
     "math.log2": "llvm.nvvm.lg2.approx.f",  # lg2.approx.f32
     "math.roundeven": "llvm.roundeven.f32",  # cvt.rni.f32.f32
     "math.rsqrt": "llvm.nvvm.rsqrt.approx.f",  # rsqrt.approx.f32
     "math.sqrt": "llvm.nvvm.sqrt.rn.f",  # sqrt.rn.f32
 }
+_DIVIDE = "llvm.nvvm.div.approx.ftz.f"  # div.approx.ftz.f32
+_INVERT = "llvm.nvvm.rcp.approx.ftz.f"  # rcp.approx.ftz.f32
+_APPROXIMATE = "#arith.fastmath<afn>"
 F64_INTRINSICS = {
     "math.absf": "llvm.fabs.f64",  # abs.f64
     "math.fma": "llvm.fma.f64",  # fma.rn.f64
@@ -45,6 +51,8 @@ class ConvertMathToIntrinsics(Pass):
     name: ClassVar[str] = "convert-math-to-intrinsics"
 
     def run(self, module: ir.Module, target: Target) -> None:
+        for division in walk(module, arith.DivFOp):
+            _divide_approx(division)
         for op in math_ops(module):
             check_type(op)
             result = op.results[0].type
@@ -59,6 +67,28 @@ class ConvertMathToIntrinsics(Pass):
                 value = _call(intrinsic, result, list(op.operands))
             op.results[0].replace_all_uses_with(value)
             op.erase()
+
+
+def _divide_approx(op: arith.DivFOp) -> None:
+    """Replaces an approximate division (afn), which expand-math and sigmoids make."""
+    if str(op.fastmath) != _APPROXIMATE:
+        return
+    with ir.InsertionPoint(op), op.location:
+        operands = [op.rhs] if _is_one(op.lhs) else list(op.operands)
+        value = _call(_DIVIDE if len(operands) > 1 else _INVERT, op.result.type, operands)
+    op.result.replace_all_uses_with(value)
+    op.operation.erase()
+
+
+def _is_one(value: ir.Value) -> bool:
+    """Whether a value is the constant 1, or a vector of it."""
+    constant = defining_op(value)
+    if not isinstance(constant, arith.ConstantOp):
+        return False
+    attribute = constant.value
+    if isinstance(attribute, ir.DenseElementsAttr):
+        return bool(attribute.is_splat) and ir.FloatAttr(attribute.get_splat_value()).value == 1.0
+    return isinstance(attribute, ir.FloatAttr) and ir.FloatAttr(attribute).value == 1.0
 
 
 def _call(intrinsic: str, type: ir.Type, operands: list[ir.Value]) -> ir.Value:

@@ -30,10 +30,16 @@ HARDWARE_OPS = frozenset(
 
 
 def _exp(ops: "IrOps", x: ir.Value) -> ir.Value:
-    """Of −|x|, as in sigmoid, one limit will do."""
+    """Of −|x|, as in sigmoid, and of −x², one limit will do."""
     negated = defining_op(x)
-    is_at_most_0 = isinstance(negated, arith.NegFOp) and isinstance(defining_op(negated.operand), math.AbsFOp)
+    is_at_most_0 = isinstance(negated, arith.NegFOp) and _is_positive(negated.operand)
     return formulas.exp(ops, x, is_at_most_0)
+
+
+def _is_positive(x: ir.Value) -> bool:
+    """Whether a value is a magnitude or a square: NaN, or at least 0."""
+    op = defining_op(x)
+    return isinstance(op, math.AbsFOp) or (isinstance(op, arith.MulFOp) and op.lhs == op.rhs)
 
 
 EXPANDED_OPS: dict[str, Callable[["IrOps", ir.Value], ir.Value]] = {

@@ -187,12 +187,40 @@ def test_intrinsics_compute_what_their_instruction_does() -> None:
     result = run(
         """
         %x = arith.sitofp %lane : i32 to f32
-        %y = llvm.call_intrinsic "llvm.nvvm.ex2.approx"(%x) : (f32) -> f32
+        %y = llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz"(%x) : (f32) -> f32
         %z = llvm.call_intrinsic "llvm.fma.f32"(%y, %x, %x) : (f32, f32, f32) -> f32
         llvm.store %z, %pd : f32, !llvm.ptr<1>
         """
     )
     assert np.array_equal(result, np.float32(2.0**LANES * LANES + LANES).astype(np.float64))
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        "%y = math.exp2 %x fastmath<afn> : f32",
+        '%y = llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz"(%x) : (f32) -> f32',
+        "%y = arith.divf %half, %divisor fastmath<afn> : f32",
+        '%y = llvm.call_intrinsic "llvm.nvvm.div.approx.ftz.f"(%half, %divisor) : (f32, f32) -> f32',
+    ],
+)
+def test_approximate_powers_and_quotients_are_never_subnormal(op: str) -> None:
+    """At each level as by their instructions, which have .ftz: here 2 to the power of -142 to -111."""
+    result = run(
+        f"""
+        %least = arith.constant -142.0 : f32
+        %middle = arith.constant 71.0 : f32
+        %divisor = arith.constant {2.0**71} : f32
+        %l = arith.sitofp %lane : i32 to f32
+        %x = arith.addf %l, %least : f32
+        %more = arith.addf %x, %middle : f32
+        %half = math.exp2 %more : f32
+        {op}
+        llvm.store %y, %pd : f32, !llvm.ptr<1>
+        """
+    )
+    exact = 2.0 ** (LANES - 142.0)
+    assert result.tolist() == np.where(exact < 2.0**-126, 0.0, exact).tolist()
 
 
 def test_threads_know_who_they_are() -> None:

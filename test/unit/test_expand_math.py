@@ -69,10 +69,10 @@ def test_only_hardware_ops_are_left_and_then_none(op, type):
 @pytest.mark.parametrize(
     ("op", "instruction", "count"),
     [
-        ("math.exp", "ex2.approx.f32", 1),
-        ("math.tanh", "ex2.approx.f32", 1),
-        ("math.tanh", "rcp.approx.f32", 1),
-        ("math.erf", "ex2.approx.f32", 1),
+        ("math.exp", "ex2.approx.ftz.f32", 1),
+        ("math.tanh", "ex2.approx.ftz.f32", 1),
+        ("math.tanh", "rcp.approx.ftz.f32", 1),
+        ("math.erf", "ex2.approx.ftz.f32", 1),
         ("math.log", "lg2.approx.f32", 1),
         ("math.sqrt", "sqrt.rn.f32", 1),
         ("math.rsqrt", "rsqrt.approx.f32", 1),

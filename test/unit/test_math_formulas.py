@@ -11,6 +11,11 @@ from lowtide.passes.support.ir import math_formulas as formulas
 ERF = np.vectorize(math.erf, otypes=[np.float64])
 
 
+def flushed(x):
+    """0 in place of subnormal numbers."""
+    return np.where(np.abs(x) < formulas.LEAST_NORMAL, np.copysign(np.float32(0), x), x)
+
+
 class NumpyOps:
     """f32 operations in numpy. `push` in [−1, 1] moves each approximate result by that share of its error limit."""
 
@@ -53,10 +58,10 @@ class NumpyOps:
 
     def divide_approx(self, x, y):
         quotient = self._approx(np.float64(x) / np.float64(y), formulas.DIVIDE_APPROX)
-        return np.where(np.abs(y) > formulas.DIVIDE_APPROX_LIMIT, np.float32(0), quotient)
+        return np.where(np.abs(y) > formulas.DIVIDE_APPROX_LIMIT, np.float32(0), flushed(quotient))
 
     def exp2(self, x):
-        return self._approx(np.exp2(np.float64(x)), formulas.EX2_APPROX)
+        return flushed(self._approx(np.exp2(np.float64(x)), formulas.EX2_APPROX))
 
     def log2(self, x):
         exact = np.log2(np.float64(x))

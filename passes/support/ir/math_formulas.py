@@ -44,17 +44,18 @@ class Error:
 
 
 TINY = 2.0**-149  # the smallest subnormal f32: rounding costs half of it where no digits are left
+LEAST_NORMAL = 2.0**-126  # the smallest normal f32
 
 # PTX ISA 9.7.3 (floating-point instructions), taken as guarantees of the hardware.
-EX2_APPROX = Error(2.0**-22, TINY)
+EX2_APPROX = Error(2.0**-22, LEAST_NORMAL)  # .ftz: a subnormal result is 0
 LG2_APPROX = Error(2.0**-22, 2.0**-22)  # absolute in (0.5, 2), relative outside
 RSQRT_APPROX = Error(2.0**-22.4)
-DIVIDE_APPROX = Error(2.0**-22)  # 2 ulp, divisors of 2⁻¹²⁶ … 2¹²⁶; above that the quotient is 0
+DIVIDE_APPROX = Error(2.0**-22, LEAST_NORMAL)  # .ftz; 2 ulp, divisors of 1 … 2¹²⁶; above that the quotient is 0
 DIVIDE_APPROX_LIMIT = 2.0**126
 ROUNDED = Error(2.0**-24, TINY / 2)  # add, subtract, multiply, fma, div.rn, sqrt.rn
 
 # Measured by a sweep of f32 (test_math_formulas.py), with the hardware's error at both ends of its range.
-EXP = Error(1.75 * 2.0**-22, 4 * TINY)
+EXP = Error(1.75 * 2.0**-22, LEAST_NORMAL * (1 + 2.0**-16))
 TANH = Error(2.0**-22, TINY)
 ERF = Error(0.75 * 2.0**-22, TINY)
 LOG = Error(1.5 * 2.0**-22, 2.0**-22)
@@ -93,7 +94,8 @@ _LOG2_ERFC_COEFFICIENTS = (
 
 
 def exp(ops: FloatOps[V, P], x: V, is_at_most_0: bool = False) -> V:
-    """eˣ = 2^hi · (1 + lo·ln 2), where hi + lo = x·log₂e and hi is that product rounded. NaN stays NaN."""
+    """eˣ = 2^hi · (1 + lo·ln 2), where hi + lo = x·log₂e and hi is that product rounded. NaN stays NaN. If 2^hi is
+    subnormal, it is 0."""
     clamped = ops.maximum(x, ops.constant(-_EXP_LIMIT))
     if not is_at_most_0:
         clamped = ops.minimum(clamped, ops.constant(_EXP_LIMIT))

@@ -11,7 +11,7 @@
 // CHECK:       gpu.module @kernels
 // CHECK:       llvm.func @gemm_kernel
 // CHECK-COUNT-16: nvvm.mma.sync
-// CHECK:       llvm.call_intrinsic "llvm.nvvm.ex2.approx"
+// CHECK:       llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz"
 // CHECK-NOT:   {{scf|gpu.func|math|unrealized}}
 
 !mat = memref<?x?xbf16, strided<[?, 1]>>

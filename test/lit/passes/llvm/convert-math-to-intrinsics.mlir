@@ -4,7 +4,7 @@ module attributes {tile.target = "sm_80"} {
 
 // CHECK-LABEL: func.func @scalars(
 // CHECK-SAME:    %[[X:.+]]: f32)
-// CHECK:       llvm.call_intrinsic "llvm.nvvm.ex2.approx"(%[[X]]) : (f32) -> f32
+// CHECK:       llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz"(%[[X]]) : (f32) -> f32
 // CHECK:       llvm.call_intrinsic "llvm.nvvm.lg2.approx.f"(%[[X]])
 // CHECK:       llvm.call_intrinsic "llvm.nvvm.sqrt.rn.f"(%[[X]])
 // CHECK:       llvm.call_intrinsic "llvm.nvvm.rsqrt.approx.f"(%[[X]])
@@ -39,9 +39,9 @@ func.func @wide(%x: f64) {
 // CHECK-LABEL: func.func @vector(
 // CHECK-SAME:    %[[X:.+]]: vector<2xf32>)
 // CHECK:       %[[X0:.+]] = vector.extract %[[X]][0]
-// CHECK:       %[[Y0:.+]] = llvm.call_intrinsic "llvm.nvvm.ex2.approx"(%[[X0]])
+// CHECK:       %[[Y0:.+]] = llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz"(%[[X0]])
 // CHECK:       %[[X1:.+]] = vector.extract %[[X]][1]
-// CHECK:       %[[Y1:.+]] = llvm.call_intrinsic "llvm.nvvm.ex2.approx"(%[[X1]])
+// CHECK:       %[[Y1:.+]] = llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz"(%[[X1]])
 // CHECK:       %[[Y:.+]] = vector.from_elements %[[Y0]], %[[Y1]] : vector<2xf32>
 // CHECK:       return %[[Y]]
 func.func @vector(%x: vector<2xf32>) -> vector<2xf32> {

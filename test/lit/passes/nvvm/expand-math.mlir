@@ -13,6 +13,24 @@ func.func @exp(%x: f32) -> f32 {
   return %y : f32
 }
 
+// What is at most 0, as −|x| and −x², needs no limit above it.
+// CHECK-LABEL: func.func @below
+// CHECK:       arith.minimumf
+// CHECK-NOT:   arith.minimumf
+// CHECK:       return
+func.func @below(%x: f32, %y: f32) -> (f32, f32, f32) {
+  %product = arith.mulf %x, %y : f32
+  %any = arith.negf %product : f32
+  %magnitude = math.absf %x : f32
+  %0 = arith.negf %magnitude : f32
+  %square = arith.mulf %x, %x : f32
+  %1 = arith.negf %square : f32
+  %e = math.exp %any : f32
+  %f = math.exp %0 : f32
+  %g = math.exp %1 : f32
+  return %e, %f, %g : f32, f32, f32
+}
+
 // CHECK-LABEL: func.func @others
 // CHECK-NOT:   math.{{tanh|erf|log }}
 // CHECK:       return
