@@ -25,7 +25,7 @@ from lowtide.dialects.levels import Level, check_level, level_of, target_of
 from lowtide.errors import IRError, SpecError
 from lowtide.interpreter import MAX_STEPS, Loaded
 from lowtide.interpreter.numbers.domains import domain as number_domain
-from lowtide.passes.schedules.facts.alignment import alignments_in
+from lowtide.passes.schedules.facts.alignment import FULL, alignments_in
 from lowtide.verification.checking import interpretation
 from lowtide.verification.checking.expected_problem import ExpectedProblem, expected_problem
 from lowtide.verification.checking.interpretation import check_patience, cta_tile, duration
@@ -97,6 +97,7 @@ def interpret(
         asked = alignments_in(given_level.module)
         by_default = asked["a"], asked["b"], asked["d"]
         place = Place(by_default, by_default) if aligned is None else options.place(aligned)
+        place = place._replace(full=asked.get(FULL, 1))
         extents = _extents(reference.spec, (problem.m, problem.n, problem.k))
         groups = options.ends(reference.spec, ends)
         trial = Trial(extents, sms, padding, domain, seed, place, lies, groups)

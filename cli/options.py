@@ -110,7 +110,10 @@ def place(text: str) -> Place:
             f"--aligned {text}: give 1, 2, 4, 8 or 16 bytes for each of A, B and D, such as 2,2,16 [aligned-bytes]"
         )
     found = [(int(a), int(b), int(d)) for a, b, d in parts]
-    return Place(found[0], found[0]) if len(found) == 1 else Place(*found)
+    if len(found) == 1:
+        return Place(found[0], found[0])
+    strides, bases, batches = found
+    return Place(strides, bases, batches)
 
 
 def refuse_beside_file(file: Path, **options: object) -> None:

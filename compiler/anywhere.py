@@ -1,28 +1,35 @@
 """Makes a kernel that requires alignment accept unaligned matrices: launches before and after it copy them.
 
 The code of the kernel itself does not change, nor does the order of its sums. The copying launches have no CTAs if
-every matrix is aligned.
+every matrix is aligned. If TMA loads full operands of the epilogue, which are not copied, the kernel has another
+epilogue and another tile, with the same order of sums; its threads load these operands from wherever they lie.
 """
 
+from lowtide.compiler import attempts
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.driver import Lowered, lower
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile import PackKind, StorePath
+from lowtide.dialects.tile import KOrderKind, PackKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import Error
 from lowtide.passes.schedules.facts.alignment import MATRICES, PACK_FIELDS
+from lowtide.passes.schedules.facts.staged_operands import staged_operands
+from lowtide.passes.support.problem.problem import problem_in
 from lowtide.targets import Target
 
+# Fields that determine the order of sums, and that wgmma computes them.
+_OF_SUMS = ("mainloop.k", "mainloop.a.copy", "mainloop.b.copy", "multiply.promote", "grid.operands", "grid.k_division")
 _OF_OTHER_STORES = ("epilogue.tile", "epilogue.buffers", "epilogue.swizzle")
 
 
 def packing(lowered: Lowered) -> Lowered | None:
     """Compile again with the same schedule and `pack = rows` for each of A, B and D whose packing is not set.
 
+    If TMA loads full operands, threads load them in the new kernel, whose tile is chosen again.
     `pack = none` stays. If D cannot be packed, threads store its elements, which may lie anywhere. If the rules allow
     neither, only A and B, or only D, are packed. None if no more can be packed, or if the levels at hand do not define
     what the kernel computes.
@@ -32,9 +39,12 @@ def packing(lowered: Lowered) -> Lowered | None:
         return None
     with make_context() as context:
         module = parse_text(text, context, "<problem>")
-        schedule, found = Schedule.carried_by(module), spec_of(module)
+        schedule, found, problem = Schedule.carried_by(module), spec_of(module), problem_in(module)
+        is_staged = schedule is not None and problem is not None and bool(staged_operands(schedule, problem))
     if schedule is None or not found.whole:
         return None
+    if is_staged:
+        return _with_operands_anywhere(found.spec, lowered.target, schedule)
     left = [name for name in MATRICES if schedule.get(PACK_FIELDS[name]) is None]
     if not left:
         return None
@@ -43,6 +53,18 @@ def packing(lowered: Lowered) -> Lowered | None:
     choices = [_packed(schedule, left), *([by_elements] if d else [])]
     choices += [_packed(schedule, names) for names in (operands, d) if names]
     return next(filter(None, (_lowered(found.spec, lowered.target, wanted) for wanted in choices)), None)
+
+
+def _with_operands_anywhere(spec: GemmSpec, target: Target, schedule: Schedule) -> Lowered | None:
+    packs = {path: schedule.get(path) or PackKind.rows for path in PACK_FIELDS.values()}
+    kept = {path: schedule.get(path) for path in _OF_SUMS} | {
+        "mainloop.k_order": schedule.mainloop.k_order or KOrderKind.forward
+    }
+    wanted = Schedule().set({**kept, **packs, "epilogue.path": StorePath.smem})
+    try:
+        return attempts.compile_ir(problem_text(spec, target, wanted))
+    except Error:
+        return None
 
 
 def _packed(schedule: Schedule, names: list[str]) -> Schedule:

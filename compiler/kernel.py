@@ -291,7 +291,7 @@ def _check_alignment(inputs: Mapping[str, Any], arguments: Mapping[str, Mapping[
     """Raises InterpreterError for rows that a call also refuses, because accesses would be misaligned."""
     for name, array in inputs.items():
         argument = arguments[name]
-        is_aligned = argument["kind"] == "matrix" or argument["role"] == "output"
+        is_aligned = argument["kind"] in ("matrix", "full") or argument["role"] == "output"
         if not is_aligned or not isinstance(array, np.ndarray) or array.ndim < 2 or 0 in array.shape:
             continue
         try:

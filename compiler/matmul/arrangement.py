@@ -34,6 +34,8 @@ class Product:
     """Whether the bases and strides of A and B are multiples of 16 bytes."""
     d_aligned: bool
     """Whether D's base, strides and row length are multiples of 16 bytes."""
+    operands_aligned: bool = True
+    """Whether those of each full operand are."""
 
 
 class Shaped(Protocol):
@@ -98,6 +100,7 @@ def arrange(
         k=k,
         inputs_aligned=_is_aligned(lying["a"]) and _is_aligned(lying["b"]),
         d_aligned=_is_aligned(lying["d"]) and _has_whole_rows(lying["d"]),
+        operands_aligned=all(_is_aligned(lying[name]) for name, (kind, _) in operands.items() if kind == "full"),
     )
     return product, lying
 

@@ -48,6 +48,7 @@ class Family:
     scales: str | None = None
     zero_points: bool = False
     block_scales: BlockScales | None = None
+    operands_aligned: bool = True
 
     def spec(self, epilogue: Callable[..., Any] | None) -> GemmSpec:
         """The problem with run-time extents. Raises SpecError, LaunchError."""
@@ -113,9 +114,11 @@ class Family:
 
     @property
     def given(self) -> str:
-        """The schedule fields that the family fixes, as text, or "": unaligned matrices are packed."""
+        """The schedule fields that the family fixes, as text, or "": unaligned matrices are packed, and threads load
+        unaligned full operands."""
         fields = [] if self.inputs_aligned else ["a.pack = rows", "b.pack = rows"]
         fields += [] if self.d_aligned else ["epilogue.pack = rows"]
+        fields += [] if self.operands_aligned else ["epilogue.path = smem"]
         return ", ".join(fields)
 
     @property
@@ -124,7 +127,7 @@ class Family:
         None if the order may depend on M."""
         if self.numerics != BATCH_INVARIANT:
             return None
-        return replace(self, batch=None, d_order="row", inputs_aligned=True, d_aligned=True)
+        return replace(self, batch=None, d_order="row", inputs_aligned=True, d_aligned=True, operands_aligned=True)
 
     def __str__(self) -> str:
         batch = "" if self.batch is None else f"{self.batch} of "
@@ -140,6 +143,7 @@ class Family:
         zeros = " with zero points" if self.zero_points else ""
         return "".join(
             (
+                "" if self.operands_aligned else ", operands unaligned",
                 f", precision {self.precision}" if self.precision else "",
                 f", groups of {self.group} scaled by {self.scales}{zeros}" if self.group else "",
                 f", blocks of {self.block_scales.a} and {self.block_scales.b} scaled" if self.block_scales else "",
@@ -167,6 +171,7 @@ def family_of(
         k=product.k,
         inputs_aligned=product.inputs_aligned,
         d_aligned=product.d_aligned,
+        operands_aligned=product.operands_aligned,
         numerics=options.numerics,
         target=target,
         precision=None if options.precision == product.a else options.precision,

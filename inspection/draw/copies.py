@@ -163,7 +163,9 @@ class Copies:
         return self._fragment(f"registers to scratch by {_atom(op)}", op.value.type)
 
     def _load_shared(self, op: ir.OpView) -> Panel:
-        return self._fragment(f"scratch to registers by {_atom(op)}", op.result.type)
+        what = self.names.of_buffer(op.source)
+        source = "scratch" if what == SCRATCH else _matrix(what)
+        return self._fragment(f"{source} to registers by {_atom(op)}", op.result.type)
 
     def _store_global(self, op: ir.OpView) -> Panel:
         return self._fragment(f"registers to D by {_atom(op)}", op.value.type)

@@ -196,6 +196,11 @@ def _cp_async(op: ir.OpView, names: Names) -> list[Access]:
 
 
 def _ldmatrix(op: ir.OpView, names: Names) -> list[Access]:
+    return [_matrices(op, names.of_fragment(op.result.type), tuple(op.offsets))]
+
+
+def _matrices(op: ir.OpView, what: str, offsets: tuple[int, ...]) -> SharedAccess:
+    """The rows of 8x8 matrices that lanes address, of A, B, or an operand of the epilogue."""
     fragment, atom, trans = op.result.type, ir.StringAttr(op.atom).value, bool(op.trans)
     matrices = int(atom.split(".")[1][1:])
     per_register = elements_per_register(element_bits(fragment.element_type))
@@ -203,7 +208,7 @@ def _ldmatrix(op: ir.OpView, names: Names) -> list[Access]:
     access = WarpAccess(atom, starts, tuple(fragment.shape), 4 * per_register, "ldmatrix", trans, 8 * matrices)
     name = atom + (".trans" if trans and not atom.endswith(".trans") else "")
     buffer = ir.MemRefType(op.source.type)
-    return [_shared(_move(op, names.of_fragment(fragment), "read", name), buffer, access, tuple(op.offsets))]
+    return _shared(_move(op, what, "read", name), buffer, access, offsets)
 
 
 def _wgmma(op: ir.OpView, names: Names) -> list[Access]:
@@ -234,8 +239,10 @@ def _stmatrix(op: ir.OpView) -> SharedAccess:
 
 
 def _load_shared(op: ir.OpView, names: Names) -> list[Access]:
+    if targets.family_of(ir.StringAttr(op.atom).value) == "ldmatrix":
+        return [_matrices(op, names.of_buffer(op.source), (0, 0))]
     if not is_operand_load(op):
-        return [_of_threads(op, SCRATCH, op.result.type, op.source, "read")]
+        return [_of_threads(op, names.of_buffer(op.source), op.result.type, op.source, "read")]
     fragment, atom, trans = op.result.type, ir.StringAttr(op.atom).value, bool(op.trans)
     vector = _bytes(atom) * 8 // element_bits(fragment.element_type)
     along_rows = trans != is_transposed_buffer(op.source.type)

@@ -98,8 +98,12 @@ class Names:
         return self.arguments[value], self.mapped[value]
 
     def of_buffer(self, value: ir.Value) -> str:
-        """The operand that a buffer of the ring's slots stages, one of `STAGED`; else the epilogue's scratch."""
+        """The operand that a buffer of the ring's slots stages, one of `STAGED`; an operand of the epilogue that TMA
+        loads to the buffer; else the epilogue's scratch."""
         slot = value.owner.opview if not isinstance(value.owner, ir.Block) else None
+        if isinstance(slot, sm.AllocOp):
+            loads = [use.owner.opview for use in value.uses if isinstance(use.owner.opview, sm.TmaLoadOp)]
+            return self.of_map(loads[0].map)[0] if loads else SCRATCH
         return STAGED[list(slot.buffers).index(value)] if isinstance(slot, sm.RingSlotOp) else SCRATCH
 
     def of_fragment(self, type_: ir.Type) -> str:

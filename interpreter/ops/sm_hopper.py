@@ -170,18 +170,32 @@ def tensor_map(state: AgentState, op: DecodedOp) -> None:
     state.values[op.results[0]] = found
 
 
+def _loads_by_tma(state: AgentState, op: DecodedOp) -> bool:
+    """Whether the agent is in a role that fills slots. Else it must be a warpgroup, which loads its share."""
+    role = state.seat.role
+    if role is not None and state.team is not state.cta.everyone:
+        if state.machine.roles[role].name in (PRODUCER, COPIERS):
+            return True
+        if len(state.lanes) > WARP:
+            return False
+    raise state.violation(
+        op,
+        "one thread starts a copy by TMA; start it in a producer role, which is one thread, or in a role of warpgroups "
+        "[load-by-producer]",
+    )
+
+
 @OPS.implements("sm.tma_load", prepare=_operand_groups)
 def tma_load(state: AgentState, op: DecodedOp) -> None:
     together(state, op)
-    role = state.seat.role
-    if role is None or state.team is state.cta.everyone or state.machine.roles[role].name not in (PRODUCER, COPIERS):
-        raise state.violation(
-            op, "one thread starts a copy by TMA; start it in a producer role, which is one thread [load-by-producer]"
-        )
+    is_filler = _loads_by_tma(state, op)
     (map,), batch, row, column, rows, (buffer,), *_ = ([state.values[slot] for slot in group] for group in op.data)
     buffer.check(state, op, "write")
     found = _mbarriers(state, op, op.operands[-2:], _line(op, "multicast"))
     share = None if rows else (next(at for at, barrier in enumerate(found) if barrier.home is state.cta), len(found))
+    if not is_filler:  # each warpgroup loads its share of the rows
+        members = state.team.members
+        share = members.index(state.warp), len(members)
     if rows and rows[0] != map.tile[0]:
         raise state.violation(
             op, f"loads {rows[0]} rows in boxes of {map.tile[0]}; take a map with boxes of {rows[0]} rows [load-rows]"

@@ -17,6 +17,15 @@ After    for each epilogue tile (here the whole CTA tile), with epilogue.math = 
            sm.tma_store_wait read 1; sm.barrier warpgroup                     (this one of two scratch buffers is free)
            sm.store_shared %y to %scratch by "stmatrix.x4"; sm.fence_proxy_async; sm.barrier warpgroup
            sm.tma_store %scratch to %map[%m, %n]
+         Full operands then come by TMA too (epilogue/staged_operands.py). Consumers load the first parts before the K
+         loop; with one slot of buffers and mbarriers:
+           sm.mbarrier_arrive %full[0] expects 8192; sm.tma_load %map_of_c[%m, %n] to %slot signals %full[0]
+           …  (the K loop)
+           sm.tma_store_wait read 1; sm.barrier warpgroup; sm.mbarrier_wait %full[0, 0]
+           %c = sm.load_shared %slot by "ldmatrix.x4"; %y = sm.map %part, %c { region }
+           sm.store_shared %y to %scratch by "stmatrix.x4"; sm.fence_proxy_async; sm.barrier warpgroup
+           sm.tma_store %scratch to %map[%m, %n]
+           sm.mbarrier_arrive %full[0] expects 8192; sm.tma_load … to %slot  (the next part: all have read this one)
          With groups of rows, a part is stored in this way if all of its rows belong to the group. If its last rows
          belong to the next group, threads store the other rows from their registers:
            scf.if (%m + 128 <= %rows_end) { as above } else { sm.tma_store_wait read 0; sm.store_global %y to (…) }
@@ -36,8 +45,10 @@ After    for each epilogue tile (here the whole CTA tile), with epilogue.math = 
          stores. Several tile.stores of a kernel share the scratch (epilogue/scratch.py).
 Needs    level atoms, tile.store on a fragment, a drained ring; for epilogue.path = tma, roles.
 Refuses  an epilogue tile that the tiled mma or the threads cannot divide evenly; a kernel without sm.mma_sync or
-         sm.wgmma; epilogue.path = tma without roles, for a D that is no kernel argument, or with several launches.
-Test     test/lit/passes/epilogue/lower-epilogue.mlir, lower-epilogue-{tma,tail,columns,columns-scratch,invalid}.mlir
+         sm.wgmma; epilogue.path = tma without roles, for a D that is no kernel argument, or with several launches; full
+         operands for TMA in a kernel of several stores, or outside of roles.
+Test     test/lit/passes/epilogue/lower-epilogue.mlir,
+         lower-epilogue-{tma,operands,tail,columns,columns-scratch,invalid}.mlir
 """
 
 from collections import deque

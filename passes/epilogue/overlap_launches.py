@@ -84,9 +84,10 @@ def _only_producer_is_first(roles: sm.RolesOp) -> bool:
 
 
 def _waits_or_accesses(op: ir.OpView) -> bool:
-    """Whether the op waits for an mbarrier, or has an operand in global memory and is no question of its extents."""
-    if isinstance(op, (sm.MbarrierWaitOp, memref.DimOp)):
-        return isinstance(op, sm.MbarrierWaitOp)
+    """Whether the op waits for an mbarrier, loads by TMA, or has an operand in global memory and is no question of its
+    extents."""
+    if isinstance(op, (sm.MbarrierWaitOp, sm.TmaLoadOp, memref.DimOp)):
+        return not isinstance(op, memref.DimOp)
     return any(isinstance(each.type, ir.MemRefType) and not is_shared(each.type) for each in op.operation.operands)
 
 

@@ -34,10 +34,14 @@ class Scratch:
         for buffers in self.made:
             if len(buffers) == count and buffers[0].type == type_:
                 return buffers
+        self.made.append(tuple(self.own(type_) for _ in range(count)))
+        return self.made[-1]
+
+    def own(self, type_: ir.MemRefType) -> ir.Value:
+        """A buffer that no other store uses."""
         placed = [op for op in self.entry.operations if isinstance(op.opview, sm.AllocOp)]
         with after(placed[-1].opview) if placed else ir.InsertionPoint.at_block_begin(self.entry):
-            self.made.append(tuple(sm.AllocOp(type_).result for _ in range(count)))
-        return self.made[-1]
+            return sm.AllocOp(type_).result
 
     def take_one(self, type_: ir.MemRefType) -> ir.Value:
         """A buffer for stores that use one at a time: that of an earlier store, or a prefix of it, if it fits."""

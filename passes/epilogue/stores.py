@@ -20,9 +20,10 @@ from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
 from lowtide.passes.epilogue.parts import Epilogue, Part, element_of
 from lowtide.passes.epilogue.scratch import Scratch
+from lowtide.passes.epilogue.staged_operands import StagedOperands
 from lowtide.passes.schedules.facts.resources import scratch_buffers, swizzle_of_result
 from lowtide.passes.support.ir.builder import Builder
-from lowtide.passes.support.ir.rewriting import after
+from lowtide.passes.support.ir.rewriting import after, before
 from lowtide.passes.support.problem.element_types import element_name
 from lowtide.passes.support.problem.kernels import work_tiles_around
 from lowtide.passes.support.streams.buffers import buffer_type
@@ -66,7 +67,11 @@ def store_by_tma(epilogue: Epilogue, maps: TensorMapArguments, scratch: Scratch)
     of_left = swizzles if epilogue.by_columns else [NO_SWIZZLE] * len(swizzles)
     narrow = _boxes(epilogue, maps, scratch, (shape[0], left), of_left, 1) if left else None
     taken, index = _take_buffers(epilogue, wide, narrow), 0
-    for part in epilogue.parts():
+    operands = StagedOperands(epilogue, maps, scratch)
+    if operands.operands:
+        with before(epilogue.store):  # the work tiles around it may be new
+            _store_beside_operands(epilogue, operands, taken)
+    for part in () if operands.operands else epilogue.parts():
         for value in zip(epilogue.map(part.sums, part), epilogue.full, strict=True):
             _store_part(epilogue, part, value, taken[index], _groups_since(taken, index))
             index += 1
@@ -125,6 +130,48 @@ def _groups_since(taken: Sequence[Place], index: int) -> int:
     """The number of stores started since the last one that reads this part's buffer, in this tile or the one before."""
     buffer = taken[index][0]
     return next(since for since in range(len(taken)) if taken[index - 1 - since][0] == buffer)
+
+
+def _store_beside_operands(epilogue: Epilogue, operands: StagedOperands, taken: Sequence[Place]) -> None:
+    """Stores parts that read operands from shared memory. The buffers of a part's results are free before its operands
+    are read: from there on nothing separates the loads and the stores of an element."""
+    count = len(epilogue.full)
+    for number, part in enumerate(epilogue.parts()):
+        values: list[ir.Value] = []
+        for first, end in _at_once(taken, number * count, count):
+            places = taken[first:end]
+            sm.TmaStoreWaitOp(min(_groups_since(taken, at) - (at - first) for at in range(first, end)), read=True)
+            sm.BarrierOp(warpgroup=True)
+            values = values or epilogue.map(part.sums, part, operands.read(part, number))
+            for value, (buffer, _) in zip(values[first - number * count :], places, strict=False):
+                sm.StoreSharedOp(value, buffer, epilogue.scratch_store(value.type))
+            sm.FenceProxyAsyncOp()
+            sm.BarrierOp(warpgroup=True)
+            for buffer, tensor_map in places:
+                sm.TmaStoreOp(buffer, tensor_map, *part.origin, batch=epilogue.store.batch, cache=epilogue.cache)
+        operands.refill(number)  # all threads have met since they read the operands
+        _store_reduced_last(values[0], epilogue.store)
+
+
+def _store_reduced_last(computed: ir.Value, end: tile.StoreOp) -> None:
+    """Moves the stores of a part's partial results behind those of its full results, which the next part waits for."""
+    ops = list(end.operation.block.operations)
+    first = next(at for at, op in enumerate(ops) if op.operation == computed.owner.operation)
+    for op in ops[first:]:
+        if isinstance(op, sm.StoreReducedOp):
+            op.operation.move_before(end.operation)
+
+
+def _at_once(taken: Sequence[Place], first: int, count: int) -> list[tuple[int, int]]:
+    """Runs of the results of a part that are in buffers of their own."""
+    found: list[tuple[int, int]] = []
+    for at in range(first, first + count):
+        buffers = [buffer for buffer, _ in taken[found[-1][0] : at]] if found else []
+        if found and taken[at][0] not in buffers:
+            found[-1] = found[-1][0], at + 1
+        else:
+            found.append((at, at + 1))
+    return found
 
 
 def _store_part(

@@ -90,7 +90,8 @@ def _arrivals(barriers: sm.MbarriersOp, roles: list[_Role], cluster: tuple[int, 
     for role in roles:
         arrives = role.uses(sm.MbarrierArriveOp, barriers)
         if arrives:
-            most = max(sum(_count(b, cluster) for b in arrives if _at_once(a, b)) for a in arrives)
+            waits = role.uses(sm.MbarrierWaitOp, barriers)
+            most = max(sum(_count(b, cluster) for b in arrives if _at_once(a, b, waits)) for a in arrives)
             arriving[role.name] = role.threads_arriving * most
     found, said = sum(arriving.values()), barriers.arrivals.value
     if not arriving:
@@ -112,9 +113,17 @@ def _count(arrive: sm.MbarrierArriveOp, cluster: tuple[int, int]) -> int:
     return members(receivers_of(arrive), cluster) * (WARPGROUP_WARPS if arrive.each_warp else 1)
 
 
-def _at_once(one: sm.MbarrierArriveOp, other: sm.MbarrierArriveOp) -> bool:
-    """Whether both arrive in one phase: at the same slot, one right after the other."""
-    return bool(one.index == other.index and one.operation.block == other.operation.block)
+def _at_once(one: sm.MbarrierArriveOp, other: sm.MbarrierArriveOp, waits: list[sm.MbarrierWaitOp]) -> bool:
+    """Whether both arrive in one phase: at the same slot, one after the other, without a wait of the role between them.
+
+    A role that waits for its own arrivals, as consumers do for the loads that they start, arrives in the next phase.
+    """
+    block = one.operation.block
+    if one.index != other.index or block != other.operation.block:
+        return False
+    first, last = sorted((_place(one, block), _place(other, block)))
+    waited = (_place(wait, block) for wait in waits if wait.index == one.index and _is_below(wait, block))
+    return not any(first < at < last for at in waited)
 
 
 def _bytes(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]:
@@ -122,9 +131,10 @@ def _bytes(barriers: sm.MbarriersOp, roles: list[_Role]) -> Iterator[Refusal]:
     for role in roles:
         loads = role.uses(sm.TmaLoadOp, barriers)
         for arrive in role.uses(sm.MbarrierArriveOp, barriers):
-            own = [load for load in loads if load.index == arrive.index and _is_below(load, arrive.operation.block)]
+            own = [load for load in loads if _is_for(load, arrive, role.uses(sm.MbarrierArriveOp, barriers))]
             loads = [load for load in loads if load not in own]
             brought = sum(buffer_bytes(load.destination.type) for load in own if load.rows is None)
+            brought //= role.threads_arriving  # each loads, and expects, a share of the rows
             said = 0 if arrive.bytes is None else arrive.bytes.value
             if (arrive.more is None) != all(load.rows is None for load in own):
                 yield Refusal(
@@ -221,6 +231,26 @@ def _ends(kernel: tile.KernelOp) -> Iterator[Refusal]:
             "uses mbarriers of other CTAs, which may have ended; write sm.cluster_barrier behind sm.roles"
             " [cluster-ends]",
         )
+
+
+def _is_for(load: sm.TmaLoadOp, arrive: sm.MbarrierArriveOp, arrives: list[sm.MbarrierArriveOp]) -> bool:
+    """Whether a load brings bytes that this arrival expects: it is at the same slot, and no other arrival between."""
+    block = arrive.operation.block
+    if load.index != arrive.index or not _is_below(load, block):
+        return False
+    others = [op for op in arrives if op.index == arrive.index and op.operation.block == block]
+    if len(others) == 1:
+        return True
+    before = [_place(op, block) for op in others if _place(op, block) < _place(load, block)]
+    return bool(before) and max(before) == _place(arrive, block)
+
+
+def _place(op: ir.OpView, block: ir.Block) -> int:
+    """The position in a block of an op in it, or of the op around it."""
+    at = op.operation
+    while at.block != block:
+        at = at.parent
+    return next(number for number, each in enumerate(block.operations) if each.operation == at)
 
 
 def _is_below(op: ir.OpView, block: ir.Block) -> bool:

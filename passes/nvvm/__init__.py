@@ -6,6 +6,7 @@ CTA-wide op, with one file per family of ops.
 
 from lowtide.passes.nvvm.convert_sm_to_nvvm import ConvertSmToNvvm
 from lowtide.passes.nvvm.expand_math import ExpandMath
+from lowtide.passes.nvvm.interleave_parts import InterleaveParts
 from lowtide.passes.nvvm.overlap_promotion import OverlapPromotion
 from lowtide.passes.nvvm.overlap_stores import OverlapStores
 from lowtide.passes.nvvm.spread_copies import SpreadCopies
@@ -17,6 +18,7 @@ STEPS = (
     Step(OverlapPromotion, "moves whole K steps' heads, before their addresses are folded with what is around them"),
     Step(ExpandMath, "before LLVM, which would lower these math ops to library calls"),
     Step("cse,canonicalize,cse", "folds the addresses that the conversion writes out in full", "simplify"),
+    Step(InterleaveParts, "orders what is left of the addresses and functions of a part"),
     Step(SpreadCopies, "moves the copies of a K step, which stand side by side by now"),
     Step(OverlapStores, "copies addresses, which are fewer by now; writes K steps out, with their copies in place"),
     Step(VerifyRegisters, "checks register requests while the branches still name their roles"),

@@ -66,8 +66,10 @@ def aligned(rng: np.random.Generator, rows: int, columns: int, padding: int = 8,
     return rng.integers(-3, 4, (rows, stride))[:, :columns]
 
 
-def inputs_of(spec: lt.GemmSpec, m: int, n: int, k: int, seed: int = 0, anywhere: bool = False) -> dict[str, Any]:
-    """a, b, d and the epilogue's operands: small integers, rows padded; full operands by an odd number of elements.
+def inputs_of(
+    spec: lt.GemmSpec, m: int, n: int, k: int, seed: int = 0, anywhere: bool = False, full_padding: int = 3
+) -> dict[str, Any]:
+    """a, b, d and the epilogue's operands: small integers, rows padded; full operands by `full_padding` elements.
 
     `anywhere`: rows of a, b and d are as far apart as they are long, which may be odd.
     """
@@ -88,7 +90,7 @@ def inputs_of(spec: lt.GemmSpec, m: int, n: int, k: int, seed: int = 0, anywhere
             given[operand.name] = aligned(rng, *shape, unit=4)
             continue
         shape = shape[::-1] if spec.d_order == "column" else shape
-        extents = (*shape[:-1], shape[-1] + 3) if len(shape) == 2 else shape
+        extents = (*shape[:-1], shape[-1] + full_padding) if len(shape) == 2 else shape
         values = rng.integers(-3, 4, extents)
         given[operand.name] = int(values) if not shape else values[..., : shape[-1]]
     return given

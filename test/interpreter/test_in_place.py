@@ -38,6 +38,7 @@ def operands(seed=0, stride=N + 8):
         ("sm_80", f"{TILES}, grid.k_division = stream_k, scheduler = persistent"),
         ("sm_90a", "grid.tile = [128, 64], tail = halves, roles = cooperative(1)"),
         ("sm_90a", "grid.tile = [64, 64], roles = pingpong(2)"),
+        ("sm_90a", "grid.tile = [64, 64], roles = pingpong(2), epilogue.path = tma"),
         ("sm_90a", "grid.tile = [64, 64], grid.k_division = scatter(2), epilogue.path = direct"),
         ("sm_90a", "grid.tile = [128, 64], grid.cluster = [2, 1]"),
     ],

@@ -21,7 +21,11 @@ KERNELS: Mapping[str, tuple[str, str]] = {
     "direct": ("sm_80", MMA_SYNC + ", epilogue.path = direct"),
     "single-buffered": ("sm_80", MMA_SYNC + ", fragment_buffers = 1"),
     "wgmma": ("sm_90a", WGMMA),
-    "residual": ("sm_90a", "grid.tile = [128, 128], k = 64, epilogue.tile = [128, 32], epilogue.prefetch = 2"),
+    "residual": (
+        "sm_90a",
+        "grid.tile = [128, 128], k = 64, epilogue.path = smem, epilogue.tile = [128, 32], epilogue.prefetch = 2",
+    ),
+    "residual by TMA": ("sm_90a", "grid.tile = [128, 128], k = 64, epilogue.tile = [128, 64], epilogue.prefetch = 1"),
     "tall": ("sm_90a", "grid.tile = [256, 64], scheduler = persistent"),
     "tail": ("sm_90a", "grid.tile = [256, 64], tail = halves"),
 }
@@ -34,7 +38,7 @@ def residual(acc, c: lt.Full):
 @cache
 def compiled(name: str) -> CompiledKernel:
     target, schedule = KERNELS[name]
-    epilogue = residual if name == "residual" else None
+    epilogue = residual if name.startswith("residual") else None
     spec = lt.GemmSpec(m=None, n=4096, k=None, a="bf16", b="bf16", d="bf16", epilogue=epilogue)
     return lt.compile_gemm(spec, target=target, schedule=schedule)
 
@@ -71,6 +75,7 @@ EDITS = [
     ("wgmma", "promote = per_step", "problem", "goes on with the sum of the K step before"),
     ("residual", "epilogue.prefetch = 1", "atoms", "stored after 3 loads of full operands"),
     ("residual", "epilogue.prefetch = 0", "atoms", "stored after 3 loads of full operands"),
+    ("residual by TMA", "epilogue.prefetch = 2", "atoms", "loads full operands to 1 slots"),
     ("tall", "waves = synchronized", "problem", "CTAs do not wait for each other"),
     ("tall", "k_order = serpentine", "smem", "takes the K steps of all tiles forward"),
     ("tail", "k_order = serpentine", "smem", "takes the K steps of all tiles forward"),

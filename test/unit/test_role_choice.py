@@ -78,9 +78,7 @@ def test_consumers_take_turns_where_epilogues_are_a_large_part_of_the_time(size:
     assert (schedule.multiply.atoms, schedule.epilogue.tile) == ((1, 1, 1), (64, 64))
 
 
-@pytest.mark.parametrize(
-    "changes", [{"n": None}, {"n": 8188}, {"functions": 2}, {"kinds": (OperandKind.full,), "operands": ("f32",)}]
-)
+@pytest.mark.parametrize("changes", [{"n": None}, {"n": 8188}, {"functions": 2}])
 def test_consumers_that_take_turns_keep_registers_for_the_epilogue(changes: dict[str, Any]) -> None:
     schedule = chosen(replace(problem(8192, 8192, 512), **changes))
     m, n, _ = schedule.tile_mnk
@@ -260,7 +258,8 @@ def test_rows_of_whole_16_bytes_are_packed_if_asked_for() -> None:
 @pytest.mark.parametrize("size", [512, 1536, 4096, 8192, None])
 @pytest.mark.parametrize("layout", GemmLayout, ids=str)
 def test_a_full_operand_is_read_in_rows_beside_few_accumulators(layout: GemmLayout, size: int | None) -> None:
-    schedule = chosen(problem(size, layout=layout, kinds=(OperandKind.full, OperandKind.per_column)))
+    fields = "" if size is None else "epilogue.path = smem"  # by default TMA loads an operand with known rows
+    schedule = chosen(problem(size, layout=layout, kinds=(OperandKind.full, OperandKind.per_column)), fields)
     (m, n, _), (rows, columns) = schedule.tile_mnk, schedule.epilogue.tile
     assert (schedule.epilogue.path, schedule.epilogue.math) == (StorePath.smem, EpilogueMath.rows)
     consumer = schedule.agents.consumer
@@ -269,6 +268,13 @@ def test_a_full_operand_is_read_in_rows_beside_few_accumulators(layout: GemmLayo
     elements = rows * columns // (128 * consumer.warpgroups)
     assert (schedule.epilogue.prefetch or 0) <= min(128 // (2 * elements), m // rows * (n // columns) - 1)
     assert elements <= 16 or sums <= 128
+
+
+@pytest.mark.parametrize("size", [1536, 4096, 8192])
+def test_tma_loads_a_full_operand_by_default(size: int) -> None:
+    schedule = chosen(problem(size, kinds=(OperandKind.full, OperandKind.per_column)))
+    assert (schedule.epilogue.path, schedule.epilogue.math) == (StorePath.tma, EpilogueMath.registers)
+    assert schedule.epilogue.prefetch in (1, 2) and schedule.epilogue.start is None
 
 
 @pytest.mark.parametrize(
@@ -287,7 +293,7 @@ def test_every_whole_part_has_a_buffer_where_they_fit(
     assert (epilogue.tile, epilogue.buffers) == (part, buffers)
 
 
-@pytest.mark.parametrize("size", [(20000, 4172, 500), (2065, None, 16), (None, None, None)])
+@pytest.mark.parametrize("size", [(20000, 4174, 500), (2065, None, 16), (None, None, None)])
 @pytest.mark.parametrize("d", ["bf16", "f32"])
 def test_functions_without_tma_stores_have_room_beside_the_accumulators(size: Size, d: str) -> None:
     schedule = chosen(replace(problem(*size, d=d, kinds=(OperandKind.full,)), functions=1))

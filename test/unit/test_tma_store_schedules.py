@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from schedule_edits import with_schedule
@@ -10,7 +11,7 @@ from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.driver import lower
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.spec import GemmSpec
-from lowtide.dialects.tile import EpilogueMath, GemmLayout, OperandKind
+from lowtide.dialects.tile import EpilogueMath, GemmLayout, OperandKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import PassError, ScheduleError
 from lowtide.passes.schedules.choice.choice import choose
@@ -152,9 +153,35 @@ def test_a_row_of_the_last_part_has_whole_16_bytes_too() -> None:
     assert chosen(fields + "[128, 160]", "u8").grid.tile == (128, 160)
 
 
-def test_a_full_operand_takes_the_way_through_shared_memory() -> None:
-    with pytest.raises(ScheduleError, match=r"\[tma-store-operand\]"):
-        choose(problem("bf16", OperandKind.full), SM_90A, Schedule.parse(BEST))
+@pytest.mark.parametrize(
+    ("changes", "fields", "why"),
+    [
+        ({"n": 4100}, "", "whose rows are multiples of 16 bytes, not of 4100 elements"),
+        ({}, "operands = swapped", "by rows, and they lie by columns"),
+        ({"operands": ("e4m3",)}, "", "of 16 bits or more, not e4m3"),
+        ({}, "k_division = split(2)", "not with k_division or tail = halves"),
+        ({}, "tail = halves", "not with k_division or tail = halves"),
+        ({}, "epilogue.start = first_rows", "not with epilogue.start = first_rows"),
+    ],
+)
+def test_full_operands_that_tma_cannot_load(changes: dict[str, Any], fields: str, why: str) -> None:
+    """By default, threads then load them, and store the results."""
+    own = replace(problem("bf16", OperandKind.full), **changes)
+    given = Schedule.parse(", ".join(filter(None, (BEST.replace("128, 256", "256, 128"), fields))))
+    with pytest.raises(ScheduleError, match=rf"{why}; take epilogue.path = smem.*\[tma-store-operand\]"):
+        choose(own, SM_90A, given)
+    if given.epilogue.start is None:
+        assert choose(own, SM_90A, given.set({"epilogue.path": None})).schedule.epilogue.path is not StorePath.tma
+
+
+@pytest.mark.parametrize(("operand", "slots", "bytes_of"), [("bf16", 1, 2), ("f32", 1, 4), ("bf16", 2, 2)])
+def test_shared_memory_counts_the_slots_of_full_operands(operand: str, slots: int, bytes_of: int) -> None:
+    fields = "grid.tile = [128, 128], k = 64, stages = 3, roles = pingpong(2), epilogue.buffers = 1"
+    schedule = chosen(f"{fields}, epilogue.path = tma, epilogue.tile = [64, 64]")
+    with_operand = schedule.with_(prefetch=slots)
+    own = replace(problem("bf16", OperandKind.full), operands=(operand,))
+    more = shared_memory_bytes(with_operand, own) - shared_memory_bytes(schedule, problem())
+    assert more == 2 * slots * (64 * 64 * bytes_of + 8)  # of each consumer: buffers and mbarriers
 
 
 def test_warps_without_roles_do_not_store_by_tma() -> None:

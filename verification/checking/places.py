@@ -8,7 +8,7 @@ by half of what its accesses need.
 from typing import NamedTuple
 
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.passes.schedules.facts.alignment import MATRICES, WIDEST, alignments_of, moved_alignment
+from lowtide.passes.schedules.facts.alignment import FULL, MATRICES, WIDEST, alignments_of, moved_alignment
 from lowtide.passes.support.problem.problem import Problem
 
 Bytes = tuple[int, int, int]
@@ -24,11 +24,19 @@ class Place(NamedTuple):
     strides: Bytes = _ALIGNED
     bases: Bytes = _ALIGNED
     batches: Bytes = _ALIGNED
+    full: int = 1
+    """Row strides of full operands are multiples of these bytes."""
+
+    @property
+    def of_matrices(self) -> tuple[Bytes, Bytes, Bytes]:
+        """Without full operands."""
+        return self[:3]
 
     @property
     def named(self) -> dict[str, dict[str, int]]:
         """By name of the matrix: `alignments` of row strides, `bases`, and `batches`."""
-        alignments, bases, batches = (dict(zip(MATRICES, each, strict=True)) for each in self)
+        alignments, bases, batches = (dict(zip(MATRICES, each, strict=True)) for each in self.of_matrices)
+        alignments |= {FULL: self.full}
         return {"alignments": alignments, "bases": bases, "batches": batches}
 
 
@@ -41,6 +49,7 @@ def places_of(schedule: Schedule, problem: Problem) -> list[Place]:
     elements."""
     asked = _of_matrices(alignments_of(schedule, problem))
     own = _of_matrices(alignments_of(schedule, problem, moved_alignment))
+    full = alignments_of(schedule, problem).get(FULL, 1)
     moved = max(asked[0], own[0]), max(asked[1], own[1]), max(asked[2], own[2])
     found = [Place(asked, asked), Place(moved, moved)]
     for at in range(len(MATRICES)):
@@ -50,7 +59,7 @@ def places_of(schedule: Schedule, problem: Problem) -> list[Place]:
         if asked[at] <= half[at]:
             found += [Place(less, moved), Place(moved, less)]
             found += [Place(moved, moved, less)] if problem.is_batched else []
-    return list(dict.fromkeys(found))
+    return [place._replace(full=full) for place in dict.fromkeys(found)]
 
 
 def _of_matrices(alignments: dict[str, int]) -> Bytes:

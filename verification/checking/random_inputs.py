@@ -13,6 +13,7 @@ from lowtide.compiler.spec import GemmSpec
 from lowtide.elements import element_type
 from lowtide.errors import SpecError
 from lowtide.keywords import check_keywords
+from lowtide.passes.schedules.facts.alignment import FULL
 from lowtide.runtime.dtypes import random_numbers
 from lowtide.runtime.manifest import STALE
 from lowtide.runtime.row_indices import random_places
@@ -47,7 +48,8 @@ def random_inputs(
 
     Rows of A and B start at multiples of 16 bytes from the first, as most kernels require, or at odd multiples of the
     smaller number of bytes in `alignments` for "a" and "b"; so do rows of scales of blocks. `row_padding` more
-    elements, rounded up in the same way, follow each row; for a full operand exactly `row_padding`. Padding is NaN, so
+    elements, rounded up in the same way, follow each row; for a full operand exactly `row_padding`, unless `alignments`
+    has bytes for "full". Padding is NaN, so
     that reading it shows. Scalars are Python floats. In a `batch` (`None`: the spec's) the inputs named in `shared`
     have no batch dimension (`None`: some are drawn, but not A), and `batch_padding` rows of NaN follow each matrix of
     the others, in A and B also as many bytes as `batches` has below 16. The ends of `groups` groups (`None`: the spec's
@@ -104,6 +106,8 @@ def random_inputs(
             stride = values.shape[-1] + row_padding
             if operand.kind.is_block_scale:
                 stride = row_stride(stride, alignments.get(operand.name, _WIDEST), element_type(operand.dtype).bytes)
+            elif alignments.get(FULL, 1) > 1:
+                stride = row_stride(stride, alignments[FULL], element_type(operand.dtype).bytes)
             inputs[operand.name] = padded_matrix(values, operand.dtype, stride, batch_padding)
         else:
             inputs[operand.name] = values.astype(numpy_dtype(operand.dtype))

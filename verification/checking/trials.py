@@ -60,9 +60,10 @@ class Trial:
         shape = "x".join(map(str, self.extents))
         plural = "" if self.sms == 1 else "s"
         text = f"{shape} on {self.sms} SM{plural}, rows padded by {self.padding}, {self.domain}, seed {self.seed}"
-        if self.place != ALIGNED:
+        if self.place.of_matrices != ALIGNED.of_matrices:
             text += ", aligned to bytes: " + "; ".join(
-                f"{name} {','.join(map(str, each))}" for name, each in zip(_OF_PLACE, self.place, strict=True)
+                f"{name} {','.join(map(str, each))}"
+                for name, each in zip(_OF_PLACE, self.place.of_matrices, strict=True)
             )
         text += "" if self.ends is None else f", groups ending at {', '.join(map(str, self.ends))}"
         return text if self.batch is None else f"{text}, {self.batch}"
@@ -77,8 +78,8 @@ class Trial:
             texts |= {"batch": str(self.batch.matrices), "rows-between": str(self.batch.rows_between)}
             texts |= {"shared": ",".join(self.batch.shared)} if self.batch.shared else {}
         texts |= {} if self.ends is None else {"ends": ",".join(map(str, self.ends))}
-        if self.place != ALIGNED:
-            texts["aligned"] = ";".join(",".join(map(str, each)) for each in self.place)
+        if self.place.of_matrices != ALIGNED.of_matrices:
+            texts["aligned"] = ";".join(",".join(map(str, each)) for each in self.place.of_matrices)
         return [word for name, text in texts.items() for word in (f"--{name}", text)]
 
     @property

@@ -246,7 +246,7 @@ def _trial(case: Case, subject: Subject) -> Trial:
 def _as_it_lies(words: Words, trial: Trial, subject: Subject) -> Words:
     """The words for the layout of matrices that hold for a trial: without a batch nothing is shared, and without groups
     no rows are split."""
-    anywhere = any(bytes_of < WIDEST for aligned in trial.place for bytes_of in aligned)
+    anywhere = any(bytes_of < WIDEST for aligned in trial.place.of_matrices for bytes_of in aligned)
     lies, shared, splits = factors()["lies"], factors()["shared"], factors()["split"]
     return {
         "lies": lies[anywhere],

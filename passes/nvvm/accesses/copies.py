@@ -6,7 +6,7 @@ from mlir.dialects import llvm, nvvm
 from lowtide.dialects import sm
 from lowtide.dialects.tile.layouts import layout_of, tv_of
 from lowtide.passes.base import Refusal
-from lowtide.passes.nvvm.accesses.matrices import lower_stmatrix
+from lowtide.passes.nvvm.accesses.matrices import lower_ldmatrix, lower_stmatrix
 from lowtide.passes.nvvm.accesses.runs import (
     check_runs,
     has_whole_runs,
@@ -138,7 +138,10 @@ def lower_store_shared(context: Context, op: sm.StoreSharedOp) -> None:
 
 
 def lower_load_shared(context: Context, op: sm.LoadSharedOp) -> None:
-    """Vector loads of what a thread holds side by side in memory."""
+    """Vector loads of what a thread holds side by side in memory, or matrices by ldmatrix."""
+    if family_of(op.atom.value) == "ldmatrix":
+        lower_ldmatrix(context, op)
+        return
     buffer, fragment = context.buffer(op.source), op.result.type
     run, trans = run_of(op, "ld.shared", fragment), bool(op.trans)
     tv = tv_of(fragment.tv)

@@ -20,7 +20,7 @@ from lowtide.targets.ldmatrix import check_rows, elements_per_register, row_addr
 from lowtide.targets.tv import extents
 
 
-def lower_ldmatrix(context: Context, op: sm.LdmatrixOp) -> None:
+def lower_ldmatrix(context: Context, op: sm.LdmatrixOp | sm.LoadSharedOp) -> None:
     """One ldmatrix per group of registers; every lane supplies the address of one row."""
     fragment, buffer = op.result.type, context.buffer(op.source)
     trans = bool(op.trans)
@@ -32,7 +32,7 @@ def lower_ldmatrix(context: Context, op: sm.LdmatrixOp) -> None:
     if trans:
         threads, values = threads[::-1], values[::-1]
     access = shared_access(context, buffer, *threads)
-    row0, column0 = op.offsets
+    row0, column0 = op.offsets or (0, 0)
     registers: list[ir.Value] = []
     for row, column in zip(*values, strict=True):
         pointer = access.pointer(context, row0 + row, column0 + column)

@@ -7,6 +7,7 @@ from mlir.dialects import llvm, nvvm, scf
 
 from lowtide.dialects import sm
 from lowtide.dialects.enums import cache_hint_of, multicast_of
+from lowtide.dialects.sm import ClusterLine
 from lowtide.dialects.tile import CacheHint
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.agents.barriers import first_of_warpgroup
@@ -14,8 +15,10 @@ from lowtide.passes.nvvm.agents.roles import barrier_pointer
 from lowtide.passes.nvvm.thread.clusters import CLUSTER_SPACE
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.memory import element_pointer
+from lowtide.passes.support.ir.builder import Scalar
 from lowtide.passes.support.streams.panels import SWIZZLE_ROWS, Panels
 from lowtide.passes.support.streams.ragged import coordinates, is_ragged
+from lowtide.targets.atoms import WARPGROUP_THREADS
 
 # L2 cache-policy operands by cache hint, as createpolicy.fractional returns them for fraction 1.0 (PTX ISA,
 # "createpolicy"). The ISA does not define the encoding; these are the constants that compilers pass.
@@ -39,7 +42,7 @@ def lower_tma_load(context: Context, op: sm.TmaLoadOp) -> None:
     buffer, map_type = context.buffer(op.destination), op.map.type
     barrier = barrier_pointer(context, op.barriers, op.index)
     policy, line, build = cache_policy(context, op), multicast_of(op), context.build
-    place, parties = context.cluster.share(line)
+    place, parties = _sharing(context, line)
     rows = _share_of(op, panels.rows, parties)
     mask = None if line is None else context.cluster.mask(build, line)
     pointer = element_pointer(buffer.pointer, build.mul(place, rows * panels.row_bytes), build.i8)
@@ -65,6 +68,13 @@ def lower_tma_load(context: Context, op: sm.TmaLoadOp) -> None:
     with ir.InsertionPoint(first_of_warpgroup(context).then_block):
         start_loads()
         scf.YieldOp([])
+
+
+def _sharing(context: Context, line: ClusterLine | None) -> tuple[Scalar, int]:
+    """Which part of the buffer's rows is loaded here, of how many: those of a CTA of the cluster, or of a warpgroup."""
+    if line is None and not context.elected and context.threads > WARPGROUP_THREADS:
+        return context.build.udiv(context.tid, WARPGROUP_THREADS), context.threads // WARPGROUP_THREADS
+    return context.cluster.share(line)
 
 
 def matrix_of(context: Context, op: sm.TmaLoadOp | sm.TmaStoreOp) -> tuple[ir.Value, ...]:

@@ -13,7 +13,7 @@ from lowtide.dialects.tile.layouts import tv_of
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.thread.attributes import enum_attribute
 from lowtide.passes.nvvm.thread.context import Context
-from lowtide.passes.nvvm.thread.values import Fragment, held_type, regroup, shuffle, vector_type
+from lowtide.passes.nvvm.thread.values import Fragment, held_type, regroup, shuffle, unpacked, vector_type
 from lowtide.passes.support.ir.arithmetic import number_attribute
 from lowtide.passes.support.ir.rewriting import defining_op
 from lowtide.targets import coordinates
@@ -85,7 +85,7 @@ def lower_map(context: Context, op: sm.MapOp) -> None:
 def _spread(context: Context, value: ir.Value, width: int, count: int) -> Sequence[ir.Value]:
     """A fragment's registers at the common width; a scalar as `count` equal vectors."""
     if isinstance(value.type, sm.FragmentType):
-        return regroup(context.fragment(value), width).registers
+        return regroup(unpacked(context.fragment(value)), width).registers
     return [_broadcast(context, value, width)] * count
 
 

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 from mlir import ir
-from mlir.dialects import arith, vector
+from mlir.dialects import arith, llvm, vector
 from numpy.typing import NDArray
 
 from lowtide.dialects import sm
@@ -195,6 +195,15 @@ def regroup(fragment: Fragment, width: int) -> Fragment:
             registers = [shuffle(x, y, range(2 * current)) for x, y in pairs]
             current *= 2
     return replace(fragment, registers=tuple(registers), width=width)
+
+
+def unpacked(fragment: Fragment) -> Fragment:
+    """The same values, in vectors also if ldmatrix has loaded them."""
+    if not fragment.packed:
+        return fragment
+    type_ = vector_type(fragment.width, fragment.type.element_type)
+    registers = tuple(llvm.BitcastOp(type_, register).result for register in fragment.registers)
+    return replace(fragment, registers=registers, packed=False)
 
 
 def gathered(fragment: Fragment, order: Runs, width: int) -> Sequence[ir.Value]:

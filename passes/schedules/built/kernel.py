@@ -44,9 +44,11 @@ from lowtide.passes.schedules.facts.resources import (
     scratch_buffers,
     scratch_elements,
     swizzle_of_result,
+    tile_of_d,
     warps_along_k,
     work_loops,
 )
+from lowtide.passes.schedules.facts.staged_operands import operand_slots, staged_operands
 from lowtide.passes.support.agents.atoms import (
     STAGED_COPIES,
     TMA_RANKS,
@@ -83,6 +85,7 @@ def mismatches(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> I
     yield from _stores(kernel, schedule)
     yield from _scratch(kernel, schedule, problem)
     yield from _prefetched(kernel, schedule)
+    yield from _staged(kernel, schedule, problem)
 
 
 def _work_tiles(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
@@ -404,6 +407,23 @@ def _prefetched(kernel: tile.KernelOp, schedule: Schedule) -> Iterator[Refusal]:
         if early != expected:
             built = f"is stored after {early} loads of full operands"
             yield refusal(op, built, f"epilogue.prefetch = {ahead}, which is after {expected}", AGAIN)
+
+
+def _staged(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> Iterator[Refusal]:
+    """TMA loads full operands of the epilogue to as many slots as the schedule says, or as the tile has parts."""
+    buffers: dict[ir.Value, sm.TmaLoadOp] = {}
+    for load in walk(kernel, sm.TmaLoadOp):
+        if isinstance(defining_op(load.destination), sm.AllocOp):
+            buffers.setdefault(load.destination, load)
+    operands, part = staged_operands(schedule, problem), schedule.epilogue.tile
+    if not operands or not buffers or part is None:
+        return
+    rows, columns = tile_of_d(schedule, problem)
+    whole = [load for buffer, load in buffers.items() if tuple(ir.MemRefType(buffer.type).shape) == part]
+    expected = min(operand_slots(schedule), rows // part[0] * (columns // part[1]))
+    if len(whole) != expected * len(operands):
+        built = f"loads full operands to {len(whole) // len(operands)} slots"
+        yield refusal(next(iter(buffers.values())), built, f"epilogue.prefetch = {schedule.epilogue.prefetch}", AGAIN)
 
 
 def _is_full(load: sm.LoadGlobalOp) -> bool:

@@ -6,7 +6,6 @@ from lowtide.dialects.tile import (
     CacheHint,
     EpilogueMath,
     EpilogueStart,
-    OperandKind,
     PackKind,
     RepeatKind,
     SchedulerKind,
@@ -17,6 +16,7 @@ from lowtide.dialects.tile import (
 )
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
+from lowtide.passes.schedules.facts.staged_operands import full_operands, why_not_beside, why_not_staged
 from lowtide.passes.schedules.rules.epilogue import STORE_HINTS, stores_whole_rows
 from lowtide.passes.support.agents.atoms import STMATRIX_BITS, TMA_RANKS
 from lowtide.passes.support.problem.matrix_layouts import k_is_contiguous
@@ -77,11 +77,12 @@ def asks_for_tma_stores(given: Schedule) -> bool:
 
 
 def may_store_by_tma(schedule: Schedule, problem: Problem) -> bool:
-    """Whether D can be stored by TMA. Not if a full operand is read in whole rows: accumulators then go through shared
-    memory. Not if D's rows may end within 16 bytes and are not packed: TMA would write past their end. Not if D
+    """Whether D can be stored by TMA. Not if threads read a full operand, in whole rows: accumulators then go through
+    shared memory. Not if D's rows may end within 16 bytes and are not packed: TMA would write past their end. Not if D
     lies by columns and its elements do not have 16 bits. Not with widths or cache hints of st.global. Not if rows
     of D are stored at an index."""
-    reads_rows = OperandKind.full in problem.region_kinds or schedule.epilogue.math is EpilogueMath.rows
+    reads_rows = bool(full_operands(problem)) and bool(why_not_staged(problem) or why_not_beside(schedule))
+    reads_rows |= schedule.epilogue.math is EpilogueMath.rows
     whole = stores_whole_rows(problem) or (problem.row_of_d is None and asks_for_tma_stores(schedule))
     whole = whole or _packs_short_rows(schedule, problem)
     by_elements = problem.d_is_column_major and any(element_type(x).bits != STMATRIX_BITS for x in problem.stored)

@@ -26,6 +26,7 @@ from lowtide.passes.schedules.facts.resources import (
     tile_of_d,
     warps_along_k,
 )
+from lowtide.passes.schedules.facts.staged_operands import staged_operands
 from lowtide.passes.schedules.rules.epilogue import start, stores_whole_rows
 from lowtide.passes.support.agents.atoms import (
     STMATRIX_BITS,
@@ -68,6 +69,9 @@ _PREFETCH_BYTES = 128
 # and 4001×4003×101 spilled.
 _PREFETCHED, _PREFETCHED_OF_ANY_ROWS = 0.8, 0.5
 _REGISTER_BYTES = 4
+# With so many K steps, an epilogue is hidden if consumers take turns. On an H200 8192×14336×4096 with two operands
+# takes 1475 µs with one slot for parts of them, and 1509 with two; 4096×4096×1024 with one operand 63.7 and 61.7.
+_HIDING_STEPS = 32
 # First rows are stored early from this number of K steps on. LLVM unrolls shorter loops, which leave no registers.
 _STEPS_BEFORE_FIRST_ROWS = 16
 
@@ -130,6 +134,8 @@ def parts(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
     if _outgrows_l2(problem, target):
         schedule = schedule.filled({"epilogue.cache": CacheHint.evict_first})
     schedule = schedule.filled({"epilogue.buffers": _buffers(schedule, problem, target)})
+    if staged_operands(schedule, problem):
+        return schedule.filled({"epilogue.prefetch": _slots(schedule, problem, target)})
     early = schedule.filled({"epilogue.start": EpilogueStart.first_rows})
     is_legal = not any(start(early, problem.compiled, target))
     return early if is_legal and _gains_by_first_rows(schedule, problem) else schedule
@@ -276,6 +282,17 @@ def _buffers(schedule: Schedule, problem: Problem, target: Target) -> int:
     enough = _STAGES if is_one_wave or n < _FULL_COLUMNS else _FEWEST_STAGES
     wanted = schedule.mainloop.stages or max(_FEWEST_STAGES, min(enough, most))
     return next((count for count in counts if stages[count] >= wanted), counts[-1])
+
+
+def _slots(schedule: Schedule, problem: Problem, target: Target) -> int:
+    """The parts of full operands that TMA loads ahead: two, unless their buffers take the place of a stage, or the
+    products of another consumer hide the epilogue."""
+    steps = ceil((problem.k or 0) / schedule.tile_mnk[2])
+    if schedule.agents.consumer.turns > 1 and steps >= _HIDING_STEPS:
+        return 1
+    stages = [fitting_stages(schedule.with_(prefetch=slots), problem, target) for slots in (1, 2)]
+    wanted = schedule.mainloop.stages or min(stages[0], _STAGES)
+    return 2 if stages[1] >= wanted else 1
 
 
 def _is_one_wave(schedule: Schedule, problem: Problem, target: Target) -> bool:

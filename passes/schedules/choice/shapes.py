@@ -166,7 +166,10 @@ def _room(agents: Agents, given: Schedule, problem: Problem) -> tuple[float, boo
     """The most accumulators of a thread that leave enough registers to the epilogue; and whether the tile may have only
     one block of rows per consumer."""
     most, by_tma = inf, stores_by_tma(given, problem)
-    if OperandKind.full in problem.region_kinds:
+    reads_full = OperandKind.full in problem.region_kinds
+    if by_tma and reads_full and agents.consumer.turns > 1:  # a thread has few elements of a part at a time
+        return _ACCUMULATORS_IN_TURN, False
+    if reads_full and not by_tma:
         most = _ACCUMULATORS_BESIDE_COLUMNS if problem.d_is_column_major else _ACCUMULATORS_BESIDE_ROWS
     # The tallest tile of a consumer that takes turns leaves no registers for several functions, row addresses, or a
     # run-time N.

@@ -1,15 +1,16 @@
 """Schedules that need fewer registers, to be tried next if the code of a schedule spills.
 
-The same tile is tried first. Operands of the epilogue that are loaded ahead are held until they are used: half as many
-are. If the parts of the epilogue are half as wide, the epilogue holds half as many elements at once. Without a cluster,
-the producer issues fewer copies: those of panels, in an unrolled loop, may need more than its registers. Fragments that
-are not loaded ahead take half as many registers. After several schedules have been passed over, the next ones hold
-fewer sums per thread.
+The same tile is tried first. Operands of the epilogue that are loaded ahead to registers are held until they are used:
+half as many are. If the parts of the epilogue are half as wide, the epilogue holds half as many elements at once.
+Without a cluster, the producer issues fewer copies: those of panels, in an unrolled loop, may need more than its
+registers. Fragments that are not loaded ahead take half as many registers. After several schedules have been passed
+over, the next ones hold fewer sums per thread.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from lowtide.dialects.tile import StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.facts.resources import sums_per_thread
 
@@ -24,7 +25,8 @@ WHY = "needs fewer registers than the schedule that is passed over"
 
 def sparing(schedule: Schedule, given: Schedule) -> Iterator[dict[str, Any]]:
     """Fields to change, by path; None for a field to choose again. Given fields stay."""
-    if schedule.epilogue.prefetch and given.epilogue.prefetch is None:
+    in_registers = schedule.epilogue.path is not StorePath.tma
+    if schedule.epilogue.prefetch and in_registers and given.epilogue.prefetch is None:
         yield {"epilogue.prefetch": schedule.epilogue.prefetch // 2}
     part = schedule.epilogue.tile
     if part is not None and part[1] > _LEAST_COLUMNS and given.epilogue.tile is None:

@@ -12,6 +12,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.cost.grids import WHOLE_COLUMN, Grid, Product
 from lowtide.passes.schedules.cost.traffic import LINE_BYTES, TMA_BYTES, batch_of, sizes_of
+from lowtide.passes.schedules.facts.staged_operands import why_not_staged
 from lowtide.passes.schedules.rules.tma import contiguous_extent
 from lowtide.passes.support.agents.atoms import STMATRIX_BITS
 from lowtide.passes.support.agents.clusters import OPERANDS
@@ -23,6 +24,9 @@ from lowtide.targets.atoms import WARPGROUP_WARPS, Operand
 # these, one of the best of 14 to 27 tiles is chosen for a residual with row sums, a saved GELU, dSwiGLU, dGELU and a
 # cross entropy (M = 8192, H200).
 _FUNCTION, _MOVED_BYTE = 0.2, 0.1
+# The cycles of an SM for a byte of an operand that TMA loads, while consumers that share a tile wait for its parts
+# (residual, 8192³, and dSwiGLU, 8192×14336×4096, tiles of 128×256, H200).
+_AWAITED_BYTE = 0.15
 _FEWEST_EARLY = 1024  # of K, for the first rows of a tile to be stored early
 _BANDS = {RasterKind.row: 1, RasterKind.column: WHOLE_COLUMN}
 
@@ -98,7 +102,7 @@ def product_of(problem: Problem) -> Product:
         ends_anywhere=problem.is_grouped,
         read_bytes=_read_bytes(problem),
         computed=_FUNCTION * problem.functions / problem.sums,
-        moved=_moved(problem),
+        **_epilogue_cycles(problem),
     )
 
 
@@ -113,10 +117,15 @@ def _read_bytes(problem: Problem) -> float:
     return sum(element_type(each).bytes for kind, each in operands if kind is OperandKind.full) / problem.sums
 
 
-def _moved(problem: Problem) -> float:
-    """`Product.moved`. Threads that load full operands also store the results; otherwise TMA stores them."""
+def _epilogue_cycles(problem: Problem) -> dict[str, float]:
+    """`moved` and `awaited` of a `Product`. Threads that load full operands also store the results. Otherwise TMA moves
+    both."""
     read = _read_bytes(problem)
-    return _MOVED_BYTE * (read + _result_bytes(problem)) if read else 0.0
+    if not read:
+        return {}
+    if why_not_staged(problem):
+        return {"moved": _MOVED_BYTE * (read + _result_bytes(problem))}
+    return {"awaited": _AWAITED_BYTE * read}
 
 
 def _is_transposed_by_tma(problem: Problem) -> bool:

@@ -43,6 +43,8 @@ class Product:
     """The cycles of an SM for the functions that the epilogue computes of each sum."""
     moved: Numbers = 0
     """The cycles of an SM in which threads load operands of the epilogue for each sum, and store its results."""
+    awaited: Numbers = 0
+    """The cycles of an SM for each sum in which threads wait for operands of the epilogue that TMA loads."""
 
 
 def stacked(products: Sequence[Product]) -> Product:

@@ -265,13 +265,13 @@ def _cta(
     beside = np.where(in_turn, found.tile_in_turn, found.tile + stored)
     tall = np.where(product.stores_early, found.tall_early, found.tall)
     beside += np.where((grids.rows > _ROWS * grids.warpgroups) & ~in_turn, tall, 0)
-    computed, moved = _work(grids, product)
+    computed, moved, awaited = _work(grids, product)
 
     def of(running: np.ndarray, parts: np.ndarray) -> np.ndarray:
         rate = _cycles_per_byte(running, sm_count * found.l2, found.l2_of_pair, sm_count)
         step = either(products / parts, bytes_of_step * rate + stores, found.step_sharpness)
         of_steps = steps * (either(step, arrival, 4) + of_step)
-        work = computed + moved
+        work = computed + moved + awaited
         # What the steps of the other consumers do not hide.
         longer = (stored + work - (grids.turns - 1) * of_steps) / grids.turns
         return np.asarray(of_steps + beside + np.where(in_turn, np.maximum(_COMPETES * moved, longer), work))
@@ -279,12 +279,14 @@ def _cta(
     return of
 
 
-def _work(grids: Grids, product: Product) -> tuple[np.ndarray, np.ndarray]:
-    """The cycles of the epilogue of a tile, in addition to its stores by TMA: of functions, and of loads and stores."""
+def _work(grids: Grids, product: Product) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The cycles of the epilogue of a tile, in addition to its stores by TMA: of functions, of loads and stores by
+    threads, and of waits for loads by TMA."""
     elements = grids.rows * grids.columns
     factor = np.where(grids.warpgroups == 1, _OF_ONE, 1.0)
-    waits = (product.read_bytes > 0) & (elements > _MOST_SUMS * _THREADS * grids.warpgroups)
-    return product.computed * elements * factor, product.moved * elements * factor * np.where(waits, _WAITS, 1.0)
+    waits = elements > _MOST_SUMS * _THREADS * grids.warpgroups
+    moved = product.moved * elements * factor * np.where(waits, _WAITS, 1.0)
+    return product.computed * elements * factor, moved, product.awaited * elements
 
 
 def _products(grids: Grids, product: Product, found: Constants) -> np.ndarray:

@@ -16,6 +16,7 @@ from lowtide.dialects.tile import PackKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.facts.resources import multiplying_threads
+from lowtide.passes.schedules.facts.staged_operands import staged_operands
 from lowtide.passes.support.agents.atoms import (
     GLOBAL_LOADS,
     TMA_RANKS,
@@ -30,6 +31,7 @@ from lowtide.passes.support.problem.problem import Problem, problem_in
 # Base and strides of a tensor map (CUDA driver API, cuTensorMapEncodeTiled); the widest access of a thread.
 WIDEST = 16
 MATRICES = ("a", "b", "d")
+FULL = "full"  # each full operand of the epilogue
 Alignment: TypeAlias = Callable[[str, Schedule, Problem], int]
 PACK_FIELDS: Mapping[str, str] = MappingProxyType(
     {"a": "mainloop.a.pack", "b": "mainloop.b.pack", "d": "epilogue.pack"}
@@ -75,9 +77,11 @@ def moved_alignment(name: str, schedule: Schedule, problem: Problem) -> int:
 
 
 def alignments_of(schedule: Schedule, problem: Problem, of: Alignment = alignment_of) -> dict[str, int]:
-    """`alignment_of`, or `moved_alignment`, of each matrix by its given name: if swapped, A is the kernel's B."""
+    """`alignment_of`, or `moved_alignment`, of each matrix by its given name: if swapped, A is the kernel's B. If TMA
+    loads the epilogue's full operands, also theirs, by the name `FULL`; otherwise these may lie anywhere."""
     of_kernel = {"a": "b", "b": "a"} if problem.swapped else {}
-    return {name: of(of_kernel.get(name, name), schedule, problem) for name in MATRICES}
+    found = {name: of(of_kernel.get(name, name), schedule, problem) for name in MATRICES}
+    return found | ({FULL: WIDEST} if staged_operands(schedule, problem) else {})
 
 
 def alignments_in(module: ir.Module, of: Alignment = alignment_of) -> Mapping[str, int]:

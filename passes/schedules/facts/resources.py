@@ -11,6 +11,7 @@ from lowtide.dialects.tile.layouts import SwizzleBits
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.dialects.tile.schedule_parts import Grid
 from lowtide.elements import element_type
+from lowtide.passes.schedules.facts.staged_operands import operand_slots, staged_operands
 from lowtide.passes.support.agents.atoms import keeps_transposed
 from lowtide.passes.support.agents.clusters import OPERANDS
 from lowtide.passes.support.problem.problem import Problem
@@ -104,8 +105,10 @@ def scratch_bytes(schedule: Schedule, problem: Problem) -> int:
     widths = [element_type(element).bits for element in scratch_elements(schedule, problem)]
     of_rows, count = warps_along_k(schedule) * rows, scratch_buffers(schedule)
     sizes = [of_rows * columns * bits // 8 for bits in widths for _ in range(count)]
+    full = [element_type(element).bits for element in staged_operands(schedule, problem)]
+    sizes += [rows * columns * bits // 8 for bits in full for _ in range(operand_slots(schedule))]
     if narrow := narrow_columns(schedule, problem):
-        sizes += [rows * narrow * bits // 8 for bits in widths]
+        sizes += [rows * narrow * bits // 8 for bits in (*widths, *full)]
     if schedule.agents.consumer.turns > 1:  # each has its own buffers
         return schedule.agents.consumer.turns * sum(map(aligned, sizes))
     return sum(aligned(size) for size in sizes[:-1]) + sizes[-1]
@@ -157,9 +160,10 @@ def shared_memory_bytes(schedule: Schedule, problem: Problem) -> int:
         ring += copies * size
         end = aligned(end) + copies * size
     if schedule.agents.has_producer:  # the producer runs ahead, so the ring is never free; two mbarriers per slot
-        mbarriers = 2 * schedule.mainloop.stages + (
-            schedule.agents.consumer.turns if schedule.agents.consumer.turns > 1 else 0
-        )
+        turns = schedule.agents.consumer.turns
+        mbarriers = 2 * schedule.mainloop.stages + (turns if turns > 1 else 0)
+        if staged_operands(schedule, problem):
+            mbarriers += turns * (operand_slots(schedule) + bool(narrow_columns(schedule, problem)))
         return (aligned(end) + scratch if scratch else end) + MBARRIER_BYTES * mbarriers
     return end if scratch <= ring and not runs_ahead(schedule) else aligned(end) + scratch
 

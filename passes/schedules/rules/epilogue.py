@@ -6,7 +6,6 @@ from lowtide.dialects.tile import (
     CacheHint,
     EpilogueMath,
     EpilogueStart,
-    OperandKind,
     PackKind,
     RepeatKind,
     StorePath,
@@ -25,6 +24,7 @@ from lowtide.passes.schedules.facts.resources import (
     tile_of_d,
     work_loops,
 )
+from lowtide.passes.schedules.facts.staged_operands import full_operands, why_not_beside, why_not_staged
 from lowtide.passes.schedules.rules.copies import swizzle_of
 from lowtide.passes.schedules.rules.mainloop import roles_or
 from lowtide.passes.schedules.rules.tma import MAX_BOX_SIDE
@@ -114,14 +114,14 @@ def columns(schedule: Schedule, problem: Problem, target: Target) -> Iterator[st
 
 
 def _prefetch(schedule: Schedule) -> Iterator[str]:
-    """Full operands are loaded ahead in whole rows."""
+    """Full operands are loaded ahead in whole rows, or by TMA."""
     path, math, prefetch = schedule.epilogue.path, schedule.epilogue.math, schedule.epilogue.prefetch
     if prefetch is not None and prefetch < 0:
         yield f"epilogue.prefetch = {prefetch}: at least 0 parts; nearest is 0 [prefetch-least]"
-    elif prefetch and (path not in (None, StorePath.smem) or math not in (None, EpilogueMath.rows)):
+    elif prefetch and path is not StorePath.tma and (path is StorePath.direct or math is EpilogueMath.registers):
         yield (
-            f"epilogue.prefetch = {prefetch} needs epilogue.path = smem with epilogue.math = rows; take these, or 0"
-            " [prefetch-path]"
+            f"epilogue.prefetch = {prefetch} needs epilogue.path = tma, or smem with epilogue.math = rows; take these, "
+            "or 0 [prefetch-path]"
         )
 
 
@@ -265,11 +265,7 @@ def _tma_stores(schedule: Schedule, problem: Problem) -> Iterator[str]:
     assert schedule.epilogue.tile is not None and schedule.epilogue.swizzle is not None
     rows, columns = schedule.epilogue.tile
     length, whole = problem.row_of_d, 128 // element_type(problem.narrowest).bits
-    if OperandKind.full in problem.region_kinds:
-        yield (
-            "epilogue.path = tma has no room for a full operand, which is read in rows; take epilogue.path = smem"
-            " [tma-store-operand]"
-        )
+    yield from _tma_operands(schedule, problem)
     if length is not None and not stores_whole_rows(problem) and schedule.epilogue.pack is not PackKind.rows:
         letter, packed = ("M", "") if problem.d_is_column_major else ("N", "epilogue.pack = rows, ")
         yield (
@@ -299,6 +295,15 @@ def _tma_stores(schedule: Schedule, problem: Problem) -> Iterator[str]:
             f"epilogue.buffers = {buffers} take turns with {count} parts of the tile, evenly; nearest is {fewer}"
             " [buffers-turns]"
         )
+
+
+def _tma_operands(schedule: Schedule, problem: Problem) -> Iterator[str]:
+    """Full operands beside TMA stores: TMA loads parts of them to shared memory, in the layout of parts of D."""
+    why = why_not_staged(problem) or why_not_beside(schedule)
+    if schedule.epilogue.start is EpilogueStart.first_rows:
+        why = why or "when a part is stored, not with epilogue.start = first_rows"
+    if full_operands(problem) and why:
+        yield f"epilogue.path = tma loads full operands {why}; take epilogue.path = smem [tma-store-operand]"
 
 
 def _boxes_of_columns(schedule: Schedule, problem: Problem, width: int) -> Iterator[str]:

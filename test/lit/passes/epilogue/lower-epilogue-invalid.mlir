@@ -409,3 +409,49 @@ tile.kernel @kernel(%d: !mat, %acc: !acc) attributes {schedule = #tile.schedule<
   tile.return
 }
 }
+// -----
+
+// Full operands that TMA loads, in a kernel of two stores: the parity of a slot would depend on the tiles of both.
+#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,2),1,1):((64,8,512),64,1024)>
+#mma = #sm.tiled_mma<wgmma.m64n16k16.f32.bf16, atoms [1, 1, 1]>
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!acc = !sm.fragment<64x16xf32, #tv>
+!a = memref<64x64xbf16, #tile.layout<(64,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+!b = memref<16x64xbf16, #tile.layout<(16,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+module attributes {tile.target = "sm_90a"} {
+func.func @host(%d: !mat, %ctas: index) {
+  tile.launch @kernel grid(%ctas) threads(256) args(%d, %d) : !mat, !mat
+  return
+}
+tile.kernel @kernel(%d: !mat, %x: !mat) attributes {schedule = #tile.schedule<
+  grid = <scheduler = persistent>,
+  mainloop = <roles = cooperative(1)>,
+  multiply = <atoms = [1, 1, 1]>,
+  epilogue = <path = tma, math = registers, tile = [64, 16], swizzle = <1,3,3>>>} {
+  %c64 = arith.constant 64 : index
+  %as = sm.alloc : !a
+  %bs = sm.alloc : !b
+  sm.roles {
+    producer warps(4) {
+    }
+    consumer warps(4) {
+      tile.work_tiles (%m, %n) of (%c64, %c64) by [64, 16] order(<row>) persistent {
+        %zero = sm.splat 0.0 : !acc
+        %p = sm.wgmma tn %as, %bs, %zero by #mma : !a, !b, !acc -> !sm.pending<!acc>
+        %acc, %retired = sm.mma_wait 0, %p : !sm.pending<!acc> -> !acc
+        // expected-error @below {{lower-epilogue: has full operands that TMA loads: it must be the only store of its kernel, in a role; take epilogue.path = smem [staged-operand-stores]}}
+        tile.store %acc into %d[%m, %n] operands(full %x : !mat) {
+        ^bb0(%s: f32, %e: bf16):
+          tile.yield %e : bf16
+        } : !acc, !mat
+        tile.store %acc into %d[%m, %n] {
+        ^bb0(%s: f32):
+          %e = arith.truncf %s : f32 to bf16
+          tile.yield %e : bf16
+        } : !acc, !mat
+      }
+    }
+  }
+  tile.return
+}
+}

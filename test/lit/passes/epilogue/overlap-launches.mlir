@@ -4,6 +4,7 @@
 
 #programmatic = #tile.schedule<grid = <launch = programmatic>>
 #serialized = #tile.schedule<grid = <launch = serialized>>
+!part = memref<64x64xbf16, #tile.layout<(64,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
 module attributes {tile.level = "epilogue", tile.target = "sm_90a"} {
 
 // CHECK-LABEL: func.func @launches
@@ -66,6 +67,30 @@ tile.kernel @reads(%n: index, %s: memref<?x?xf32, strided<[?, 1]>>) attributes {
       tile.work_tiles (%row, %column) of (%n, %n) by [64, 64] order(<row>) persistent {
         %view = tile.view %s[%row, %column] : memref<?x?xf32, strided<[?, 1]>> to !tile.view<64x64xf32>
         sm.mbarrier_wait %full[%row, %c0] : !sm.mbarriers<2>
+      }
+    }
+  }
+  tile.return
+}
+
+// Consumers that load by TMA before they wait read global memory themselves.
+// CHECK-LABEL: tile.kernel @loads
+// CHECK:       sm.mbarriers
+// CHECK-NEXT:  tile.grid_dependency_wait
+// CHECK-NEXT:  tile.launch_dependents
+// CHECK-NEXT:  sm.roles
+tile.kernel @loads(%n: index, %map: !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>) attributes {schedule = #programmatic} {
+  %c0 = arith.constant 0 : index
+  %x = sm.alloc : !part
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<1>
+  sm.roles {
+    producer warps(4) registers(0) {
+    }
+    consumer warps(4) registers(0) {
+      tile.work_tiles (%row, %column) of (%n, %n) by [64, 64] order(<row>) persistent {
+        sm.mbarrier_arrive %full[%c0] expects 8192 : !sm.mbarriers<1>
+        sm.tma_load %map[%row, %column] to %x signals %full[%c0] : !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>, !part, !sm.mbarriers<1>
+        sm.mbarrier_wait %full[%c0, %c0] : !sm.mbarriers<1>
       }
     }
   }

@@ -448,3 +448,54 @@ tile.kernel @rows(%a: !map, %rows: index, %bytes: index) {
   }
   tile.return
 }
+// -----
+
+// A consumer that loads for itself, without the wait between its arrivals: both would be in one phase.
+#layout = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
+!tile = memref<64x64xbf16, #layout, #gpu.address_space<workgroup>>
+!map = !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
+tile.kernel @kernel(%a: !map) {
+  %x = sm.alloc : !tile
+  // expected-error @below {{verify-mbarriers: completes a phase after 1 arrivals, but its roles make 2: 2 by the consumer; write arrivals(2) [arrival-count]}}
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<1>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  sm.roles {
+    producer warps(4) registers(0) {
+    }
+    consumer warps(4) registers(0) {
+      sm.mbarrier_arrive %full[%c0] expects 8192 : !sm.mbarriers<1>
+      sm.tma_load %a[%c0, %c0] to %x signals %full[%c0] : !map, !tile, !sm.mbarriers<1>
+      sm.mbarrier_arrive %full[%c0] expects 8192 : !sm.mbarriers<1>
+      sm.tma_load %a[%c0, %c1] to %x signals %full[%c0] : !map, !tile, !sm.mbarriers<1>
+      sm.mbarrier_wait %full[%c0, %c1] : !sm.mbarriers<1>
+    }
+  }
+  tile.return
+}
+// -----
+
+// Bytes of the second phase.
+#layout = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
+!tile = memref<64x64xbf16, #layout, #gpu.address_space<workgroup>>
+!map = !sm.tensor_map<64x64xbf16, swizzle<3,3,3>>
+tile.kernel @kernel(%a: !map) {
+  %x = sm.alloc : !tile
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<1>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  sm.roles {
+    producer warps(4) registers(0) {
+    }
+    consumer warps(4) registers(0) {
+      sm.mbarrier_arrive %full[%c0] expects 8192 : !sm.mbarriers<1>
+      sm.tma_load %a[%c0, %c0] to %x signals %full[%c0] : !map, !tile, !sm.mbarriers<1>
+      sm.mbarrier_wait %full[%c0, %c0] : !sm.mbarriers<1>
+      // expected-error @below {{verify-mbarriers: expects 4096 bytes, but the copies that signal this slot (1) bring 8192; write expects 8192 [expected-bytes]}}
+      sm.mbarrier_arrive %full[%c0] expects 4096 : !sm.mbarriers<1>
+      sm.tma_load %a[%c0, %c1] to %x signals %full[%c0] : !map, !tile, !sm.mbarriers<1>
+      sm.mbarrier_wait %full[%c0, %c1] : !sm.mbarriers<1>
+    }
+  }
+  tile.return
+}

@@ -37,6 +37,33 @@ tile.kernel @kernel(%a: !map, %b: !map) {
   tile.return
 }
 
+// Consumers that start loads themselves arrive, wait and arrive again, each warpgroup with the bytes of its rows. Both
+// loads of a phase stand behind its arrival.
+// CHECK-LABEL: tile.kernel @own_loads
+// CHECK:       sm.mbarriers arrivals(2) : !sm.mbarriers<1>
+!both = memref<128x64xbf16, #tile.layout<(128,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
+tile.kernel @own_loads(%a: !map, %b: !map) {
+  %x = sm.alloc : !both
+  %y = sm.alloc : !both
+  %full = sm.mbarriers arrivals(2) : !sm.mbarriers<1>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  sm.roles {
+    producer warps(4) registers(0) {
+    }
+    consumer warps(8) registers(0) {
+      sm.mbarrier_arrive %full[%c0] expects 16384 : !sm.mbarriers<1>
+      sm.tma_load %a[%c0, %c0] to %x signals %full[%c0] : !map, !both, !sm.mbarriers<1>
+      sm.tma_load %b[%c0, %c0] to %y signals %full[%c0] : !map, !both, !sm.mbarriers<1>
+      sm.mbarrier_wait %full[%c0, %c0] : !sm.mbarriers<1>
+      sm.mbarrier_arrive %full[%c0] expects 8192 : !sm.mbarriers<1>
+      sm.tma_load %a[%c0, %c1] to %x signals %full[%c0] : !map, !both, !sm.mbarriers<1>
+      sm.mbarrier_wait %full[%c0, %c1] : !sm.mbarriers<1>
+    }
+  }
+  tile.return
+}
+
 // Without roles nothing is counted.
 tile.kernel @no_roles() {
   %c0 = arith.constant 0 : index
