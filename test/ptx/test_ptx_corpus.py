@@ -19,6 +19,7 @@ CASES = list(corpus.cases())
 FAST = (
     *("block_scan", "bulk_store", "constant_table", "cp_async_pipe", "device_calls", "dp4a_dot", "flag_in_cta"),
     "device_descriptors",
+    "histogram_bins",
     *("last_block_sum", "local_table", "named_barriers", "pingpong", "spin_lock", "stencil_3d", "stmatrix_transpose"),
     *("barrier_pipeline", "bulk_add", "cg_sum", "cub_merge_sort", "cub_sort", "lane_copies", "lane_waits"),
     *("struct_param", "transpose", "vec_add", "warp_aggregate", "warp_reduce"),
