@@ -1,5 +1,8 @@
 """Stores of one value to the same bytes that nothing orders are a race that hardware forgives. All else stays one."""
 
+import itertools
+import random
+
 import numpy as np
 import pytest
 
@@ -128,3 +131,70 @@ def test_one_warp_after_the_other_needs_no_forgiving() -> None:
     assert [each.name for each in found.relies] == ["equal-stores"]  # of lanes
     found = report("@%p3 st.shared.u32 [%r2], 7; bar.sync 0; @!%p3 bra END; st.shared.u32 [%r2], 7; END:", 1)
     assert found.ok and not found.relies
+
+
+# Random programs of two lanes of three warps, each an access (what, warp, lane, word, value) or the warps of a barrier.
+Step = tuple[str, int, int, int, int] | tuple[int, ...]
+WHAT = ("st", "st", "st", "st", "st", "st", "ld", "red")
+BODIES = """setp.eq.u32 %p1, %r4, 0; setp.eq.u32 %p2, %r4, 1;
+@%p3 st.shared.v2.u32 [%r2], {{1, 2}}; @%p3 st.global.v2.u32 [%rd1], {{1, 2}};
+bar.sync 0;
+setp.eq.u32 %p3, %r3, 1; @%p3 bra B1; setp.eq.u32 %p3, %r3, 2; @%p3 bra B2;
+{} bra END; B1: {} bra END; B2: {}
+END:"""
+
+
+def drawn(rng: random.Random) -> list[Step]:
+    def step() -> Step:
+        if rng.random() < 0.3:
+            return tuple(sorted(rng.sample(range(3), rng.choice((2, 2, 3)))))
+        return rng.choice(WHAT), rng.randrange(3), rng.randrange(2), rng.randrange(2), int(rng.random() < 0.1)
+
+    return [step() for _ in range(rng.randint(4, 11))]
+
+
+def is_race(steps: list[Step]) -> bool:
+    """Whether two accesses conflict that nothing orders: not both atomic, nor both stores of one value."""
+    threads = list(itertools.product(range(3), range(2)))
+    known: dict[tuple[int, int], set[int]] = {thread: set() for thread in threads}
+    for at, step in enumerate(steps):
+        if not isinstance(step[0], str):
+            met = set().union(*(known[thread] for thread in threads if thread[0] in step))
+            known |= {thread: set(met) for thread in threads if thread[0] in step}
+            continue
+        what, warp, lane, word, value = step
+        for before in set(range(at)) - known[warp, lane]:
+            if isinstance(steps[before][0], str) and steps[before][3] == word:
+                pair = {steps[before][0], what}
+                is_same = pair == {"st"} and steps[before][4] == value
+                if not is_same and pair not in ({"ld"}, {"red"}):
+                    return True
+        known[warp, lane].add(at)
+    return False
+
+
+def written(steps: list[Step], space: str) -> str:
+    bodies: list[list[str]] = [[], [], []]
+    base = {"shared": "%r2", "global": "%rd1"}[space]
+    forms = {"st": f"st.{space}.u32 {{}}, {{}};", "ld": f"ld.{space}.u32 %r9, {{}};"}
+    forms["red"] = f"red.{space}.add.u32 {{}}, 1;"
+    for step in steps:
+        if isinstance(step[0], str):
+            what, warp, lane, word, value = step
+            bodies[warp].append(f"@%p{lane + 1} " + forms[what].format(f"[{base}+{4 * word}]", value + 5))
+        else:
+            for warp in step:
+                bodies[warp].append(f"bar.sync {sum(1 << each for each in step)}, {32 * len(step)};")
+    return BODIES.format(*map(" ".join, bodies))
+
+
+@pytest.mark.parametrize("space", ["shared", "global"])
+def test_random_programs_are_racy_by_the_definition(space: str) -> None:
+    rng, relied = random.Random(5), 0
+    for _ in range(40):
+        steps = drawn(rng)
+        kernel = lt.ptx.load(TEXT.format(body=written(steps, space)))["k"]
+        found = kernel.check(grid=1, block=96, args=[np.zeros(96, np.int32)], settings=lt.ptx.Settings(orders=1))
+        assert found.kind == ("race" if is_race(steps) else "ok"), (steps, found.message)
+        relied += bool(found.relies)
+    assert relied > 3
