@@ -28,12 +28,17 @@ Mask = Lanes | None
 _TOGETHER = ("warp-aligned", "barrier-divergent", "executed-together", "member-elsewhere")
 """The codes of rules that lanes break which are not with the others of their warp."""
 
+_BEFORE_PHASE = ("shared-race", "copy-in-flight")
+"""The codes of rules that lanes may break before others of their warp, which poll an mbarrier, have waited for it."""
+
 
 class Aside(NamedTuple):
-    """What a path polls, and the error of the deadlock if the other paths of the warp do not change its answer."""
+    """What a path polls, and the error of the deadlock if the other paths of the warp do not change its answer. `name`:
+    of the op that polls."""
 
     poll: Wait
     deadlock: InterpreterError
+    name: str
 
 
 @dataclass(slots=True, eq=False)
@@ -88,7 +93,7 @@ def polls_aside(paths: Sequence[Path]) -> list[Wait]:
 def put_aside(state: AgentState, paths: list[Path], polls: Sequence[Wait], deadlock: InterpreterError) -> bool:
     """The path on top polls, and no agent can continue: put another path on top. Returns whether there is one."""
     top = paths[-1]
-    top.aside = Aside(until_changed([*polls]), deadlock)
+    top.aside = Aside(until_changed([*polls]), deadlock, str(getattr(polls[-1].op, "name", "")))
     if _put_on_top(state, paths):
         return True
     top.aside = None
@@ -108,7 +113,8 @@ def fault(paths: Sequence[Path], error: InterpreterError) -> InterpreterError:
     """The error of a path, or what explains it: lanes that poll, and are put aside, are missing from an instruction for
     the whole warp."""
     aside = next((path.aside for path in paths if path.aside is not None), None)
-    if aside is None or error.code not in _TOGETHER:
+    codes = _TOGETHER if aside is None or "mbarrier." not in aside.name else (*_TOGETHER, *_BEFORE_PHASE)
+    if aside is None or error.code not in codes:
         return error
     if not aside.poll.ready():
         return aside.deadlock
