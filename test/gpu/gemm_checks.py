@@ -37,14 +37,17 @@ def operand_dtype(spec: lt.GemmSpec, name: str) -> str:
     return named[name]
 
 
-def on_gpu(spec: lt.GemmSpec, name: str, value: np.ndarray | float, rng: np.random.Generator) -> "torch.Tensor | float":
-    """One input of `lt.random_inputs`: A and B with rows of whole 16-byte units, full operands with rows of any."""
+def on_gpu(
+    spec: lt.GemmSpec, name: str, value: np.ndarray | float, rng: np.random.Generator, by_tma: bool = False
+) -> "torch.Tensor | float":
+    """One input of `lt.random_inputs`: A and B with rows of whole 16-byte units; full operands too if the kernel loads
+    them `by_tma`, otherwise with rows of any."""
     if not isinstance(value, np.ndarray):
         return float(value)
     dtype = operand_dtype(spec, name)
     if value.ndim == 1:
         return torch.from_numpy(value.astype(np.float64)).to("cuda", torch_dtype(dtype))
-    if name in ("a", "b"):
+    if by_tma or name in ("a", "b"):
         return padded(value, dtype, aligned_pad(value.shape[1], element_type(dtype).bytes, int(rng.integers(0, 3))))
     return padded(value, dtype, int(rng.integers(0, 4)))
 
@@ -64,7 +67,8 @@ def check(spec: lt.GemmSpec, kernel: object, size: tuple[int, int, int], rng: np
     """Launch on fresh random inputs of size (M, N, K); every element within its bound, nothing else of D's written."""
     m, n, k = size
     inputs = lt.random_inputs(spec, m, n, k, rng)
-    operands = {name: on_gpu(spec, name, value, rng) for name, value in inputs.items()}
+    by_tma = "path = tma" in str(kernel.schedule)
+    operands = {name: on_gpu(spec, name, value, rng, by_tma) for name, value in inputs.items()}
     pad = aligned_pad(n, element_type(spec.d).bytes, int(rng.integers(1, 3)))
     # Poisoned: an element that is left out is NaN, as the padding is.
     whole = torch.full((m + 2 * GUARD_ROWS, n + pad), float("nan"), device="cuda", dtype=torch_dtype(spec.d))

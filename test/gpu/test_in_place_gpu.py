@@ -20,6 +20,7 @@ def accumulate(acc, c: lt.Full):
         ("sm_80", "grid.tile = [64, 64], k = 32, grid.k_division = stream_k, scheduler = persistent"),
         ("sm_90a", None),
         ("sm_90a", "grid.tile = [128, 64], tail = halves, roles = cooperative(1)"),
+        ("sm_90a", "roles = pingpong(2), epilogue.path = tma"),
         ("sm_90a", "grid.tile = [64, 64], grid.k_division = scatter(2), epilogue.path = direct"),
     ],
 )
