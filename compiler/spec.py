@@ -72,12 +72,12 @@ class GemmSpec(GemmFields):
       `ends[g] − 1`. Only the device reads `ends`. An end that is less than the end before it, or greater than M, is
       clamped. Rows of D after the last end are not written. A per-column operand is (groups, N), or (N,) if all groups
       share it. So are the scales of columns and the zero points below: they have a part for each group, or are shared.
-      Block scales of A must be of one row. D must be by rows; a batch and reductions are not supported. With
-      `lt.Groups(groups, axis="k")`, K is grouped: D (groups, M, N) has a matrix for each group: the product over the K
-      from `ends[g − 1]` to `ends[g] − 1`, which is 0 for an empty group. `ends[g − 1]` is clamped to 0 … K, and then
-      `ends[g]` to the result … K. The layout must be nt, and K at most 2³⁰; packed weights, block scales and f32 by
-      pieces are not supported. Full operands have the shape of D, or (M, N) if all groups share one. All groups share
-      the other operands.
+      Block scales of A must be of one row. D must be by rows. A batch is not supported; reductions are those over N,
+      beside a full result. With `lt.Groups(groups, axis="k")`, K is grouped: D (groups, M, N) has a matrix for each
+      group: the product over the K from `ends[g − 1]` to `ends[g] − 1`, which is 0 for an empty group. `ends[g − 1]` is
+      clamped to 0 … K, and then `ends[g]` to the result … K. The layout must be nt, and K at most 2³⁰; packed weights,
+      block scales, f32 by pieces and reductions are not supported. Full operands have the shape of D, or (M, N) if all
+      groups share one. All groups share the other operands.
     - `a_rows`: whether the rows of A are taken at an index (a gather), as for tokens that are sent to experts; False,
       the default. If True, the kernel also takes `a_rows`, s32 (M,): row m of the product is computed from row
       `a_rows[m]` of A, or from zeros if A has no such row. A has any number of rows. Only the device reads `a_rows`.
@@ -200,10 +200,13 @@ class GemmSpec(GemmFields):
     def _check_results(self, types: Mapping[str, str]) -> None:
         """Raises SpecError if `types` has an unknown name, or if two results have the same name."""
         names = [result.name for result in self.results]
-        if self.ends is not None and self.reductions:
+        of_rows = self.rows_are_grouped and bool(self.full_results)
+        others = [each for each in self.reductions if not (of_rows and each.kind.value.startswith("row_"))]
+        if self.ends is not None and others:
             raise SpecError(
-                f"the result {self.reductions[0].name!r} is a reduction; groups do not support reductions: reduce D in "
-                "another kernel, or compute each group with a call [reduction-groups]"
+                f"the result {others[0].name!r} is a reduction; groups of rows support reductions of rows beside a full"
+                " result, and other groups none: reduce D in another kernel, or compute each group with a call"
+                " [reduction-groups]"
             )
         if self.pairs is not None and self.reductions:
             raise SpecError(

@@ -133,13 +133,18 @@ def _run(
         raise InterpreterError(
             f"level {host.level}: {changed} has changed; a kernel writes only results and workspaces [kernel-wrote]"
         )
-    kept = [counted if x.result is ResultKind.full else None for _, x in others]
+    kept = [counted if _has_rows(x) else None for _, x in others]
     written = [
         (x, _written(host, placed[position], np.asarray(x.value), rows).reshape(np.shape(x.value)))
         for (position, x), rows in zip(others, kept, strict=True)
     ]
     of_d = _written(host, placed[output], d, counted).reshape(d.shape)
     return _results(arguments, of_d, written)
+
+
+def _has_rows(result: Argument) -> bool:
+    """Whether a result has a row, or an element, for each row of D."""
+    return result.result is ResultKind.full or str(result.result).startswith("row_")
 
 
 def launch_record(
@@ -245,6 +250,8 @@ def _written(host: Host, matrix: Any, given: Array, rows: Array | None) -> Array
     if len(matrix.shape) == 3:  # a batch: the rows of all its matrices
         stored = (matrix.shape[0], -1, payload.shape[-1])
         payload, written = payload.reshape(stored), written.reshape(stored)
+    if rows is not None and len(matrix.shape) == 1:  # a vector with an element for each row of D
+        payload, written, given = (x.reshape(-1, 1) for x in (payload, written, given))
     if rows is not None and written[~rows].any():
         place = np.argwhere(written & ~rows[..., None])[0].tolist()
         raise InterpreterError(

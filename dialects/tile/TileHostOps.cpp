@@ -126,10 +126,11 @@ LogicalResult FinishOp::verify() {
   if (!isReduction(getKind()) || (getPairs() && !word.ends_with("logsumexp")))
     return emitOpError() << "reduces by " << (getPairs() ? "pairs of a logsumexp" : "a reduction") << ", not by " << word
                          << " [finish-kind]";
-  if (target.getRank() != source.getRank() || target.getRank() > 2 || !target.getElementType().isF32() ||
-      !source.getElementType().isF32())
-    return emitOpError() << "reduces a vector of f32, or a batch of vectors, to another, not " << source << " to "
-                         << target << " [finish-vectors]";
+  bool areVectors = target.getRank() == source.getRank() && target.getRank() <= 2;
+  bool isMatrix = target.getRank() == 1 && source.getRank() == 2;
+  if (!(areVectors || isMatrix) || !target.getElementType().isF32() || !source.getElementType().isF32())
+    return emitOpError() << "reduces a vector or a matrix of f32 to a vector, or a batch of vectors to another, not "
+                         << source << " to " << target << " [finish-vectors]";
   return success();
 }
 

@@ -248,7 +248,8 @@ def Tile_FinishOp : Tile_Op<"finish"> {
     order, one after the other. `kind` is the reduction; the part of A · B in its name does not count. The partial
     results of a logsumexp are `pairs`, unless they are logarithms themselves: then elements i + 2pL and i + (2p + 1)L
     are a maximum and the sum of the exponentials of the differences from it. If the maximum is infinite, the sum is of
-    the exponentials themselves. Both vectors may be batches of vectors. Each CTA of the launch computes a run of
+    the exponentials themselves. Both vectors may be batches of vectors. If the source is a matrix, element i is the
+    reduction of its column i; the target may have fewer elements than a row. Each CTA of the launch computes a run of
     elements.
 
     ```mlir

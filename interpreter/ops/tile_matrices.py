@@ -73,8 +73,12 @@ def finish(state: AgentState, op: DecodedOp, target: Any, source: Any) -> None:
     whole, cta, grid = prod(target.shape), state.cta.index, state.machine.grid
     for index in range(whole * cta // grid, whole * (cta + 1) // grid):
         part, place = divmod(index, length)
-        to, start = (x.part(part) if len(x.shape) > 1 else x for x in (target, source))
-        addresses = start.addresses(0, np.arange(place, start.shape[0], length))
+        if len(source.shape) > len(target.shape):  # partial results are columns of a matrix
+            to, addresses = target, source.addresses(np.arange(source.shape[0]), place)
+            start = source
+        else:
+            to, start = (x.part(part) if len(x.shape) > 1 else x for x in (target, source))
+            addresses = start.addresses(0, np.arange(place, start.shape[0], length))
         values = state.machine.memory.load(state.access(op), addresses, start.element.name)[:, 0]
         total = reductions.of_nothing(domain, reduction, ())
         for at in range(0, len(values), each):

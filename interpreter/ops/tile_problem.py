@@ -37,7 +37,7 @@ from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
 
 OPS = OpTable()
-_OF_ROWS = (OperandKind.full, OperandKind.per_row)
+_OF_ROWS = (OperandKind.full, OperandKind.per_row, OperandKind.target)
 _OF_COLUMNS = (
     OperandKind.per_column,
     OperandKind.group_scale,
@@ -107,7 +107,7 @@ def _of_rows(
         return
     own = [(kind, _rows_of_operand(kind, x, rows)) for kind, x in operands]
     kinds = zip(results, result_kinds(op), strict=True)
-    parts = [x.rows(*rows) if kind is ResultKind.full else x for x, kind in kinds]
+    parts = [x.rows(*rows) if kind is ResultKind.full or kind.name.startswith("row_") else x for x, kind in kinds]
     yield from _product(state, op, (a.rows(*rows) if _lies_by_rows(op) else a.columns(*rows), b), parts, own)
 
 

@@ -85,6 +85,8 @@ def emit_host(gemm: tile.GemmOp, kernel: str, target: Target, b: ir.Value) -> li
                 resident = build.smax(resident, parts)  # a CTA for each part
             work = build.smin(work, resident)
         batch = extent(d, 0) if is_batch(d) else None
+        operands = zip(gemm.epilogue_operands, operand_kinds(gemm), strict=True)
+        ends = next((operand for operand, kind in operands if kind is OperandKind.ends), None)
         partials = make_partials(gemm, (batch, m, n))
         outs = [own if made is None else made.matrix for own, made in zip(gemm.outs, partials, strict=True)]
         arguments = [gemm.a, b, *outs, *gemm.epilogue_operands]
@@ -93,7 +95,7 @@ def emit_host(gemm: tile.GemmOp, kernel: str, target: Target, b: ir.Value) -> li
         grid = build.mul(work, cluster_m * cluster_n)
         tile.LaunchOp(kernel, grid, threads_of(schedule), arguments, cluster=cluster_clause(schedule.grid))
         for made in filter(None, partials):
-            launch_finish(gemm.operation.parent, made, batch)
+            launch_finish(gemm.operation.parent, made, batch, ends if problem.is_grouped else None)
     return outs
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 from mlir import ir
-from mlir.dialects import memref
+from mlir.dialects import arith, memref, scf
 
 from lowtide.dialects import tile
 from lowtide.dialects.enums import result_kinds
@@ -31,6 +31,7 @@ from lowtide.passes.support.streams.workspaces import any_extents, view, workspa
 from lowtide.reductions import Reduction
 
 _THREADS = 64  # of a CTA of a launch that finishes
+_VECTORS = 2  # arguments of a kernel that finishes, without the ends of groups
 _WIDTH = 64  # elements that are reduced to one in the last launch
 
 
@@ -80,10 +81,18 @@ def kinds_in_kernel(gemm: tile.GemmOp) -> list[ResultKind]:
     return found
 
 
-def launch_finish(function: ir.Operation, partials: Partials, batch: ir.Value | None) -> None:
-    """Adds the launches that reduce partial results to the result, at the insertion point in the host function."""
+def launch_finish(
+    function: ir.Operation, partials: Partials, batch: ir.Value | None, ends: ir.Value | None = None
+) -> None:
+    """Adds the launches that reduce partial results to the result, at the insertion point in the host function. `ends`:
+    of groups of rows; rows of no group have no partial results."""
     build, reduction = Builder.index(), partials.reduction
     kind = ResultKind[in_kernel(reduction).word]
+    if ends is not None:
+        target = _cast(partials.result, any_extents(ir.MemRefType(partials.result.type)))
+        ends = _cast(ends, any_extents(ir.MemRefType(ends.type)))
+        _launch(function, kind, (target, partials.matrix, ends), reduction.is_pair, [])
+        return
     if reduction.axis != "all":
         source = partials.space
         if batch is not None:
@@ -116,34 +125,48 @@ def _groups(partials: Partials, batch: ir.Value | None) -> ir.Value:
 def _launch(
     function: ir.Operation,
     kind: ResultKind,
-    vectors: tuple[ir.Value, ir.Value],
+    vectors: tuple[ir.Value, ...],
     is_pair: bool,
     count: list[ir.Value],
 ) -> None:
-    """One thread for each element of the first vector, which is the target."""
-    build, (target, source) = Builder.index(), vectors
-    kernel = _kernel(function, kind, (target.type, source.type), is_pair)
-    elements = reduce(build.mul, [*count, extent(target, -1)])
-    tile.LaunchOp(kernel, build.ceil_udiv(elements, _THREADS), _THREADS, [target, source])
+    """One thread for each element of the first vector, which is the target. The second one is the source. A third one
+    has the ends of groups."""
+    build = Builder.index()
+    kernel = _kernel(function, kind, tuple(each.type for each in vectors), is_pair)
+    elements = reduce(build.mul, [*count, extent(vectors[0], -1)])
+    tile.LaunchOp(kernel, build.ceil_udiv(elements, _THREADS), _THREADS, list(vectors))
 
 
-def _kernel(function: ir.Operation, kind: ResultKind, types: tuple[ir.Type, ir.Type], is_pair: bool) -> str:
+def _kernel(function: ir.Operation, kind: ResultKind, types: tuple[ir.Type, ...], is_pair: bool) -> str:
     """The name of the kernel, which is built if there is none yet. All reductions with one operation share it."""
     reduction = reduction_of(kind)
     assert reduction is not None
     body = function.block
     words = [ir.StringAttr(function.attributes["sym_name"]).value, "finish", reduction.operation]
-    words += [*["pairs"] * is_pair, *["batch"] * (types[0].rank > 1)]
+    words += [*["pairs"] * is_pair, *["batch"] * (types[0].rank > 1), *["groups"] * (len(types) > _VECTORS)]
     name = "_".join(words)
     known = [op for op in body.operations if op.operation.name == "tile.kernel"]
     if all(ir.StringAttr(op.attributes["sym_name"]).value != name for op in known):
         with ir.InsertionPoint(body):
             kernel = tile.KernelOp(name, ir.TypeAttr.get(ir.FunctionType.get(list(types), [])))
         with ir.InsertionPoint(kernel.body.blocks.append(*types)):
-            target, source = kernel.body.blocks[0].arguments
+            target, source, *ends = kernel.body.blocks[0].arguments
+            target = _rows_of_groups(target, *ends) if ends else target
             tile.FinishOp(kind, target, source, pairs=is_pair or None)
             tile.ReturnOp()
     return name
+
+
+def _rows_of_groups(vector: ir.Value, ends: ir.Value) -> ir.Value:
+    """The elements of a vector for the rows up to the last end of groups: the largest, at most the vector's length."""
+    build = Builder.index()
+    loop = scf.ForOp(build.constant(0), extent(ends, 0), build.constant(1), [build.constant(0)])
+    with ir.InsertionPoint(loop.body):
+        end = arith.index_cast(ir.IndexType.get(), memref.load(ends, [loop.induction_variable]))
+        scf.YieldOp([build.smax(end, loop.inner_iter_args[0])])
+    last = build.smin(loop.results[0], extent(vector, 0))
+    type_ = any_extents(ir.MemRefType(vector.type))
+    return memref.SubViewOp(type_, vector, [], [last], [], [0], type_.shape, [1]).result
 
 
 def _cast(matrix: ir.Value, type_: ir.MemRefType) -> ir.Value:

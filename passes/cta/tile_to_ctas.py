@@ -92,6 +92,7 @@ from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.cta.host_side import as_halves, counter_type, emit_host
 from lowtide.passes.cta.partial_results import kinds_in_kernel
 from lowtide.passes.schedules.facts.resources import work_loops
+from lowtide.passes.support.agents.reductions import reduction_of
 from lowtide.passes.support.ir.builder import Builder
 from lowtide.passes.support.ir.rewriting import before, copy_region, defining_op, erase, extent, values_from_outside
 from lowtide.passes.support.problem.kernels import cluster_clause, schedule_of
@@ -213,7 +214,7 @@ def _emit_kernel(
                 more |= {"row": place.m, "column": place.n}
                 operands = [_of_group(x, kind, place) for x, kind in of_store.items()]
                 more |= {"epilogue_operands": operands, "kinds": list(of_store.values())}
-                outs = [_within_group(x, -2 if kind is ResultKind.full else None, place) for x, kind in results.items()]
+                outs = [_within_group(x, _rows_of_result(kind), place) for x, kind in results.items()]
                 more |= {"pairs": True} if gemm.pairs else {}
                 store = tile.StoreOp(acc, outs=outs, out_kinds=list(results.values()), **more)
                 tile.YieldOp([])
@@ -261,6 +262,15 @@ def _part_at(operand: ir.Value, number: ir.Value) -> ir.Value:
     sizes = [extent(operand, dim) for dim in range(1, type_.rank) if type_.is_dynamic_dim(dim)]
     offsets = [dynamic, *[0] * (type_.rank - 1)]
     return memref.SubViewOp(part, operand, [number], sizes, [], offsets, [1, *shape], ones).result
+
+
+def _rows_of_result(kind: ResultKind) -> int | None:
+    """The dimension of a kernel's result along the rows of D: of a matrix of partial results, the last one; None for a
+    result without rows."""
+    reduction = reduction_of(kind)
+    if reduction is not None and reduction.axis == "row":
+        return -1
+    return -2 if kind is ResultKind.full else None
 
 
 def _within_group(operand: ir.Value, dim: int | None, place: Place) -> ir.Value:

@@ -3,6 +3,7 @@ block scales: against float64 within a derived bound."""
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import lowtide as lt
@@ -99,3 +100,30 @@ def test_random_groups_agree_with_float64(name: str, groups: int) -> None:
     for seed, size in enumerate(SIZES):
         outcome = verify_kernel(lt.runtime.Kernel(manifest, kernel.ptx, kernel.cubin), size=size, seed=seed)
         assert outcome.ok, (size, outcome.message)
+
+
+def norms(acc, bias: lt.PerColumn):
+    return {"d": acc + bias, "squares": lt.sum((acc + bias) * (acc + bias), dim=1)}
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_reductions_of_rows_are_right_and_those_of_no_group_are_not_written(target: str) -> None:
+    """Small integers, so that all sums are exact; 20 splits."""
+    torch = pytest.importorskip("torch")
+    rows, n, k, groups = 1000, 136, 192, 9
+    spec = lt.GemmSpec(n=n, k=k, groups=groups, a="bf16", b="bf16", d="f32", epilogue=norms)
+    kernel = lt.compile_gemm(spec, target=target)
+    a = torch.randint(-1, 2, (rows, k), device="cuda").bfloat16()
+    b = torch.randint(-1, 2, (groups, n, k), device="cuda").bfloat16()
+    bias = torch.randint(-2, 3, (groups, n), device="cuda").float()
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        ends = np.sort(rng.integers(0, rows + 1, groups)).tolist()
+        out = {"d": torch.full((rows, n), 7.0, device="cuda"), "squares": torch.full((rows,), 7.0, device="cuda")}
+        expected, first = {name: x.double() for name, x in out.items()}, 0
+        for group, end in enumerate(ends):
+            expected["d"][first:end] = a[first:end].double() @ b[group].double().mT + bias[group].double()
+            first = end
+        expected["squares"][:first] = expected["d"][:first].square().sum(dim=1)
+        kernel(a, b, bias=bias, ends=torch.tensor(ends, dtype=torch.int32, device="cuda"), out=out)
+        assert all(torch.equal(x.double(), expected[name]) for name, x in out.items()), ends

@@ -142,7 +142,7 @@ def test_accumulators_are_those_of_the_inputs_where_none_are_given(a: str, b: st
         ({"counts": True, "batch": 2, "a_rows": True}, r"rows of A at an index with a batch.*\[a-rows-beside\]"),
         (
             {"counts": True, "batch": 2, "epilogue": sums_rows},
-            r"groups do not support reductions.*\[reduction-groups\]",
+            r"other groups none.*\[reduction-groups\]",
         ),
         ({"counts": True, "batch": 2, "epilogue": adds_counts}, r"operand 'counts' has.*\[ends-operand-name\]"),
         ({"amax": 3}, r"amax is 3 \(int\); it must be True or False.*\[amax-word\]"),

@@ -13,6 +13,7 @@ from lowtide.elements import SCALE_BLOCK
 from lowtide.errors import SpecError
 from lowtide.runtime.row_indices import places_in
 
+_OF_ROWS = (OperandKind.FULL, OperandKind.PER_ROW, OperandKind.TARGET)
 _BLOCK = 1 << 16  # elements of D for which the epilogue is evaluated at once: the arrays stay in cache
 
 
@@ -44,7 +45,7 @@ def _counted(spec: GemmSpec, inputs: Mapping[str, Any], number: int) -> dict[str
 def _of_rows(spec: GemmSpec, arrays: Mapping[str, np.ndarray], rows: slice) -> dict[str, np.ndarray]:
     """A and the operands that have rows of D, or blocks of them from row 0 on, for some of these rows."""
     kinds = {x.name: x.kind for x in spec.operands}
-    along = {name: 0 for name, kind in kinds.items() if kind in (OperandKind.FULL, OperandKind.PER_ROW)}
+    along = {name: 0 for name, kind in kinds.items() if kind in _OF_ROWS}
     along |= {name: 1 for name, kind in kinds.items() if kind is OperandKind.ROW_SCALE}
     along |= {"a": int(spec.layout[0] == "n")}
     blocks = [name for name, kind in kinds.items() if kind is OperandKind.ROW_BLOCK_SCALE]

@@ -21,7 +21,7 @@ def lower_finish(context: Context, op: tile.FinishOp) -> None:
     assert isinstance(target, GlobalMatrix) and isinstance(source, GlobalMatrix)
     index = build.add(build.mul(nvvm.BlockIdXOp(build.i32).result, context.threads), context.tid)
     length, to, start = target.extents[-1], target.pointer, source.pointer
-    exists = build.ult(index, length)
+    exists, is_matrix = build.ult(index, length), len(source.extents) > len(target.extents)
     if target.strides:  # a batch
         part = build.udiv(index, length)
         index = build.sub(index, build.mul(part, length))
@@ -33,8 +33,11 @@ def lower_finish(context: Context, op: tile.FinishOp) -> None:
     branch = scf.IfOp(exists)
     with ir.InsertionPoint(branch.then_block):
         own = element_pointer(start, build.zext(index, build.i64), source.element)
-        beyond = build.select(build.ult(index, source.extents[-1]), build.sub(source.extents[-1], index), 0)
-        rows = build.ceil_udiv(beyond, length)
+        if is_matrix:
+            length, rows = source.extents[1], source.extents[0]
+        else:
+            beyond = build.select(build.ult(index, source.extents[-1]), build.sub(source.extents[-1], index), 0)
+            rows = build.ceil_udiv(beyond, length)
         found = _reduced(context, reduction, (own, length, rows), is_pair, source.element)
         llvm.StoreOp(found, element_pointer(to, build.zext(index, build.i64), target.element), alignment=4)
         scf.YieldOp([])

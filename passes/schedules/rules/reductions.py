@@ -17,6 +17,13 @@ def reductions(schedule: Schedule, problem: Problem, target: Target) -> Iterator
     kinds = dict.fromkeys(map(in_kernel, problem.reductions))
     if not kinds:
         return
+    of_rows_alone = all(each.axis == "row" for each in problem.reductions) and not problem.lacks_d
+    if problem.k_is_grouped or (problem.is_grouped and (problem.is_padded or not of_rows_alone)):
+        yield (
+            "groups of rows support reductions of rows beside a full result, and other groups none; reduce D in another"
+            " kernel [reductions-of-groups]"
+        )
+        return
     if problem.lacks_d and schedule.epilogue.path is not StorePath.direct:
         yield (
             f"epilogue.path = {schedule.epilogue.path} without a full result: reductions do not use shared memory; "

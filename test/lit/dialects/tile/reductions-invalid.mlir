@@ -36,7 +36,7 @@ tile.kernel @finish(%s: memref<?xf32>) {
 // -----
 
 tile.kernel @finish(%s: memref<?xf32>, %p: memref<?x?xf32>) {
-  // expected-error @below {{reduces a vector of f32, or a batch of vectors, to another, not 'memref<?x?xf32>' to 'memref<?xf32>' [finish-vectors]}}
-  tile.finish row_sum %s from %p : memref<?xf32> from memref<?x?xf32>
+  // expected-error @below {{reduces a vector or a matrix of f32 to a vector, or a batch of vectors to another, not 'memref<?xf32>' to 'memref<?x?xf32>' [finish-vectors]}}
+  tile.finish row_sum %p from %s : memref<?x?xf32> from memref<?xf32>
   tile.return
 }

@@ -40,8 +40,10 @@ tile.kernel @store(%d: !mat, %p: memref<?x?xf32, strided<[?, 1]>>) {
 // CHECK-LABEL: tile.kernel @finish(
 // CHECK-NEXT:    tile.finish row_sum %{{.+}} from %{{.+}} : memref<?xf32> from memref<?xf32>
 // CHECK-NEXT:    tile.finish row_logsumexp %{{.+}} from %{{.+}} pairs : memref<?xf32> from memref<?xf32>
-tile.kernel @finish(%s: !vec, %p: !vec) {
+// CHECK-NEXT:    tile.finish row_sum %{{.+}} from %{{.+}} : memref<?xf32> from memref<?x?xf32, strided<[?, 1]>>
+tile.kernel @finish(%s: !vec, %p: !vec, %m: memref<?x?xf32, strided<[?, 1]>>) {
   tile.finish row_sum %s from %p : !vec from !vec
   tile.finish row_logsumexp %s from %p pairs : !vec from !vec
+  tile.finish row_sum %s from %m : !vec from memref<?x?xf32, strided<[?, 1]>>
   tile.return
 }

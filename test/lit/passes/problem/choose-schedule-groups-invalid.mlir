@@ -154,3 +154,19 @@ func.func @padded_cluster(%a: !mats, %b: !mats, %d: !mats, %counts: memref<?xi32
   return
 }
 }
+
+// -----
+
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!mats = memref<?x?x?xbf16, strided<[?, ?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @columns(%a: !mat, %b: !mats, %d: !mat, %s: memref<?xf32>, %ends: memref<?xi32>) {
+  // expected-error @below {{groups of rows support reductions of rows beside a full result, and other groups none; reduce D in another kernel [reductions-of-groups]}}
+  tile.gemm tn %a, %b into (%d, column_sum %s) acc(f32) operands(ends %ends : memref<?xi32>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y, %x : bf16, f32
+  } : !mat, !mats, !mat, memref<?xf32>
+  return
+}
+}

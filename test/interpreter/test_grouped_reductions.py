@@ -1,0 +1,102 @@
+"""Reductions of rows in groups of rows: every level at several splits, and rows of no group, which are not written."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lowtide as lt
+from lowtide.compiler.dtypes import numpy_dtype
+from lowtide.compiler.kernel import CompiledKernel
+from lowtide.errors import InterpreterError
+from lowtide.interpreter import interpret
+from lowtide.verification.checking.splits import SPLITS, ends_of
+
+LEVELS = ("problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm", "llvm", "ptx")
+ROWS, COLUMNS, DEPTH, GROUPS, BEFORE = 90, 40, 40, 4, 7.0
+TYPES: dict[str, Any] = {"a": "bf16", "b": "bf16", "d": "bf16"}
+
+
+def norms(acc, bias: lt.PerColumn):
+    return {"d": acc + bias, "squares": lt.sum((acc + bias) * (acc + bias), dim=1)}
+
+
+def losses(acc, target: lt.PerRow["s32"]):  # noqa: F821
+    return {"d": acc, "lse": lt.logsumexp(acc, dim=1), "wanted": lt.gather(acc, target), "most": lt.amax(acc, dim=1)}
+
+
+# By name: target, schedule, fields, levels.
+CASES: dict[str, tuple[str, str, dict[str, Any], tuple[str, ...]]] = {
+    "mma.sync": ("sm_80", "grid.tile = [32, 32], k = 32, stages = 2", {"epilogue": norms}, LEVELS),
+    "wgmma": ("sm_90a", "grid.tile = [64, 32], stages = 2, epilogue.path = tma", {"epilogue": norms}, LEVELS),
+    "wgmma in turn, an index, a maximum": (
+        "sm_90a",
+        "grid.tile = [64, 32], roles = pingpong(2), stages = 3",
+        {"epilogue": losses, "a_rows": True},
+        ("cta", "ptx"),
+    ),
+}
+
+
+@cache
+def compiled(name: str) -> tuple[CompiledKernel, lt.GemmSpec]:
+    """For any extents and any number of groups."""
+    target, schedule, fields, _ = CASES[name]
+    spec = lt.GemmSpec(**({"groups": None} | TYPES | fields))
+    return lt.compile_gemm(spec, target, schedule), spec
+
+
+def agrees(name: str, level: str, ends: Any, seed: int) -> None:
+    kernel, spec = compiled(name)
+    given = lt.random_inputs(spec, ROWS, COLUMNS, DEPTH, np.random.default_rng(seed), groups=GROUPS)
+    given["ends"] = np.array(ends, np.int32)
+    out = {x.name: np.full(ROWS, BEFORE, np.float32) for x in spec.reductions}
+    out["d"] = np.full((ROWS, COLUMNS), BEFORE, numpy_dtype("bf16"))
+    found = kernel.interpret(**given, out=out, level=level, seed=seed, sms=2)
+    wanted, bounds = lt.reference_with_bound(spec, **given)
+    last = min(max(*ends, 0), ROWS)
+    for result in spec.returned_results:
+        values = np.asarray(found[result.name], np.float64)
+        assert (values[last:] == BEFORE).all(), (level, result.name)
+        error = np.abs(values - wanted[result.name])[:last]
+        assert (error <= bounds[result.name][:last]).all(), (level, ends, result.name)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_levels_are_within_the_bound_and_rows_of_no_group_are_not_written(name: str) -> None:
+    for seed, level in enumerate(CASES[name][3]):
+        agrees(name, level, ([0, 37, 37, 70], [60, 20, -(2**31), 999])[seed % 2], seed)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_each_split_is_right(split: str) -> None:
+    agrees("mma.sync", "nvvm", ends_of(split, ROWS, 32, GROUPS), len(split))
+
+
+FAULTS = {
+    "elements of rows of no group are reduced": (
+        "cta",
+        "row_sum %subview from",
+        "row_sum %arg0 from",
+        r"\[uninitialised-read\]",
+    ),
+    "partial results of rows of the next group are stored": (
+        "epilogue",
+        "into %subview_5[",
+        "into %arg0[",
+        r"\[global-race\]",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_rows_of_other_groups_and_of_none_are_found(name: str) -> None:
+    (kernel, spec), (level, old, new, code) = compiled("mma.sync"), FAULTS[name]
+    given = lt.random_inputs(spec, ROWS, COLUMNS, DEPTH, np.random.default_rng(0), groups=GROUPS)
+    given |= {"squares": np.zeros(ROWS, np.float32), "d": np.zeros((ROWS, COLUMNS), numpy_dtype("bf16"))}
+    given["ends"], text = np.array([20, 37, 37, 70], np.int32), kernel.levels[level]
+    interpret(text, given)
+    assert text.count(old) == 1
+    with pytest.raises(InterpreterError, match=code):
+        interpret(text.replace(old, new), given)
