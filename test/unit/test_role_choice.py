@@ -277,6 +277,12 @@ def test_tma_loads_a_full_operand_by_default(size: int) -> None:
     assert schedule.epilogue.prefetch in (1, 2) and schedule.epilogue.start is None
 
 
+@pytest.mark.parametrize(("k", "slots"), [(1024, 2), (8192, 1)])
+def test_operands_need_one_slot_if_another_consumer_hides_the_epilogue(k: int, slots: int) -> None:
+    fields = "grid.tile = [128, 128], roles = pingpong(2)"
+    assert chosen(problem(4096, 4096, k, kinds=(OperandKind.full,)), fields).epilogue.prefetch == slots
+
+
 @pytest.mark.parametrize(
     ("size", "tile", "part", "buffers"),
     [
