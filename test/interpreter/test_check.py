@@ -322,7 +322,7 @@ def test_a_matrix_that_is_copied_too_rarely_is_found(monkeypatch: pytest.MonkeyP
     planted(monkeypatch, LaunchPreparations, halve)
     result = checked(tmp_path, OPEN, SMALL.replace("pack = none", "pack = rows"))
     assert result.guilty is not None
-    strides, bases, _ = result.guilty.outcome.trial.place
+    strides, bases, _ = result.guilty.outcome.trial.place.of_matrices
     assert (strides[0], bases[0]) == (8, 16)
     assert "--aligned '8,16" in result.guilty.command
 
