@@ -148,14 +148,26 @@ def finite(value: ir.Value) -> ir.Value:
 
 
 def lower_store_reduced(context: Context, op: sm.StoreReducedOp) -> None:
-    """Reduces over the lanes with the same lines by butterfly shuffles; the first of these lanes stores."""
+    """Reduces over the lanes with the same lines by butterfly shuffles. In each step a lane keeps half of its lines,
+    and gives the partial results of the others away. If it has a single line, or if its lines are not evenly apart,
+    both lanes keep all, and the first of them stores."""
     build, reduction, like = context.build, kind_of(op), sm.FragmentType(ir.TypeAttr(op.layout).value)
     tv, shape = tv_of(like.tv), tuple(like.shape)
     lines, split = lines_of(tv, shape, reduction.axis), split_coordinates(tv, shape)
     split = split if reduction.axis == "row" else split.turned
-    partials = _partials(context, op.partial, reduction)
+    partials, offsets = _partials(context, op.partial, reduction), [offset for offset, _ in lines.values]
+    further: ir.Value | int = 0
+    alike = 0  # the bits in which the numbers of lanes with the same results differ
     for bit in lines.shuffles:
-        partials = [combined(reduction, x, tuple(_exchanged(context, each, bit) for each in x)) for x in partials]
+        half = len(partials) // 2
+        apart = {high - low for low, high in zip(offsets[:half], offsets[half:], strict=False)}
+        if len(partials) % 2 or len(apart) != 1:
+            partials = [combined(reduction, x, tuple(_exchanged(context, each, bit) for each in x)) for x in partials]
+            alike |= bit
+            continue
+        is_second = build.ne(build.and_(context.tid, bit), 0)
+        partials = _halved(context, reduction, partials, bit, is_second)
+        offsets, further = offsets[:half], build.add(further, build.select(is_second, min(apart), 0))
     matrix = context.get(op.target)
     assert isinstance(matrix, GlobalMatrix)
     if op.batch is not None:
@@ -165,11 +177,11 @@ def lower_store_reduced(context: Context, op: sm.StoreReducedOp) -> None:
         warp = build.mul(build.udiv(context.tid, 32), 32)
         slot = build.add(slot, build.udiv(layout_offset(build, split.col_thread, warp), lines.step))
     first = build.add(context.scalar(op.first), layout_offset(build, split.row_thread, context.tid))
-    width = len(partials[0])
-    stored = scf.IfOp(build.eq(build.and_(context.tid, functools.reduce(int.__or__, lines.shuffles, 0)), 0))
+    first, width = build.add(first, further), len(partials[0])
+    stored = scf.IfOp(build.eq(build.and_(context.tid, alike), 0))
     with ir.InsertionPoint(stored.then_block):
         rows = [_row(context, matrix, build.add(build.mul(slot, width), number_)) for number_ in range(width)]
-        for (offset, _), partial in zip(lines.values, partials, strict=True):
+        for offset, partial in zip(offsets, partials, strict=True):
             place = build.add(first, offset)
             inside = scf.IfOp(build.ult(place, matrix.extents[1]))
             with ir.InsertionPoint(inside.then_block):
@@ -178,6 +190,18 @@ def lower_store_reduced(context: Context, op: sm.StoreReducedOp) -> None:
                     llvm.StoreOp(value, pointer, alignment=4)
                 scf.YieldOp([])
         scf.YieldOp([])
+
+
+def _halved(
+    context: Context, reduction: Reduction, partials: list[Partial], bit: int, is_second: ir.Value
+) -> list[Partial]:
+    """One step of a butterfly: the lane keeps the second half of its lines if `is_second`, otherwise the first."""
+    half, found = len(partials) // 2, []
+    for low, high in zip(partials[:half], partials[half:], strict=True):
+        own = tuple(arith.select(is_second, y, x) for x, y in zip(low, high, strict=True))
+        given = tuple(arith.select(is_second, x, y) for x, y in zip(low, high, strict=True))
+        found.append(combined(reduction, own, tuple(_exchanged(context, each, bit) for each in given)))
+    return found
 
 
 def _exchanged(context: Context, value: ir.Value, bit: int) -> ir.Value:
