@@ -18,6 +18,7 @@ from lowtide.interpreter.machine.agents import LaunchRequest, Machine, Shape, re
 from lowtide.interpreter.machine.clusters import clusters_at_a_time
 from lowtide.interpreter.machine.exploration import pause
 from lowtide.interpreter.machine.global_memory import GlobalMemory
+from lowtide.interpreter.machine.grid_workspace import place_workspace
 from lowtide.interpreter.machine.interleavings import Order
 from lowtide.interpreter.machine.options import Observers, Options
 from lowtide.interpreter.machine.scheduling import ctas_together, run_all, start_cluster
@@ -210,6 +211,8 @@ class Launcher:
             )
         _check_roles(program, request, op)
         _check_declared(program, request, op)
+        has_workspace = request.cooperative and program.reads_grid_workspace
+        grid_workspace = place_workspace(self.memory) if has_workspace else 0
         self.memory.begin_launch(request.programmatic, notes_reads=request.shape is not None)
         machine = Machine(
             program.level,
@@ -225,6 +228,7 @@ class Launcher:
             cluster=request.cluster,
             shape=request.shape,
             dynamic_bytes=request.shared_memory or 0,
+            grid_workspace=grid_workspace,
             order=self._order(program, classify),
             ctas_together=ctas_together(program, request.cluster),
         )

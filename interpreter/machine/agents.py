@@ -132,6 +132,7 @@ class Machine:
     cluster: tuple[int, int] = (1, 1)
     shape: Shape | None = None
     dynamic_bytes: int = 0  # of shared memory, which the launch gives
+    grid_workspace: int = 0  # its address (grid_workspace.py), 0 if there is none
     spans: dict[Any, Span] = field(default_factory=dict)  # of shared memory
     parameters: dict[int, range] = field(default_factory=dict)  # addresses of their bytes (parameters.py)
     order: Order | None = None  # checks whether the run speaks for every order of agents, if asked for

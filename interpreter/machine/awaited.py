@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.program.graphs import Block
 
+_MOST = 1 << 10  # values that are tried
+
 
 class Asked(NamedTuple):
     """A load by one lane of the word of a semaphore, and the value that it found."""
@@ -25,8 +27,10 @@ def tell_order(state: AgentState, asked: Asked, block: Block, ends: Callable[[],
     kept = [(slot, values[slot]) for op in block.ops for slot in op.results]
     least = asked.found
     if ends():
-        while least > 0 and _would_end(state, asked, least - 1, block, ends):
+        while asked.found - least < _MOST and least > 0 and _would_end(state, asked, least - 1, block, ends):
             least -= 1
+        if asked.found - least == _MOST:  # as in a wait for a bit to flip, which ends at any number
+            least = 0
         for slot, value in kept:
             values[slot] = value
         assert state.machine.order is not None

@@ -69,6 +69,7 @@ class Program:
     constant memory by name, `global_addresses` slots of addresses by variable and offset. `placed` are the
     bytes of parameters whose addresses are taken, by number, and `parameter_addresses` the slots of these addresses.
     `local_bytes` are those of a thread's own memory. `is_of_independent_ctas`: no CTA can wait for another.
+    `reads_grid_workspace`: it takes the address of the workspace of a cooperative launch (machine/grid_workspace.py).
     """
 
     name: str
@@ -97,6 +98,7 @@ class Program:
     graph: Graph | None = None
     pointees: dict[str, Type] = field(default_factory=dict)  # types that pointers step by, by their text
     is_of_independent_ctas: bool = False
+    reads_grid_workspace: bool = False
     dependences: list[Any] | None = None  # on data and timing (dependence.py), once known
 
     def reserve(self, count: int = 1) -> int:

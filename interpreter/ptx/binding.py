@@ -19,7 +19,7 @@ import numpy as np
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.tensor_maps import map_at
-from lowtide.interpreter.numbers.registers import SIGNED, Number, canonical
+from lowtide.interpreter.numbers.registers import SIGNED, Number, canonical, join
 from lowtide.interpreter.program.program import Program
 from lowtide.interpreter.ptx.moves import GENERIC_LOCAL, GENERIC_SHARED
 from lowtide.interpreter.ptx.running import (
@@ -319,16 +319,20 @@ def _address_of(parameter: Any, offset: int, place: int | None) -> Any:
 
 
 def bind_special(instruction: Instruction, slots: Slots) -> Op | None:
-    """`mov` of a special register; None for other instructions."""
+    """`mov` of a special register, or of two into one of 64 bits; None for other instructions."""
     operands = instruction.operands
     source = operands[1] if len(operands) == 2 else None
-    if not instruction.name.startswith("mov.") or not isinstance(source, Name) or source.name not in SPECIAL:
+    parts = source.elements if isinstance(source, Group) else (source,)
+    names = [each.name for each in parts if isinstance(each, Name) and each.name in SPECIAL]
+    if not instruction.name.startswith("mov.") or len(names) != len(parts) or len(parts) > 2:
         return None
-    read, target = SPECIAL[source.name], _result_slots(instruction, operands[0], slots)
+    reads, target = [SPECIAL[name] for name in names], _result_slots(instruction, operands[0], slots)
     bits = bits_of(instruction.name.split(".")[-1])
 
     def special(state: AgentState, op: Op) -> None:
-        value = read(state)
+        value = reads[0](state)
+        if len(reads) > 1:
+            value = join(value, reads[1](state), bits // 2, state.machine.domain)
         state.values[target[0]] = value.astype(SIGNED[bits], copy=False) if isinstance(value, np.ndarray) else value
 
     def by_convoy(convoy: Any, op: Op) -> None:

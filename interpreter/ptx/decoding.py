@@ -67,6 +67,7 @@ def decode(module: Module, name: str, domain: Domain) -> Program:
     program.pointer_limits = PointerLimits(ops, slots.of)
     instructions = [each.name for each in body.code if isinstance(each, Instruction)]
     program.is_of_independent_ctas = not any(map(_BETWEEN_CTAS.match, instructions))
+    program.reads_grid_workspace = any("%envreg" in each.text for each in body.code if isinstance(each, Instruction))
     program.attributes = _attributes(entry)
     return program
 

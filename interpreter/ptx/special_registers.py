@@ -9,6 +9,7 @@ import numpy as np
 from lowtide.interpreter.machine.agents import AgentState, Extents, coordinates
 from lowtide.interpreter.machine.clusters import size_of
 from lowtide.interpreter.machine.teams import WARP
+from lowtide.interpreter.numbers.registers import canonical
 
 Read: TypeAlias = Callable[[AgentState], Any]
 
@@ -40,6 +41,11 @@ def _bits(chosen: Callable[[Any], Any]) -> Read:
     return lambda state: masks
 
 
+def _workspace(shift: int) -> Read:
+    """32 bits of the address of the workspace of a cooperative launch."""
+    return lambda state: int(canonical(state.machine.grid_workspace >> shift, 32))
+
+
 SPECIAL: Mapping[str, Read] = MappingProxyType(
     {
         **_by_side("%tid", _thread),
@@ -68,5 +74,8 @@ SPECIAL: Mapping[str, Read] = MappingProxyType(
         **dict.fromkeys(("%total_smem_size", "%aggr_smem_size"), lambda state: state.cta.shared.size),
         **dict.fromkeys(("%clock", "%clock64", "%globaltimer", "%globaltimer_lo"), lambda state: state.steps),
         **dict.fromkeys(("%clock_hi", "%globaltimer_hi"), lambda state: 0),
+        **{f"%envreg{number}": lambda state: 0 for number in range(32)},
+        "%envreg1": _workspace(32),
+        "%envreg2": _workspace(0),
     }
 )
