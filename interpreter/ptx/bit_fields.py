@@ -95,6 +95,25 @@ def dp2a(form: Form) -> Callable[..., Any]:
     )
 
 
+@TABLE.values(
+    "vabsdiff2", "vabsdiff4", types="u32 s32", words="add", section="Video Instructions: vabsdiff2, vabsdiff4"
+)
+def differences(form: Form) -> Callable[..., Any]:
+    """The distances of the halves or bytes of two registers, of the second and third type; with .add, their sum, added
+    to a third register. All parts are taken."""
+    _, first, second = form.types
+    bits = 32 // int(form.row.name[-1])
+    places = range(32 // bits)
+
+    def compute(x: int, y: int, z: int) -> int:
+        found = [abs(_part(x, at, bits, first) - _part(y, at, bits, second)) for at in places]
+        if "add" in form.words:
+            return z + sum(found)
+        return sum((each & (1 << bits) - 1) << bits * at for at, each in zip(places, found, strict=True))
+
+    return each_lane(form, compute)
+
+
 # Fields ---------------------------------------------------------------------------------------------------------------
 
 

@@ -28,7 +28,7 @@ def reason(parts: list[str]) -> str | None:
         return "mma with .kind, of Blackwell, is not interpreted; take .e4m3 and .e5m2 without it [no-mma-kind]"
     if name == "shfl" and parts[1:2] != ["sync"]:
         return "shfl without .sync does not exist from sm_70 on; take shfl.sync with a member mask [no-shfl]"
-    if _VIDEO.fullmatch(name):
+    if _VIDEO.fullmatch(name) and name not in ("vabsdiff2", "vabsdiff4"):
         return f"{name}, a video instruction, is not interpreted; take dp4a, sad or integer instructions [no-video]"
     if name in ("multimem", "clusterlaunchcontrol"):
         return f"{name} is not interpreted; it takes several GPUs, or Blackwell [no-multimem]"

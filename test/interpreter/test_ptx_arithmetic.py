@@ -103,6 +103,15 @@ INTEGERS = {
     "dp4a.u32.u32 %r5, %r2, %r3, %r4": lambda x, y, z: dp4a(x, y, z, False, False),
     "dp4a.s32.u32 %r5, %r2, %r3, %r4": lambda x, y, z: dp4a(x, y, z, True, False),
     "dp4a.s32.s32 %r5, %r2, %r3, %r4": lambda x, y, z: dp4a(x, y, z, True, True),
+    "vabsdiff4.u32.u32.u32 %r5, %r2, %r3, %r4": lambda x, y, z: sum(
+        abs(part(x, i, 8, False) - part(y, i, 8, False)) << 8 * i for i in range(4)
+    ),
+    "vabsdiff4.u32.u32.u32.add %r5, %r2, %r3, %r4": lambda x, y, z: (
+        z + sum(abs(part(x, i, 8, False) - part(y, i, 8, False)) for i in range(4))
+    ),
+    "vabsdiff2.u32.s32.s32.add %r5, %r2, %r3, %r4": lambda x, y, z: (
+        z + sum(abs(part(x, i, 16, True) - part(y, i, 16, True)) for i in range(2))
+    ),
     "dp2a.lo.s32.u32 %r5, %r2, %r3, %r4": lambda x, y, z: (
         z + sum(part(x, i, 16, True) * part(y, i, 8, False) for i in (0, 1))
     ),
