@@ -69,7 +69,8 @@ def test_groups_of_rows_are_split_as_the_words_say() -> None:
     assert case.spec.groups == 3 and case.spec.layout == "tn"
     found = run_case(case)
     assert found.ended is Ended.right and found.words["split"] == "groups end 1 after a tile"
-    assert refusal(Case((*tile, ("groups", "3"), ("layout", "nn")))) != ""
+    assert refusal(Case((*tile, ("groups", "3"), ("layout", "nn")))) == ""
+    assert refusal(Case((*tile, ("groups", "3"), ("d_order", "column")))) != ""
 
 
 def test_groups_of_k_are_split_as_the_words_say() -> None:
