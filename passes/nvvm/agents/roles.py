@@ -14,10 +14,10 @@ from lowtide.passes.nvvm.agents.barriers import first_of
 from lowtide.passes.nvvm.thread.clusters import CLUSTER_SPACE
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.control import LowerBlock
+from lowtide.passes.nvvm.thread.lanes import of_first_lane
 from lowtide.passes.nvvm.thread.memory import element_pointer
 from lowtide.passes.schedules.facts.resources import MBARRIER_BYTES
 from lowtide.passes.support.agents.wgmmas import wgmmas
-from lowtide.passes.support.ir.builder import Builder
 from lowtide.passes.support.ir.rewriting import following
 from lowtide.passes.support.problem.kernels import FILLERS, PRODUCER, instances_of
 from lowtide.targets.atoms import WARPGROUP_THREADS, WARPGROUP_WARPS
@@ -88,22 +88,12 @@ def _numbered(context: Context, own: ir.Value, threads: int, instances: int, in_
     """A role's context, with the numbers of thread, instance and warpgroup that follow from that of the thread among
     all of its instances."""
     build = context.build
-    same = partial(_of_first_lane, build) if in_uniform_registers else (lambda value: value)
+    same = partial(of_first_lane, build) if in_uniform_registers else (lambda value: value)
     instance = None if instances == 1 else same(build.udiv(own, threads))
     tid = own if instances == 1 else build.urem(own, threads)
     shared = in_uniform_registers and threads > WARPGROUP_THREADS
     warpgroup = same(build.udiv(tid, WARPGROUP_THREADS)) if shared else None
     return replace(context, tid=tid, instance=instance, warpgroup=warpgroup)
-
-
-def _of_first_lane(build: Builder, value: ir.Value) -> ir.Value:
-    """A value that all lanes of a warp have, read from the first of them.
-
-    So ptxas knows that they do, and computes what follows from it once for a warp, in the uniform registers in which
-    wgmma takes its matrix descriptors; else it moves each descriptor there.
-    """
-    whole_warp, last_lane = build.constant(-1), build.constant(31)
-    return nvvm.ShflOp(build.i32, whole_warp, value, build.constant(0), last_lane, nvvm.ShflKind.idx).res
 
 
 def lower_mbarriers(context: Context, op: sm.MbarriersOp) -> None:

@@ -14,6 +14,7 @@ from lowtide.dialects.tile import Coordinate, OperandKind, WorkPart
 from lowtide.dialects.tile.work import Place, coordinate_of
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.thread.context import Context
+from lowtide.passes.nvvm.thread.lanes import of_first_lane
 from lowtide.passes.nvvm.thread.memory import element_pointer
 from lowtide.passes.nvvm.thread.unrolling import annotate
 from lowtide.passes.nvvm.thread.values import (
@@ -236,12 +237,13 @@ def lower_take_rows(context: Context, op: tile.TakeRowsOp) -> None:
 
 
 def lower_load(context: Context, op: memref.LoadOp) -> None:
-    """An element of a vector, such as the end of a group, which all threads load."""
+    """An element of a vector, such as the end of a group, which all threads that run this code load."""
     vector = context.get(op.memref)
     assert isinstance(vector, GlobalMatrix)
     (number,), build = op.indices, context.build
     place = element_pointer(vector.pointer, build.zext(context.scalar(number), build.i64), op.result.type)
-    context.values[op.result] = llvm.LoadOp(op.result.type, place, alignment=op.result.type.width // 8).result
+    loaded = llvm.LoadOp(op.result.type, place, alignment=op.result.type.width // 8).result
+    context.values[op.result] = loaded if context.elected else of_first_lane(build, loaded)
 
 
 def lower_ring(context: Context, op: sm.RingOp) -> None:

@@ -14,6 +14,7 @@ from mlir.dialects import llvm, scf
 from lowtide.dialects import tile
 from lowtide.dialects.tile import Coordinate
 from lowtide.passes.nvvm.thread.context import Context
+from lowtide.passes.nvvm.thread.lanes import of_first_lane
 from lowtide.passes.nvvm.thread.memory import element_pointer
 from lowtide.passes.nvvm.thread.values import GlobalMatrix
 from lowtide.passes.nvvm.work.orders import Pair
@@ -40,7 +41,7 @@ class Grids:
     `total`: the number of tiles. `most`: an upper bound of it that needs no read of memory. `seek`: moves a cursor
     forward to the grid of a tile; numbers of tiles must not decrease. Returns the cursor, and whether there is such a
     tile: None if `most` is the number of tiles. `spot`: the place of a tile in the cursor's grid. `start`: the first
-    cursor.
+    cursor. `by_warps`: whether whole warps move cursors together.
     """
 
     total: Callable[[], ir.Value]
@@ -48,6 +49,7 @@ class Grids:
     spot: Callable[[ir.Value, Cursor], Spot]
     seek: Callable[[ir.Value, Cursor], tuple[Cursor, ir.Value | None]] = lambda number, cursor: (cursor, None)
     start: Callable[[], Cursor] = list
+    by_warps: bool = False
 
 
 def grids_of(context: Context, op: tile.WorkTilesOp, sides: tuple[int, int]) -> Grids:
@@ -91,7 +93,7 @@ class _Group(NamedTuple):
 @dataclass(frozen=True)
 class _Groups:
     """The groups of rows of work tiles. Each agent walks them from the first to the last, once. `padded`: whether each
-    group has the first rows of its own matrices, at most `rows`."""
+    group has the first rows of its own matrices, at most `rows`. `by_warps`: whether whole warps run this code."""
 
     build: Builder
     ends: GlobalMatrix
@@ -99,17 +101,19 @@ class _Groups:
     height: int
     across: ir.Value
     padded: bool
+    by_warps: bool
 
     @classmethod
     def of(cls, context: Context, op: tile.WorkTilesOp, sides: tuple[int, int]) -> "_Groups":
         build, ends = context.build, context.get(op.ends)
         assert isinstance(ends, GlobalMatrix)
         across = _count(build, context.scalar(op.columns), sides[1])
-        return cls(build, ends, context.scalar(op.rows), sides[0], across, padded=op.batches is not None)
+        padded, by_warps = op.batches is not None, not context.elected
+        return cls(build, ends, context.scalar(op.rows), sides[0], across, padded, by_warps)
 
     @property
     def grids(self) -> Grids:
-        return Grids(self._total, self._most, self._spot, self._seek, self._start)
+        return Grids(self._total, self._most, self._spot, self._seek, self._start, self.by_warps)
 
     def _high(self, group: _Group) -> ir.Value:
         return _count(self.build, self.build.sub(group.end, group.first), self.height)
@@ -132,6 +136,7 @@ class _Groups:
         number = build.add(group.number, 1)
         place = element_pointer(self.ends.pointer, build.zext(number, build.i64), build.i32)
         given = llvm.LoadOp(build.i32, place, alignment=4).result
+        given = of_first_lane(build, given) if self.by_warps else given
         first = build.constant(0) if self.padded else group.end
         end = build.smin(build.smax(given, first), self.rows)
         return _Group(number, first, end, build.add(group.before, self._tiles(group)))

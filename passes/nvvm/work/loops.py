@@ -7,7 +7,7 @@ cursor is carried from item to item, and the loop ends if the cursor finds no ti
 from collections.abc import Callable
 
 from mlir import ir
-from mlir.dialects import scf
+from mlir.dialects import nvvm, scf
 
 from lowtide.passes.nvvm.work.grids import Cursor, Grids
 from lowtide.passes.nvvm.work.items import Items
@@ -49,5 +49,10 @@ def _seeking(
     with ir.InsertionPoint(after):
         index, *others = after.arguments
         cursor = others[:cursors]
-        scf.YieldOp([build.add(index, step), *cursor, *body(index, cursor, others[cursors:])])
+        following = [build.add(index, step), *cursor, *body(index, cursor, others[cursors:])]
+        if grids.by_warps:
+            # Lanes that an item tells apart, such as the one that stores by TMA, meet before the next item. So ptxas
+            # knows that they run the loop together, and keeps in uniform registers what they share.
+            nvvm.SyncWarpOp(build.constant(-1))
+        scf.YieldOp(following)
     return list(loop.results)[1 + cursors :]

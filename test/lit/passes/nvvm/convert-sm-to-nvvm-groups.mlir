@@ -8,7 +8,8 @@
 // CHECK:         scf.while (%[[TILE:.+]] = %{{.+}}, %[[NUMBER:.+]] = %c-1_i32, %[[FIRST:.+]] = %c0_i32, %[[END:.+]] = %c0_i32, %[[BEFORE:.+]] = %c0_i32)
 // CHECK:           %[[GROUP:.+]]:4 = scf.while (%{{.+}} = %[[NUMBER]], %{{.+}} = %[[FIRST]], %{{.+}} = %[[END]], %{{.+}} = %[[BEFORE]])
 // CHECK:             scf.condition
-// CHECK:             %[[GIVEN:.+]] = llvm.load
+// CHECK:             %[[LOADED:.+]] = llvm.load
+// CHECK:             %[[GIVEN:.+]] = nvvm.shfl.sync idx %{{.+}}, %[[LOADED]], %c0_i32
 // CHECK:             %[[LOW:.+]] = arith.maxsi %[[GIVEN]], %[[LAST:.+]] : i32
 // CHECK:             %[[NEXT:.+]] = arith.minsi %[[LOW]], %[[ROWS]] : i32
 // CHECK:             scf.yield %{{.+}}, %[[LAST]], %[[NEXT]], %{{.+}} : i32, i32, i32, i32
@@ -17,6 +18,7 @@
 // CHECK:         ^bb0(%[[TILE2:.+]]: i32, %[[NUMBER2:.+]]: i32, %[[FIRST2:.+]]: i32, %[[END2:.+]]: i32, %[[BEFORE2:.+]]: i32):
 // CHECK:           %[[FOLLOWING:.+]] = arith.addi %[[TILE2]], %[[CTAS]] : i32
 // CHECK:           llvm.store
+// CHECK:           nvvm.bar.warp.sync
 // CHECK:           scf.yield %[[FOLLOWING]], %[[NUMBER2]], %[[FIRST2]], %[[END2]], %[[BEFORE2]] :
 #tv = #tile.tv<threads (4,8):(32,1), values (2,2,1):(16,8,128)>
 !out = memref<200x64xf32, strided<[64, 1]>>

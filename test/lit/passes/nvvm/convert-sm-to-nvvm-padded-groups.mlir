@@ -5,7 +5,8 @@
 // CHECK-LABEL: gpu.func @kernel
 // CHECK-DAG:     %[[ROWS:.+]] = arith.constant 200 : i32
 // CHECK:         scf.while (%{{.+}} = %{{.+}}, %{{.+}} = %c-1_i32,
-// CHECK:             %[[GIVEN:.+]] = llvm.load
+// CHECK:             %[[LOADED:.+]] = llvm.load
+// CHECK-NEXT:        %[[GIVEN:.+]] = nvvm.shfl.sync idx %{{.+}}, %[[LOADED]], %c0_i32
 // CHECK-NEXT:        %[[LOW:.+]] = arith.maxsi %[[GIVEN]], %[[ZERO:c0_i32.*]] : i32
 // CHECK-NEXT:        %[[NEXT:.+]] = arith.minsi %[[LOW]], %[[ROWS]] : i32
 // CHECK:             scf.yield %{{.+}}, %[[ZERO]], %[[NEXT]], %{{.+}} : i32, i32, i32, i32
