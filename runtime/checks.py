@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -166,11 +166,16 @@ def check_output(argument: Mapping[str, Any], operand: Operand) -> None:
         )
 
 
+def _of_view(dims: Sequence[str], view: MatrixView) -> Iterator[tuple[str, int]]:
+    """The dimensions of an operand with their extents. An input that a batch shares may lack the first."""
+    return zip(dims[len(dims) - len(view.shape) :], view.shape, strict=True)
+
+
 def check_dims(dims: Mapping[str, Sequence[str]], views: Mapping[str, MatrixView]) -> dict[str, int]:
     """The problem's extents m, n, k and batch. Raises LaunchError, which names two operands that disagree on one."""
     found: dict[str, tuple[int, str]] = {}
     for name, view in views.items():
-        for dim, extent in zip(dims[name][len(dims[name]) - len(view.shape) :], view.shape, strict=True):
+        for dim, extent in _of_view(dims[name], view):
             if "/" in dim:  # in blocks, see below
                 continue
             first, owner = found.setdefault(dim, (extent, name))
@@ -181,7 +186,7 @@ def check_dims(dims: Mapping[str, Sequence[str]], views: Mapping[str, MatrixView
                 )
     extents = {dim: extent for dim, (extent, _) in found.items()}
     for name, view in views.items():
-        for dim, extent in zip(dims[name], view.shape, strict=False):
+        for dim, extent in _of_view(dims[name], view):
             letter, _, block = dim.partition("/")
             if block and extent != (blocks := extent_of(dim, extents)):
                 raise LaunchError(
