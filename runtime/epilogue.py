@@ -23,6 +23,7 @@ Interval = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 _FUNCTION_ERROR = 2.0**-18  # relative
 _LOG_ERROR = 2.0**-22  # absolute: the error of a logarithm of a number near 1
+_FLUSHED = 2.0**-125  # absolute, twice the least normal number: approximate powers and quotients below it may be 0
 _SUBNORMAL = 4  # times the smallest number: the rounding error of a subnormal
 
 
@@ -155,9 +156,10 @@ def _apply(name: str, inputs: list[Interval], attributes: Mapping[str, Any], dty
     if name in _ARITHMETIC:
         # The spacing is twice the unit roundoff, so for f64 it includes the rounding of the limits.
         function, spacings = _ARITHMETIC[name]
-        return _widen(_corners(function, *inputs), dtype, spacings * dtype.spacing, tiny if spacings else 0.0)
+        absolute = _FLUSHED if name in _FLUSHING else tiny
+        return _widen(_corners(function, *inputs), dtype, spacings * dtype.spacing, absolute if spacings else 0.0)
     if name in _MONOTONE:
-        absolute = _LOG_ERROR if name in _LOGARITHMS else tiny
+        absolute = _LOG_ERROR if name in _LOGARITHMS else _FLUSHED if name in _FLUSHING else tiny
         return _widen(_corners(_MONOTONE[name], inputs[0]), dtype, _FUNCTION_ERROR, absolute)
     if name == "math.roundeven":
         return tuple(np.rint(part) for part in inputs[0])  # type: ignore[return-value]
@@ -210,6 +212,7 @@ _OF_INTEGERS: dict[str, Callable[..., Any]] = {
 # Ops that keep the number: integers are saturated before they are cut, floats rounded before they are converted.
 _SAME = ("arith.extf", "arith.extsi", "arith.extui", "arith.trunci", "arith.fptosi")
 _COMPARISONS = ("arith.cmpf", "arith.cmpi")
+_FLUSHING = frozenset({"math.exp", "math.exp2", "arith.divf"})
 _LOGARITHMS = ("math.log", "math.log2")
 _MONOTONE: dict[str, Callable[[Any], Any]] = {
     "math.exp": np.exp,

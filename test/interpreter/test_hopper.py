@@ -311,7 +311,6 @@ def test_a_box_that_nobody_waits_for_is_found_when_the_kernel_ends():
         ("expects 24576", "expects 2000000", r"an mbarrier counts to 1048575.*\[pending-bytes\]"),
         ("atoms [2, 1, 1]", "atoms [1, 1, 1]", r"a thread holds 32 values .* takes 64.*\[wgmma-values-held\]"),
         ("wgmma.m64n64k16", "mma.m16n8k16", r"unknown atom.*\[wgmma-atom-known\]"),
-        ("producer warps(4)", "consumer warps(4)", r"sm\.tma_load .*start it in a producer role.*\[load-by-producer\]"),
     ],
 )
 def test_a_broken_rule_is_named(old, new, message):

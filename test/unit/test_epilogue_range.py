@@ -24,6 +24,7 @@ from lowtide.verification.checking.bound import Interval, propagate
 erfc = np.vectorize(math.erfc, otypes=[np.float64])
 ROUNDED = 2.0**-24
 SMALL = 2.0**-140  # a handful of bits above the smallest number, far below the smallest normal one
+FLUSHED = 2.0**-125  # of powers and quotients, whose results below 2⁻¹²⁶ are 0: twice that
 
 
 @dataclass(frozen=True)
@@ -51,15 +52,15 @@ CASES = {
     "clamp": Function(lambda x: lt.clamp(x, -1.0, 2.0), lambda x: np.clip(x, -1.0, 2.0), 0.0),
     "where": Function(lambda x: lt.where(x < 1.0, x, 1.0), lambda x: np.where(x < 1.0, x, 1.0), 0.0),
     "cast": Function(lambda x: lt.cast(x, "f32"), lambda x: x, 0.0),
-    "exp": Function(lt.exp, np.exp, 8 * ROUNDED),
+    "exp": Function(lt.exp, np.exp, 8 * ROUNDED, lambda x: FLUSHED),
     "log": Function(lt.log, np.log, 8 * ROUNDED, lambda x: 2.0**-22),
     "tanh": Function(lt.tanh, np.tanh, 8 * ROUNDED),
     "erf": Function(lt.erf, np.vectorize(math.erf, otypes=[np.float64]), 8 * ROUNDED),
     "sqrt": Function(lt.sqrt, np.sqrt, ROUNDED),
     "rsqrt": Function(lt.rsqrt, lambda x: 1.0 / np.sqrt(x), 8 * ROUNDED),
-    "sigmoid": Function(lt.sigmoid, lambda x: 1.0 / (1.0 + np.exp(-x)), 16 * ROUNDED),
+    "sigmoid": Function(lt.sigmoid, lambda x: 1.0 / (1.0 + np.exp(-x)), 16 * ROUNDED, lambda x: FLUSHED),
     "silu": Function(
-        lt.silu, lambda x: x / (1.0 + np.exp(-x)), 16 * ROUNDED, lambda x: SMALL * np.maximum(1.0, np.abs(x))
+        lt.silu, lambda x: x / (1.0 + np.exp(-x)), 16 * ROUNDED, lambda x: FLUSHED * np.maximum(1.0, np.abs(x))
     ),
     "gelu": Function(
         lt.gelu, lambda x: 0.5 * x * erfc(-x * math.sqrt(0.5)), 8 * ROUNDED, lambda x: SMALL + 4 * ROUNDED * np.abs(x)
@@ -69,7 +70,7 @@ CASES = {
         lambda x: lt.gelu(x, approximate="tanh"),
         _gelu_by_tanh,
         8 * 104 * ROUNDED,
-        lambda x: SMALL * np.maximum(1.0, np.abs(x)),
+        lambda x: FLUSHED * np.maximum(1.0, np.abs(x)),
     ),
 }
 SPECIAL = np.array(

@@ -5,7 +5,6 @@ from role_problems import LARGE, SM_90A, assert_kept, chosen, problem
 
 from lowtide.dialects.tile import (
     GemmLayout,
-    OperandKind,
     StorePath,
 )
 from lowtide.dialects.tile.agents import SINGLE, cooperative
@@ -132,11 +131,6 @@ def test_what_only_tma_stores_have_leads_to_them_where_n_comes_at_run_time(field
             "registers = [0, 240]",
             LARGE,
             r"^no schedule fits: registers = \[0, 240\]: both roles ask .* \[registers-both\]$",
-        ),
-        (
-            "epilogue.path = tma",
-            problem(4096, kinds=(OperandKind.full,)),
-            r"^no schedule fits: .*no room for a full operand.*smem \[tma-store-operand\]$",
         ),
         (
             "a.copy = tma.3d, b.copy = tma.3d",

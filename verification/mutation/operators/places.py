@@ -59,9 +59,10 @@ _IN_KERNELS: Faults = {
     (CTA_LEVELS, r"(memref\.subview %\w+\[0, 0(?:, 0)?\] \[(?:%\w+, )?)%rows_end(\w*), "): {
         "the rows of a group end where the tile begins": into(r"\1%m\2, ")
     },
-    (("nvvm",), r"(= llvm\.load .* -> i32\n *%\w+ = arith\.maxsi )(%\w+), (%\w+) :"): {
-        "an end before the end before": into(r"\1\2, \2 :")
-    },
+    (
+        ("nvvm",),
+        r"(= llvm\.load .* -> i32\n(?:.*shfl\.sync .*\n)? *%\w+ = arith\.maxsi )(%\w+), (%\w+) :",
+    ): {"an end before the end before": into(r"\1\2, \2 :")},
     (("nvvm",), r"(= arith\.maxsi .*\n *%\w+ = arith\.minsi )(%\w+), (%\w+) :"): {
         "an end beyond the rows": into(r"\1\2, \2 :")
     },
