@@ -5,8 +5,8 @@ Run on the interpreter.
     python examples/padded_experts.py
 
 Libraries that send tokens between GPUs leave the rows of each expert in a buffer of fixed size. The kernel takes the
-buffers as they are: A and D have a matrix for each expert. Only the device reads how many rows of it count. The other
-rows are not computed, so they cost nothing and may have any values.
+buffers as they are: A and D have a matrix for each expert. Only the device reads the numbers of rows. The other rows of
+a buffer are not computed, so they cost nothing and may have any values.
 """
 
 import ml_dtypes

@@ -25,7 +25,7 @@ from lowtide.interpreter.machine.scheduling import ctas_together, run_all, start
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.machine.tensor_maps import TensorMap
 from lowtide.interpreter.numbers import domains
-from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.numbers.accesses import Described
 from lowtide.interpreter.placing import Places
 from lowtide.interpreter.program.dependence import Classify, dependences
 from lowtide.interpreter.program.program import Program

@@ -18,7 +18,7 @@ from lowtide.interpreter.machine.map_fields import BYTES, encoded, fields_of
 from lowtide.interpreter.machine.map_limits import check_tensor_map
 from lowtide.interpreter.machine.matrices import Matrix
 from lowtide.interpreter.machine.tensor_maps import TensorMap, WithMaps
-from lowtide.interpreter.numbers.cells import CODES, CONTINUED, ELEMENT_BYTES
+from lowtide.interpreter.numbers.codes import CODES, CONTINUED, ELEMENT_BYTES
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.registers import Number
 from lowtide.interpreter.program.types import Scalar

@@ -7,7 +7,7 @@ from math import prod
 
 from lowtide.interpreter.launching import Parsed
 from lowtide.interpreter.machine.teams import WARP
-from lowtide.interpreter.numbers.cells import ELEMENT_BYTES
+from lowtide.interpreter.numbers.codes import ELEMENT_BYTES
 from lowtide.interpreter.numbers.domains import domain
 from lowtide.interpreter.placing import element_of
 from lowtide.launches import Launch, LaunchRecord, Parameter, Pointer, Struct, TensorMap

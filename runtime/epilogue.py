@@ -156,7 +156,7 @@ def _apply(name: str, inputs: list[Interval], attributes: Mapping[str, Any], dty
     if name in _ARITHMETIC:
         # The spacing is twice the unit roundoff, so for f64 it includes the rounding of the limits.
         function, spacings = _ARITHMETIC[name]
-        absolute = _FLUSHED if name in _FLUSHING else tiny
+        absolute = _FLUSHED if name in _FLUSHING and dtype.name == "f32" else tiny
         return _widen(_corners(function, *inputs), dtype, spacings * dtype.spacing, absolute if spacings else 0.0)
     if name in _MONOTONE:
         absolute = _LOG_ERROR if name in _LOGARITHMS else _FLUSHED if name in _FLUSHING else tiny

@@ -1,6 +1,6 @@
 """`lt.grouped_matmul(a, b, ends)`: rows in groups, each with its own matrix of B; or K in groups, each with its own
-matrix of D. With `counts`, groups are padded: A and D have a matrix for each group, of which the first rows count. Only
-the device reads `ends` and `counts`.
+matrix of D. With `counts`, groups are padded: A and D have a matrix for each group, and only its first rows are
+multiplied. Only the device reads `ends` and `counts`.
 
 A kernel is compiled for the types, the extents that are not grouped and the number of groups. Its schedule is chosen
 for the mean number of rows (or K) per group, or the most rows of a padded one, rounded up to a power of two. So calls

@@ -39,8 +39,8 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
       tiles of a group begin at its first row, and follow the tiles of the group before. `group` is the index of the
       group, and `rows_end` the end of its rows: rows of the tile from there on may be loaded, but do not count and are
       not stored. A group without rows has no tiles. With a batch as well, the groups are padded: each group has its own
-      matrices, of which it has the first rows, up to `ends[g]`, clamped to [0, `rows`]. `group` is then equal to
-      `batch`.
+      matrices. Its rows are the first `ends[g]` of their rows; this number is clamped to [0, `rows`]. `group` is then
+      equal to `batch`.
     - `k(%k0 to %k1 of %K by 64)`: a work item is a range of K of a tile, from `k0` to `k1`. It is never empty, because
       agents rely on a first step: K is at least 1, and for K = 0 the host passes A and B of zeros with K = 1.
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.teams import WARP
-from lowtide.interpreter.numbers.cells import Ints
+from lowtide.interpreter.numbers.accesses import Ints
 
 
 @dataclass(eq=False)

@@ -25,7 +25,7 @@ from lowtide.interpreter.machine.memory import SharedMemory
 from lowtide.interpreter.machine.options import Observers, Options
 from lowtide.interpreter.machine.teams import WARP, Seat, Team, seats_of, team_of
 from lowtide.interpreter.machine.views import Strong
-from lowtide.interpreter.numbers.cells import Access, Described, Ints, Span
+from lowtide.interpreter.numbers.accesses import Access, Described, Ints, Span
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.program.program import Role
 

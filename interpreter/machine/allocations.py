@@ -9,19 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.errors import NotInterpreted
-from lowtide.interpreter.numbers.cells import (
-    CODES,
-    CONTINUED,
-    ELEMENT_BYTES,
-    UNWRITTEN,
-    Access,
-    Buffer,
-    Cells,
-    Ints,
-    Span,
-    Values,
-    padded,
-)
+from lowtide.interpreter.numbers.accesses import Access, Ints, Span, Values
+from lowtide.interpreter.numbers.cells import Buffer, Cells, padded
+from lowtide.interpreter.numbers.codes import CODES, CONTINUED, ELEMENT_BYTES, UNWRITTEN
 
 _ORIGIN = 1 << 20  # the start of global memory: null pointers and shared addresses are out of bounds
 _GAP = 256  # bytes: the smallest gap between two allocations, and their alignment

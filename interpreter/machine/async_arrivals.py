@@ -13,7 +13,7 @@ from lowtide.interpreter.machine.copies import Tracked
 from lowtide.interpreter.machine.lanes import active_lanes
 from lowtide.interpreter.machine.mbarriers import MAX_ARRIVALS, Mbarrier
 from lowtide.interpreter.machine.scheduling import spawn
-from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.numbers.accesses import Described
 
 
 def arrive(state: AgentState, op: Described, address: Any, is_counted: bool) -> None:

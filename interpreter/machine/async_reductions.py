@@ -18,7 +18,8 @@ from lowtide.interpreter.machine.lanes import active_rows, by_lane
 from lowtide.interpreter.machine.mbarriers import Mbarrier
 from lowtide.interpreter.machine.scheduling import spawn
 from lowtide.interpreter.machine.tensor_stores import Change
-from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, Described
+from lowtide.interpreter.numbers.accesses import Described
+from lowtide.interpreter.numbers.codes import ELEMENT_BYTES
 
 
 @dataclass(frozen=True)

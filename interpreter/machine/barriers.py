@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from lowtide.interpreter.machine.agents import AgentState, Barrier, Cta, Steps, Wait
 from lowtide.interpreter.machine.members import groups_of
 from lowtide.interpreter.machine.teams import WARP
-from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.numbers.accesses import Described
 
 
 def together(state: AgentState, op: Described) -> None:

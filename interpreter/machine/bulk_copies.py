@@ -22,7 +22,9 @@ from lowtide.interpreter.machine.memory import SharedMemory
 from lowtide.interpreter.machine.ordered_memory import OpenRead
 from lowtide.interpreter.machine.scheduling import spawn
 from lowtide.interpreter.machine.tensor_stores import Change, Store
-from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, UNWRITTEN, ZERO_TYPE, Access, Cells, Described, Span
+from lowtide.interpreter.numbers.accesses import Access, Described, Span
+from lowtide.interpreter.numbers.cells import Cells
+from lowtide.interpreter.numbers.codes import ELEMENT_BYTES, UNWRITTEN, ZERO_TYPE
 from lowtide.interpreter.numbers.domains import Domain
 
 UNIT = 16  # bytes: addresses and sizes are multiples

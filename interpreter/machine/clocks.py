@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.views import NOTHING, Knowledge, Origin, Scope, View, cta_of, thread_of
-from lowtide.interpreter.numbers.cells import LANES, WARPS, WHOLE_AGENT
+from lowtide.interpreter.numbers.accesses import LANES, WARPS, WHOLE_AGENT
 
 Views = dict[Origin, View]
 """By the operation that comes first in a pattern."""

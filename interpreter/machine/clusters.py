@@ -19,7 +19,7 @@ from lowtide.interpreter.machine.barriers import together
 from lowtide.interpreter.machine.mbarriers import Mbarrier
 from lowtide.interpreter.machine.teams import Seat
 from lowtide.interpreter.machine.views import NOTHING, View
-from lowtide.interpreter.numbers.cells import WHOLE_AGENT, Described
+from lowtide.interpreter.numbers.accesses import WHOLE_AGENT, Described
 
 Key = tuple[int, int]  # rank of a CTA, and one of its agents
 

@@ -29,7 +29,7 @@ from lowtide.interpreter.machine.execution import OF_PYTHON
 from lowtide.interpreter.machine.joined_values import APART, by_warp, joined, part
 from lowtide.interpreter.machine.shared_of_ctas import SharedOfCtas
 from lowtide.interpreter.machine.teams import WARP
-from lowtide.interpreter.numbers.cells import LANES, WARPS, Access, Described, Ints
+from lowtide.interpreter.numbers.accesses import LANES, WARPS, Access, Described, Ints
 from lowtide.interpreter.numbers.registers import Unreadable
 from lowtide.interpreter.program.batches import Batch, NotTogether
 

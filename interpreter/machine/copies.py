@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.memory import InFlight, SharedMemory, start_copy
-from lowtide.interpreter.numbers.cells import Access, Ints, Values
+from lowtide.interpreter.numbers.accesses import Access, Ints, Values
 
 
 @dataclass(eq=False)

@@ -18,7 +18,8 @@ import numpy as np
 
 from lowtide.interpreter.machine.reliances import EQUAL_STORES, Relied
 from lowtide.interpreter.machine.words import Ended
-from lowtide.interpreter.numbers.cells import IN_FLIGHT, Holds, Values
+from lowtide.interpreter.numbers.accesses import Values
+from lowtide.interpreter.numbers.cells import IN_FLIGHT, Holds
 
 _LOGGED = 1 << 20
 """The number of replaced accesses after which they are sorted by unit."""

@@ -28,7 +28,7 @@ from typing import Any
 
 from lowtide.errors import InterpreterError, InterpreterFault, NotInterpreted
 from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
-from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.numbers.accesses import Described
 from lowtide.interpreter.numbers.registers import RegisterError
 from lowtide.interpreter.program.program import DecodedBlock
 

@@ -20,24 +20,20 @@ from lowtide.interpreter.machine.equal_stores import Change, EqualStores, Made, 
 from lowtide.interpreter.machine.further_readers import FurtherReaders
 from lowtide.interpreter.machine.reliances import Relied
 from lowtide.interpreter.machine.words import Ended, Words
-from lowtide.interpreter.numbers.cells import (
-    ELEMENT_BYTES,
-    IN_FLIGHT,
+from lowtide.interpreter.numbers.accesses import (
     LANES,
-    UNWRITTEN,
     WARPS,
     WHOLE_AGENT,
-    ZERO,
     Access,
-    Buffer,
     Described,
-    Holds,
     Ints,
     Span,
     Values,
     lane_column,
     thread_name,
 )
+from lowtide.interpreter.numbers.cells import IN_FLIGHT, Buffer, Holds
+from lowtide.interpreter.numbers.codes import ELEMENT_BYTES, UNWRITTEN, ZERO
 from lowtide.interpreter.program.batches import NotTogether
 
 

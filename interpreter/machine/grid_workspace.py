@@ -5,7 +5,7 @@ size, and a counter of arrivals, which is zero at the start of a launch. Code fi
 """
 
 from lowtide.interpreter.machine.global_memory import GlobalMemory
-from lowtide.interpreter.numbers.cells import CODES, CONTINUED
+from lowtide.interpreter.numbers.codes import CODES, CONTINUED
 
 _BYTES, _WORD = 8, 4
 

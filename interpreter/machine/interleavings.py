@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.numbers.accesses import Described
 from lowtide.interpreter.program.dependence import Dependence
 
 

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.numbers.cells import Access, Cells, Described, Ints
+from lowtide.interpreter.numbers.accesses import Access, Described, Ints
+from lowtide.interpreter.numbers.cells import Cells
 from lowtide.interpreter.numbers.packed import Mixed
 from lowtide.interpreter.program.batches import NotTogether
 from lowtide.interpreter.program.types import Pointer, Type

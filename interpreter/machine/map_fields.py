@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from lowtide.interpreter.machine.tensor_maps import TensorMap
-from lowtide.interpreter.numbers.cells import ELEMENT_BYTES
+from lowtide.interpreter.numbers.codes import ELEMENT_BYTES
 
 BYTES = 128  # of a tensor map
 _LAYOUT = struct.Struct("<Q 4Q 5Q 5I 5I BBBB")

@@ -18,18 +18,9 @@ from lowtide.interpreter.machine.map_limits import check_tensor_map
 from lowtide.interpreter.machine.matrices import Matrix
 from lowtide.interpreter.machine.tensor_maps import TensorMap
 from lowtide.interpreter.machine.views import Scope
-from lowtide.interpreter.numbers.cells import (
-    CODES,
-    CONTINUED,
-    ELEMENT_BYTES,
-    LANES,
-    WARPS,
-    WHOLE_AGENT,
-    Access,
-    Cells,
-    Described,
-    thread_name,
-)
+from lowtide.interpreter.numbers.accesses import LANES, WARPS, WHOLE_AGENT, Access, Described, thread_name
+from lowtide.interpreter.numbers.cells import Cells
+from lowtide.interpreter.numbers.codes import CODES, CONTINUED, ELEMENT_BYTES
 from lowtide.interpreter.program.types import Scalar
 from lowtide.launches import Pointer
 from lowtide.launches import TensorMap as RecordedMap

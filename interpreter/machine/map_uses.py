@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from lowtide.interpreter.machine.clocks import Clocks
 from lowtide.interpreter.machine.views import cta_of
-from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.numbers.accesses import Described
 
 
 @dataclass(eq=False, slots=True)

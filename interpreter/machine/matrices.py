@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.numbers.accesses import Described
 from lowtide.interpreter.program.types import MemRef, Scalar
 
 Ints = NDArray[np.int64]

@@ -9,7 +9,7 @@ from lowtide.interpreter.machine import semaphores
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.patterns import Ordering
 from lowtide.interpreter.machine.semaphores import Change
-from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.numbers.accesses import Described
 
 _DTYPE = "f32"
 _RAISE = Change("max", Ordering())

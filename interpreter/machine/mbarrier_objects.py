@@ -16,7 +16,8 @@ from lowtide.interpreter.machine.clusters import address_in, owner
 from lowtide.interpreter.machine.lanes import active_lane_numbers, active_lanes, active_rows, one_lane, uniform
 from lowtide.interpreter.machine.mbarriers import MAX_ARRIVALS, OBJECT_BYTES, Mbarrier
 from lowtide.interpreter.machine.reliances import PARITY_BIT, UNUSED_MBARRIERS
-from lowtide.interpreter.numbers.cells import UNWRITTEN, Described
+from lowtide.interpreter.numbers.accesses import Described
+from lowtide.interpreter.numbers.codes import UNWRITTEN
 
 
 def initialise(state: AgentState, op: Described, address: Any, arrivals: Any) -> None:

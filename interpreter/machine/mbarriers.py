@@ -14,7 +14,7 @@ import numpy as np
 from lowtide.interpreter.machine.agents import AgentState, Cta, Steps, Wait
 from lowtide.interpreter.machine.clocks import Clocks
 from lowtide.interpreter.machine.views import NOTHING, Knowledge, View, joined, nothing
-from lowtide.interpreter.numbers.cells import WHOLE_AGENT, Described
+from lowtide.interpreter.numbers.accesses import WHOLE_AGENT, Described
 
 MAX_ARRIVALS = 2**20 - 1
 MAX_BYTES = 2**20 - 1  # of the tx-count (PTX ISA, "tx-count")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.lanes import by_lane
-from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.numbers.accesses import Described
 
 ALL = 0xFFFFFFFF
 _BITS = np.arange(32)

@@ -21,20 +21,9 @@ from lowtide.interpreter.machine.equal_stores import EqualStores
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.ordered_memory import OpenRead, OrderedMemory
 from lowtide.interpreter.machine.reliances import CP_ASYNC_SEEN, READS_BEFORE_COPIES, Relied
-from lowtide.interpreter.numbers.cells import (
-    ELEMENT_BYTES,
-    IN_FLIGHT,
-    LANE_BITS,
-    LANES,
-    WHOLE_AGENT,
-    Access,
-    Buffer,
-    Holds,
-    Ints,
-    Span,
-    Values,
-    lane_column,
-)
+from lowtide.interpreter.numbers.accesses import LANE_BITS, LANES, WHOLE_AGENT, Access, Ints, Span, Values, lane_column
+from lowtide.interpreter.numbers.cells import IN_FLIGHT, Buffer, Holds
+from lowtide.interpreter.numbers.codes import ELEMENT_BYTES
 from lowtide.interpreter.program.batches import NotTogether
 
 _LISTED = 256

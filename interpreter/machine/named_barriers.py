@@ -17,7 +17,7 @@ from lowtide.interpreter.machine.barriers import all_arrive, name_with_end
 from lowtide.interpreter.machine.lanes import uniform
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.machine.views import NOTHING, View
-from lowtide.interpreter.numbers.cells import WHOLE_AGENT, Described
+from lowtide.interpreter.numbers.accesses import WHOLE_AGENT, Described
 from lowtide.interpreter.program.batches import NotTogether
 
 REDUCTIONS: Mapping[str, Any] = MappingProxyType(

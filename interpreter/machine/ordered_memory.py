@@ -26,26 +26,21 @@ from lowtide.interpreter.machine.proxy_fences import ProxyFences
 from lowtide.interpreter.machine.readers import Reads
 from lowtide.interpreter.machine.reliances import UNUSED_MBARRIERS, Relied
 from lowtide.interpreter.machine.words import Ended, Words
-from lowtide.interpreter.numbers.cells import (
-    IN_FLIGHT,
+from lowtide.interpreter.numbers.accesses import (
     LANE_BITS,
     LANES,
-    LARGEST,
-    UNWRITTEN,
     WARPS,
     WHOLE_AGENT,
     Access,
-    Buffer,
-    Cells,
     Described,
-    Holds,
     Ints,
     Span,
     Values,
     lane_column,
-    padded,
     thread_name,
 )
+from lowtide.interpreter.numbers.cells import IN_FLIGHT, LARGEST, Buffer, Cells, Holds, padded
+from lowtide.interpreter.numbers.codes import UNWRITTEN
 from lowtide.interpreter.program.batches import NotTogether
 
 

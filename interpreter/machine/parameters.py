@@ -12,7 +12,8 @@ import numpy as np
 from lowtide.interpreter.machine.agents import AgentState, Machine
 from lowtide.interpreter.machine.lanes import by_lane
 from lowtide.interpreter.machine.teams import WARP
-from lowtide.interpreter.numbers.cells import CODES, CONTINUED, Described
+from lowtide.interpreter.numbers.accesses import Described
+from lowtide.interpreter.numbers.codes import CODES, CONTINUED
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.registers import Number
 from lowtide.interpreter.program.program import Program

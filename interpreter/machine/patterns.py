@@ -16,7 +16,7 @@ from typing import NamedTuple
 from lowtide.interpreter.machine.clocks import Clocks, Views, merge
 from lowtide.interpreter.machine.views import NOTHING, Chain, Origin, Scope, View, are_mutual, thread_of
 from lowtide.interpreter.machine.words import Word
-from lowtide.interpreter.numbers.cells import WHOLE_AGENT
+from lowtide.interpreter.numbers.accesses import WHOLE_AGENT
 
 EVERY_LANE = WHOLE_AGENT
 """All threads of an agent."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.ordered_memory import OpenRead
-from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.numbers.accesses import Described
 from lowtide.interpreter.numbers.packed import Packed
 from lowtide.interpreter.numbers.registers import RegisterError
 

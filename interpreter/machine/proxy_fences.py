@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.clocks import Clocks
 from lowtide.interpreter.machine.views import Knowledge
-from lowtide.interpreter.numbers.cells import LANE_BITS, WHOLE_AGENT, Ints
+from lowtide.interpreter.numbers.accesses import LANE_BITS, WHOLE_AGENT, Ints
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.interpreter.numbers.cells import IN_FLIGHT, Ints
+from lowtide.interpreter.numbers.accesses import Ints
+from lowtide.interpreter.numbers.cells import IN_FLIGHT
 
 
 class Reads:

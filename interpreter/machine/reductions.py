@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from lowtide.dialects.tile import ResultKind
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.matrices import Matrix
-from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.numbers.accesses import Described
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.program.types import Fragment
 from lowtide.reductions import OF_NOTHING, REDUCED_TYPE, REDUCTIONS, Reduction

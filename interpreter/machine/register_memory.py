@@ -17,7 +17,9 @@ from lowtide.interpreter.machine.reliances import EQUAL_STORES, Relied
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.machine.unwritten import load_any
 from lowtide.interpreter.numbers import registers
-from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Access, Cells, Ints
+from lowtide.interpreter.numbers.accesses import Access, Ints
+from lowtide.interpreter.numbers.cells import Cells
+from lowtide.interpreter.numbers.codes import ELEMENT_BYTES, ZERO_TYPE
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
 from lowtide.interpreter.numbers.registers import SIGNED, Number, Pair

@@ -13,8 +13,8 @@ import numpy as np
 from lowtide.interpreter.machine.agents import AgentState, Cta
 from lowtide.interpreter.machine.clusters import owner, rank_of
 from lowtide.interpreter.machine.lanes import active_lane_numbers, by_lane
+from lowtide.interpreter.numbers.accesses import Described
 from lowtide.interpreter.numbers.blending import blend
-from lowtide.interpreter.numbers.cells import Described
 
 
 def reaches(state: AgentState, address: Any) -> bool:

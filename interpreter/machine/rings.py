@@ -19,7 +19,7 @@ from lowtide.interpreter.machine.barriers import barrier, name_with_end
 from lowtide.interpreter.machine.memory import InFlight
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
 from lowtide.interpreter.machine.views import Knowledge, joined, nothing
-from lowtide.interpreter.numbers.cells import UNWRITTEN
+from lowtide.interpreter.numbers.codes import UNWRITTEN
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.program import RingUsers
 from lowtide.interpreter.program.types import Ring

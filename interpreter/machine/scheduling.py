@@ -16,7 +16,8 @@ from lowtide.interpreter.machine.convoys import Again, Convoy, Joinable, Start
 from lowtide.interpreter.machine.execution import OutOfSteps, advance, run_block
 from lowtide.interpreter.machine.parameters import places
 from lowtide.interpreter.machine.variables import LocalMemory, addresses
-from lowtide.interpreter.numbers.cells import ZERO, Described
+from lowtide.interpreter.numbers.accesses import Described
+from lowtide.interpreter.numbers.codes import ZERO
 from lowtide.interpreter.program.program import Program
 
 _TOGETHER = 16

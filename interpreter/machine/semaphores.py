@@ -15,7 +15,9 @@ from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.patterns import Ordering
 from lowtide.interpreter.machine.views import Strong
 from lowtide.interpreter.machine.words import Word
-from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, Access, Cells, Described
+from lowtide.interpreter.numbers.accesses import Access, Described
+from lowtide.interpreter.numbers.cells import Cells
+from lowtide.interpreter.numbers.codes import ELEMENT_BYTES
 
 _TYPE = "i32"
 

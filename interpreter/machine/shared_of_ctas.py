@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from lowtide.interpreter.machine.memory import SharedMemory
-from lowtide.interpreter.numbers.cells import Access, Buffer, Ints, Values, runs
+from lowtide.interpreter.numbers.accesses import Access, Ints, Values, runs
+from lowtide.interpreter.numbers.cells import Buffer
 from lowtide.interpreter.program.batches import NotTogether
 
 

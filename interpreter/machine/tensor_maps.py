@@ -22,7 +22,7 @@ from lowtide.interpreter.machine.mbarriers import Mbarrier
 from lowtide.interpreter.machine.memory import InFlight
 from lowtide.interpreter.machine.reliances import WRAPPED_ADDRESSES
 from lowtide.interpreter.machine.scheduling import spawn
-from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.numbers.accesses import Described
 from lowtide.interpreter.numbers.packed import Mixed
 from lowtide.interpreter.program.types import Scalar
 

@@ -16,7 +16,7 @@ import numpy as np
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.ordered_memory import OpenRead
 from lowtide.interpreter.machine.tensor_maps import ALIGNMENT, BoxPlaces, TensorMap, places
-from lowtide.interpreter.numbers.cells import WHOLE_AGENT, Access, Described, Span
+from lowtide.interpreter.numbers.accesses import WHOLE_AGENT, Access, Described, Span
 
 _GRANULE = 16  # bytes: the least that the last store of a row writes, with zeros beyond the tensor (seen on an H200)
 

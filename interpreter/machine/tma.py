@@ -19,7 +19,7 @@ from lowtide.interpreter.machine.reliances import INIT_SEEN
 from lowtide.interpreter.machine.tensor_maps import TensorMap, WithMaps
 from lowtide.interpreter.machine.tensor_stores import Change
 from lowtide.interpreter.machine.views import thread_of
-from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.numbers.accesses import Described
 
 
 def load(

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, Access, Buffer, Ints, Span
+from lowtide.interpreter.numbers.accesses import Access, Ints, Span
+from lowtide.interpreter.numbers.cells import Buffer
+from lowtide.interpreter.numbers.codes import ELEMENT_BYTES
 
 Tile = tuple[int, int, int, int]
 """A work tile: its first row and column, and its numbers of rows and columns. See `row_of`."""

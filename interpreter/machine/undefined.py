@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.numbers.accesses import Described
 
 Lanes = NDArray[np.bool_]
 

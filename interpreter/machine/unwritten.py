@@ -15,7 +15,9 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.lanes import by_lane
 from lowtide.interpreter.machine.undefined import stored_slots
-from lowtide.interpreter.numbers.cells import UNWRITTEN, ZERO, Access, Cells, Ints
+from lowtide.interpreter.numbers.accesses import Access, Ints
+from lowtide.interpreter.numbers.cells import Cells
+from lowtide.interpreter.numbers.codes import UNWRITTEN, ZERO
 
 _CODE = "uninitialised-read"
 

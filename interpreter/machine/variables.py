@@ -10,7 +10,9 @@ import numpy as np
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.lanes import by_lane
-from lowtide.interpreter.numbers.cells import CODES, CONTINUED, ELEMENT_BYTES, ZERO, Cells, Described
+from lowtide.interpreter.numbers.accesses import Described
+from lowtide.interpreter.numbers.cells import Cells
+from lowtide.interpreter.numbers.codes import CODES, CONTINUED, ELEMENT_BYTES, ZERO
 from lowtide.interpreter.program.program import GlobalVariable, Program
 
 _POINTER = 8

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.interpreter.numbers.cells import LANES, WARPS
+from lowtide.interpreter.numbers.accesses import LANES, WARPS
 
 Knowledge = NDArray[np.int32]
 """For each clock of a CTA, the number of ended epochs: array (clocks,)."""

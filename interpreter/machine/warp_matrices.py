@@ -13,7 +13,8 @@ from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.hardware import MmaFragments
 from lowtide.interpreter.machine.lanes import by_lane, disjoint, whole_warp
 from lowtide.interpreter.machine.teams import WARP
-from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Access, Described, Ints
+from lowtide.interpreter.numbers.accesses import Access, Described, Ints
+from lowtide.interpreter.numbers.codes import ELEMENT_BYTES, ZERO_TYPE
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.integers import INTEGERS
 from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed

@@ -13,7 +13,7 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.lanes import whole_warp
 from lowtide.interpreter.machine.teams import WARPGROUP
-from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.numbers.accesses import Described
 from lowtide.interpreter.program.batches import NotTogether
 
 _RULE = "the four warps of a warpgroup must execute the same instruction (.aligned)"

@@ -3,7 +3,7 @@
 import numpy as np
 
 from lowtide.interpreter.machine.agents import AgentState, Steps, Wait
-from lowtide.interpreter.numbers.cells import Described
+from lowtide.interpreter.numbers.accesses import Described
 
 _POLLS = 3  # turns that an agent leaves to others; the hardware leaves more
 

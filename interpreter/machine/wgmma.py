@@ -24,7 +24,8 @@ from lowtide.interpreter.machine.lanes import uniform, whole_warp
 from lowtide.interpreter.machine.ordered_memory import OpenRead
 from lowtide.interpreter.machine.teams import WARPGROUP
 from lowtide.interpreter.machine.warpgroups import check_meetings, meet
-from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, Access, Described, Span
+from lowtide.interpreter.numbers.accesses import Access, Described, Span
+from lowtide.interpreter.numbers.codes import ELEMENT_BYTES
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.packed import PACKED_TYPES
 from lowtide.interpreter.program.batches import NotTogether

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from lowtide.interpreter.machine.clocks import Clocks, Views
 from lowtide.interpreter.machine.views import NOTHING, Chain, Origin, Scope, View, are_mutual, cta_of, thread_of
-from lowtide.interpreter.numbers.cells import LARGEST, Access, Span, lane_column
+from lowtide.interpreter.numbers.accesses import Access, Span, lane_column
+from lowtide.interpreter.numbers.cells import LARGEST
 
 
 class Entry(NamedTuple):

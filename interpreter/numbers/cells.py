@@ -8,39 +8,42 @@ any type. All functions take arrays of addresses, one per lane (a *row*).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
-from types import MappingProxyType
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.elements import ELEMENTS
 from lowtide.errors import InterpreterError, before_code
+from lowtide.interpreter.numbers.accesses import Access, Described, Ints, Span, Values
+from lowtide.interpreter.numbers.codes import (
+    CODES,
+    CODES_OF_INTEGERS,
+    CONTINUED,
+    ELEMENT_BYTES,
+    NAMES,
+    PATTERNS,
+    RUNS,
+    TYPES,
+    UNWRITTEN,
+    WORDS,
+    ZERO,
+    ZERO_TYPE,
+    ZEROS,
+    codes_of,
+    zero_bytes,
+)
 from lowtide.interpreter.numbers.integers import INTEGERS
 from lowtide.interpreter.numbers.storage import in_memory, loaded, stored
 
-Ints = NDArray[np.integer[Any]]
-Values = NDArray[Any]
 Holds = Callable[[bool], Values | None]
 """Which units of a span hold what a store is about to write there: array (n, units). With True, None if it is seen
 quickly that most do not."""
 
-WHOLE_AGENT = 128
-"""The lane number for all lanes of an agent (a warp, a warpgroup, a role, a CTA) together."""
-
 IN_FLIGHT = np.iinfo(np.int32).max
 """An epoch of a write or read that is later than every agent's current epoch."""
-
-LANE_BITS = 8
-LANES = 1 << LANE_BITS
-"""A thread's number is agent · LANES + lane."""
-
-WARPS = 32
-"""Maximum per CTA."""
 
 LARGEST = 16
 """Bytes of the largest access of one thread."""
@@ -50,187 +53,6 @@ MOST_SITES = 2**16 - 1
 
 SPANS = 4096
 """The number of spans that a memory keeps."""
-
-# By MLIR name; an i1 is stored as a byte. Registers hold a signless i8.
-_WIDTHS = {"i1": 1, "i8": 1, **{row.ir: row.bytes for row in ELEMENTS.values() if row.bits >= 8}}
-ELEMENT_BYTES: Mapping[str, int] = MappingProxyType(_WIDTHS)
-_IN_MEMORY: Mapping[str, int] = MappingProxyType(
-    {dtype: code for code, dtype in enumerate(dict.fromkeys(map(in_memory, _WIDTHS)), start=1)}
-)
-CODES: Mapping[str, int] = MappingProxyType({dtype: _IN_MEMORY[in_memory(dtype)] for dtype in _WIDTHS})
-_NAMES: Mapping[int, str] = MappingProxyType({code: dtype for dtype, code in _IN_MEMORY.items()})
-# The codes of integers, by size in bytes.
-_INTEGERS: Mapping[int, int] = MappingProxyType({size: CODES[f"i{8 * size}"] for size in (1, 2, 4, 8)})
-UNWRITTEN, ZERO, CONTINUED = 0, 254, 255
-ZERO_TYPE = "zero"
-"""Replaces a type: 16-bit elements that are zero of any type."""
-_WORDS: Mapping[int, Any] = MappingProxyType({1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64})
-
-
-_ZEROS: Mapping[int, Any] = MappingProxyType(
-    {width: np.full(width, ZERO, np.uint8).view(word)[0] for width, word in _WORDS.items()}
-)
-
-
-_WIDTH_OF = np.zeros(256, np.int64)  # bytes of an element, by its code; 0 for those of no element
-for _code, _name in _NAMES.items():
-    _WIDTH_OF[_code] = _WIDTHS[_name]
-
-
-def _repeated(dtype: str, size: int) -> Any:
-    """The codes of consecutive elements of a type, as one word of `size` bytes."""
-    codes = ([CODES[dtype]] + [CONTINUED] * (_WIDTHS[dtype] - 1)) * (size // _WIDTHS[dtype])
-    return np.array(codes, np.uint8).view(_WORDS[size])[0]
-
-
-_PATTERNS: Mapping[str, Any] = MappingProxyType({dtype: _repeated(dtype, _WIDTHS[dtype]) for dtype in CODES})
-# Whole words of elements of one type, by type and bytes of a word; and the type, by element, word and codes.
-_RUNS: Mapping[tuple[str, int], Any] = MappingProxyType(
-    {(dtype, size): _repeated(dtype, size) for dtype in CODES for size in _WORDS if size >= _WIDTHS[dtype]}
-)
-_TYPES: Mapping[tuple[int, int, int], str] = MappingProxyType(
-    {(_WIDTHS[dtype], size, int(word)): in_memory(dtype) for (dtype, size), word in _RUNS.items()}
-)
-
-
-class Described(Protocol):
-    """The source of an access: an op that can name itself in a message."""
-
-    def describe(self) -> str: ...
-
-
-@dataclass(slots=True)
-class Access:
-    """The agent and op of an access. One address for each entry of `lanes`.
-
-    `warp` is the agent's number in its CTA, `who` its name if it is not a warp.
-    """
-
-    cta: int
-    warp: int
-    lanes: Ints | None
-    """The lane of each address; None for all lanes together (an agent that is a whole CTA, a warp-wide instruction)."""
-    op: Described
-    level: str = ""
-    who: str = ""
-    ops: tuple[Described, ...] = ()
-    """Ops that access memory as one, each with the same number of rows; `op` is the first of them."""
-    strong: Any = None
-    """Of a strong operation, its scope and the bytes of an element (machine/views.py); None if it is weak."""
-    warps: Ints | None = None
-    """The agent of each row, array (n, 1), if the agents of a convoy access memory together (machine/convoys.py).
-    `warp` is then one of them, and an access that breaks a rule raises NotTogether."""
-    crews: Ints | None = None
-    """For a convoy of several CTAs: the index in `ctas` of each row's CTA, array (n, 1). `cta` is then one of them."""
-    ctas: tuple[int, ...] = ()
-    visitor: Any = None
-    """If the agent is of another CTA of the cluster: the clocks of its own CTA, and its number there. `warp` is then
-    its number in the clocks of the CTA that it accesses."""
-    _parts: Any = None
-
-    @property
-    def parts(self) -> list[tuple[int, Any]]:
-        """Each agent, with an index of its rows."""
-        if self.warps is None:
-            return [(self.warp, slice(None))]
-        if self._parts is None:
-            self._parts = runs(self.warps[:, 0])
-        found: list[tuple[int, Any]] = self._parts
-        return found
-
-    @property
-    def agents(self) -> Any:
-        """The agent of each row, array (n, 1), or the agent of all rows."""
-        return self.warp if self.warps is None else self.warps
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is weak, and by one agent."""
-        return self.strong is None and self.warps is None
-
-    def of_rows(self, chosen: Values) -> Access:
-        """The accesses of some rows, by one op."""
-        columns = (self.lanes, self.warps, self.crews)
-        lanes, warps, crews = (None if each is None else np.asarray(each)[chosen] for each in columns)
-        cta, warp, strong = self.cta, self.warp, self.strong
-        found = Access(cta, warp, lanes, self.op, self.level, self.who, (), strong, warps, crews, self.ctas)
-        found.visitor = self.visitor
-        return found
-
-
-def runs(numbers: Ints) -> list[tuple[int, Any]]:
-    """For each number, an index of the entries that are equal to it. It is a slice if equal entries are consecutive."""
-    bounds = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(numbers)]
-    firsts = numbers[bounds[:-1]].tolist()
-    if len({*firsts}) == len(firsts):
-        return [(number, slice(*ends)) for number, ends in zip(firsts, pairwise(bounds), strict=True)]
-    return [(number, np.flatnonzero(numbers == number)) for number in sorted({*firsts})]
-
-
-class Span:
-    """`size` bytes from each of n addresses, checked to be in bounds and multiples of `chunk` bytes.
-
-    `units`: the units of the memory's state: array (n, size / unit). `words`: the same for words of `word` bytes, the
-    largest size that divides the bytes. `passed`: the ops that may access all of these bytes.
-    """
-
-    __slots__ = (
-        "_elements", "_is_disjoint", "addresses", "chunk", "end", "passed", "size", "unit", "units", "word", "words"
-    )  # fmt: skip
-
-    def __init__(self, addresses: Ints, size: int, chunk: int, unit: int, end: int) -> None:
-        self.addresses = addresses
-        self.size = size
-        self.chunk = chunk
-        self.end = end
-        self.unit = unit
-        self.units = self._in_runs_of(unit)
-        self.word = min(8, chunk)
-        self.words = self.units if unit == self.word else self._in_runs_of(self.word)
-        self._is_disjoint: bool | None = None
-        self._elements: dict[int, Ints] = {}
-        self.passed: set[tuple[Described, ...]] = set()
-
-    def _in_runs_of(self, width: int) -> Ints:
-        first = self.addresses[:, None] >> (width.bit_length() - 1)
-        return first if self.size == width else first + np.arange(self.size // width)
-
-    def rows(self, chosen: Any) -> Span:
-        """The span of some rows. `chosen`: an index of rows."""
-        part = Span.__new__(Span)
-        part.size, part.chunk, part.end, part.unit, part.word = self.size, self.chunk, self.end, self.unit, self.word
-        part.addresses, part.units, part.words = self.addresses[chosen], self.units[chosen], self.words[chosen]
-        part._elements, part.passed, part._is_disjoint = {}, set(), None
-        return part
-
-    @property
-    def is_disjoint(self) -> bool:
-        """Whether no two rows share a byte."""
-        if self._is_disjoint is None:
-            starts = np.sort(self.addresses)
-            self._is_disjoint = bool((starts[1:] - starts[:-1] >= self.size).all())
-        return self._is_disjoint
-
-    def elements(self, width: int) -> Ints:
-        """The first byte of each element of `width` bytes: array (n, size / width)."""
-        found = self._elements.get(width)
-        if found is None:
-            found = self._elements[width] = self.addresses[:, None] + np.arange(0, self.size, width)
-        return found
-
-    def get(self, array: Values) -> Values:
-        """The entries of the bytes in an array over all bytes: (n, size)."""
-        rows = array.reshape(-1, self.word)[self.words]
-        return rows.reshape(len(self.addresses), self.size)
-
-    def put(self, array: Values, values: Values) -> None:
-        """Set the entries of the bytes in an array over all bytes: values (n, size)."""
-        array.reshape(-1, self.word)[self.words] = values.reshape(*self.words.shape, self.word)
-
-    def first(self, found: Values) -> tuple[int, int]:
-        """The row of the first unit for which `found` (n, units) holds, and its first byte in the row."""
-        row, unit = (int(index[0]) for index in np.nonzero(found))
-        return row, unit * self.unit
 
 
 @dataclass(frozen=True)
@@ -307,15 +129,17 @@ class Cells:
         span = self.span(access, addresses, width * count)
         self._before_read(access, span)
         if span.words.size:
-            found = self.codes.view(_WORDS[span.word])[span.words]
-            dtype = _TYPES.get((width, span.word, int(found[0, 0])))
+            found = self.codes.view(WORDS[span.word])[span.words]
+            dtype = TYPES.get((width, span.word, int(found[0, 0])))
             if dtype is not None and not np.count_nonzero(found != found[0, 0]):
                 return self.payload[span.elements(width)], dtype
-        words = span.get(self.codes).view(_WORDS[width])
-        written = words[words != _ZEROS[width]]
+        words = span.get(self.codes).view(WORDS[width])
+        written = words[words != ZEROS[width]]
         if not written.size:
             return self.payload[span.elements(width)], ZERO_TYPE
-        dtype = next((name for name, word in _PATTERNS.items() if word == written[0] and _WIDTHS[name] == width), None)
+        dtype = next(
+            (name for name, word in PATTERNS.items() if word == written[0] and ELEMENT_BYTES[name] == width), None
+        )
         if dtype is None:
             bits = self._bits(span, width)
             if bits is not None:
@@ -349,10 +173,10 @@ class Cells:
         width = 2 if is_zero else ELEMENT_BYTES[dtype]
         span = self.span(access, addresses, width * count, align)
         self._before_write(access, span, partial(self._holds, span, payload, dtype) if by_threads else None)
-        if (dtype, span.word) in _RUNS:
-            self.codes.view(_WORDS[span.word])[span.words] = _RUNS[dtype, span.word]
+        if (dtype, span.word) in RUNS:
+            self.codes.view(WORDS[span.word])[span.words] = RUNS[dtype, span.word]
         else:
-            span.put(self.codes, np.broadcast_to(_codes_of(dtype, width * count), (len(span.addresses), width * count)))
+            span.put(self.codes, np.broadcast_to(codes_of(dtype, width * count), (len(span.addresses), width * count)))
         self.payload[span.elements(width)] = stored(payload, dtype)
 
     def _holds(self, span: Span, payload: Values, dtype: str, quickly: bool) -> Values | None:
@@ -363,7 +187,7 @@ class Cells:
         size, width = span.size, 2 if dtype == ZERO_TYPE else ELEMENT_BYTES[dtype]
         new = np.zeros((len(span.addresses), size), self.payload.dtype)
         new[:, ::width] = stored(payload, dtype)
-        same = self._equal(span, _codes_of(dtype, size), new)
+        same = self._equal(span, codes_of(dtype, size), new)
         return np.logical_and.reduce(same.reshape(len(same), span.units.shape[1], -1), axis=2)
 
     def _equal(self, span: Span, codes: Values, payload: Values) -> Values:
@@ -374,7 +198,7 @@ class Cells:
         found: Values = (now == codes) & alike & (codes != CONTINUED)
         for at in range(1, span.size):
             found[:, at] |= (codes[:, at] == CONTINUED) & (now[:, at] == CONTINUED) & found[:, at - 1]
-        return found | (_zeros(now, held) & _zeros(np.broadcast_to(codes, now.shape), payload))
+        return found | (zero_bytes(now, held) & zero_bytes(np.broadcast_to(codes, now.shape), payload))
 
     def span(self, access: Access, addresses: Ints, size: int, align: int | None = None) -> Span:
         """Checks alignment and bounds of accesses of `size` bytes. Raises InterpreterError."""
@@ -459,7 +283,7 @@ class Cells:
         """The types of the elements that begin at these addresses, where one does."""
         at = addresses - self.origin
         codes = self.codes[at[(at >= 0) & (at < self.size)]]
-        return {_NAMES[code] for code in set(codes.tolist()) if code in _NAMES}
+        return {NAMES[code] for code in set(codes.tolist()) if code in NAMES}
 
     def fail(self, access: Access, addresses: Ints, row: int, byte: int, rule: str) -> NoReturn:
         """Raise the InterpreterError of a rule broken at byte `byte` of row `row`."""
@@ -493,10 +317,10 @@ class Cells:
     def _read(self, access: Access, span: Span, dtype: str, count: int) -> Values:
         """The payload of a span's elements, once it may be read. Raises InterpreterError for another type."""
         width = ELEMENT_BYTES[dtype]
-        run = _RUNS.get((dtype, span.word))
-        if run is None or np.count_nonzero(self.codes.view(_WORDS[span.word])[span.words] != run):
-            words = span.get(self.codes).view(_WORDS[width])
-            bad = (words != _PATTERNS[dtype]) & (words != _ZEROS[width])
+        run = RUNS.get((dtype, span.word))
+        if run is None or np.count_nonzero(self.codes.view(WORDS[span.word])[span.words] != run):
+            words = span.get(self.codes).view(WORDS[width])
+            bad = (words != PATTERNS[dtype]) & (words != ZEROS[width])
             if bad.any():
                 bits = self._bits(span, width) if dtype in INTEGERS else None
                 if bits is not None:
@@ -528,7 +352,7 @@ class Cells:
         of any width."""
         at = span.elements(1)
         result, known = np.zeros(at.shape, np.int8), self.codes[at] == ZERO
-        for size, code in _INTEGERS.items():  # smallest first: one may have overwritten a part of a larger one
+        for size, code in CODES_OF_INTEGERS.items():  # smallest first: one may have overwritten a part of a larger one
             begins = at & -size
             inside = ~known & (self.codes[begins] == code) & ((at == begins) | (self.codes[at] == CONTINUED))
             numbers = np.ascontiguousarray(self.payload[begins[inside]].astype(f"i{size}")).view(np.int8)
@@ -542,8 +366,8 @@ class Cells:
         codes = span.get(self.codes)[row, element * width : (element + 1) * width]
         if (codes == UNWRITTEN).any():
             rule = f"uninitialised: {wanted} read where nothing was written [uninitialised-read]"
-        elif codes[0] in _NAMES and ELEMENT_BYTES[_NAMES[codes[0]]] == width and (codes[1:] == CONTINUED).all():
-            rule = f"wrong type: {wanted} read where {_NAMES[codes[0]]} was written [wrong-type]"
+        elif codes[0] in NAMES and ELEMENT_BYTES[NAMES[codes[0]]] == width and (codes[1:] == CONTINUED).all():
+            rule = f"wrong type: {wanted} read where {NAMES[codes[0]]} was written [wrong-type]"
         else:
             rule = f"torn read: {wanted} read across the bounds of the elements that were written [torn-read]"
         self.fail(access, span.addresses, row, element * width + int(np.argmax(codes == UNWRITTEN)), rule)
@@ -585,37 +409,6 @@ class Cells:
         in units that hold what it writes."""
 
 
-def _codes_of(dtype: str, size: int) -> NDArray[np.uint8]:
-    """The codes of consecutive elements of a type: array (1, size)."""
-    codes = np.full((1, size), ZERO if dtype == ZERO_TYPE else CONTINUED, np.uint8)
-    if dtype != ZERO_TYPE:
-        codes[0, :: ELEMENT_BYTES[dtype]] = CODES[dtype]
-    return codes
-
-
-def _zeros(codes: Values, payload: Values) -> NDArray[np.bool_]:
-    """The bytes (n, size) that are zero: zero-filled, or of elements that are zero and begin among them."""
-    is_zero = (payload == 0) & ~np.signbit(payload)
-    left, found = np.zeros(len(codes), np.int64), codes == ZERO
-    for at in range(codes.shape[1]):
-        begins = _WIDTH_OF[codes[:, at]]
-        left = np.where(codes[:, at] == CONTINUED, left - 1, np.where(is_zero[:, at], begins, 0))
-        found[:, at] |= left > 0
-    return found
-
-
-def lane_column(access: Access) -> Any:
-    """The lane of each row as a column (n, 1), or WHOLE_AGENT for all."""
-    return WHOLE_AGENT if access.lanes is None else np.asarray(access.lanes, np.int32)[:, None]
-
-
 def padded(size: int) -> int:
     """The next multiple of the largest access."""
     return -(-size // LARGEST) * LARGEST
-
-
-def thread_name(thread: int, names: Sequence[str] = ()) -> str:
-    """A thread, or a whole agent, in words; `names` are those of the clocks of its CTA."""
-    warp, lane = divmod(thread, LANES)
-    name = names[warp] if warp < len(names) else f"warp {warp}"
-    return name if lane == WHOLE_AGENT else f"{name} lane {lane}"

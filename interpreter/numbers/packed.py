@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from lowtide.elements import ELEMENTS, ElementType
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.numbers.blending import blend
-from lowtide.interpreter.numbers.cells import ZERO_TYPE
+from lowtide.interpreter.numbers.codes import ZERO_TYPE
 from lowtide.interpreter.numbers.domains import Domain
 
 Values = NDArray[Any]

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from lowtide.errors import InterpreterError, NotInterpreted
 from lowtide.interpreter.numbers.blending import blend
-from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE
+from lowtide.interpreter.numbers.codes import ELEMENT_BYTES, ZERO_TYPE
 from lowtide.interpreter.numbers.domains import Domain, FloatDomain
 from lowtide.interpreter.numbers.packed import Mixed, Packed, joined
 

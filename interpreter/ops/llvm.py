@@ -20,7 +20,9 @@ from lowtide.interpreter.machine.lanes import (
     spread,
 )
 from lowtide.interpreter.machine.memory import SharedMemory
-from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE, Access, Cells, Ints
+from lowtide.interpreter.numbers.accesses import Access, Ints
+from lowtide.interpreter.numbers.cells import Cells
+from lowtide.interpreter.numbers.codes import ELEMENT_BYTES, ZERO_TYPE
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.packed import NARROW_TYPES, Packed
 from lowtide.interpreter.numbers.registers import canonical, unsigned

@@ -11,7 +11,7 @@ import numpy as np
 from mlir import ir
 
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, ZERO_TYPE
+from lowtide.interpreter.numbers.codes import ELEMENT_BYTES, ZERO_TYPE
 from lowtide.interpreter.numbers.packed import Packed
 from lowtide.interpreter.numbers.registers import Halves, Number
 from lowtide.interpreter.ops import arith

@@ -9,7 +9,7 @@ from lowtide.interpreter.machine import semaphores
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.barriers import barrier, together
 from lowtide.interpreter.machine.matrices import Matrix
-from lowtide.interpreter.numbers.cells import Access
+from lowtide.interpreter.numbers.accesses import Access
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.types import Fragment, Tile

@@ -10,7 +10,8 @@ import numpy as np
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.numbers.cells import ZERO_TYPE, Values
+from lowtide.interpreter.numbers.accesses import Values
+from lowtide.interpreter.numbers.codes import ZERO_TYPE
 from lowtide.interpreter.numbers.packed import Mixed, Packed
 from lowtide.interpreter.numbers.registers import Halves, Number
 from lowtide.interpreter.program.batches import Batch, Bulk

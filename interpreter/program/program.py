@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lowtide.interpreter.numbers.cells import Buffer, Described
+from lowtide.interpreter.numbers.accesses import Described
+from lowtide.interpreter.numbers.cells import Buffer
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.program.graphs import Graph
 from lowtide.interpreter.program.types import Type

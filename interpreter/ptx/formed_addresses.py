@@ -8,7 +8,8 @@ each of their variables. For an address that is loaded from memory, the variable
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lowtide.interpreter.numbers.cells import Buffer, Described
+from lowtide.interpreter.numbers.accesses import Described
+from lowtide.interpreter.numbers.cells import Buffer
 from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.syntax import Address, Group, Immediate, Name, Operand, Register
 

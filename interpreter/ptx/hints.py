@@ -10,7 +10,7 @@ import numpy as np
 from lowtide.interpreter.machine import clusters
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.lanes import active_rows, one_lane, uniform
-from lowtide.interpreter.numbers.cells import UNWRITTEN, ZERO_TYPE
+from lowtide.interpreter.numbers.codes import UNWRITTEN, ZERO_TYPE
 from lowtide.interpreter.numbers.registers import canonical
 from lowtide.interpreter.ptx.moves import GENERIC_SHARED
 from lowtide.interpreter.ptx.running import Op

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lowtide.interpreter.numbers import registers
-from lowtide.interpreter.numbers.cells import ELEMENT_BYTES
+from lowtide.interpreter.numbers.codes import ELEMENT_BYTES
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.packed import Packed
 from lowtide.interpreter.numbers.registers import raw, unsigned

@@ -13,8 +13,8 @@ import numpy as np
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import OF_PYTHON, UNSET, reads_unset, violated_by
+from lowtide.interpreter.numbers.accesses import Described
 from lowtide.interpreter.numbers.blending import blend
-from lowtide.interpreter.numbers.cells import Described
 from lowtide.interpreter.numbers.registers import RegisterError
 from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
 from lowtide.interpreter.ptx.syntax import Guard, Instruction

@@ -108,7 +108,8 @@ def _stage_scales(kernel: tile.KernelOp, mma: tile.MmaOp, k: int) -> ir.OpView:
 
 
 def _source(view: tile.ViewOp) -> tuple[ir.Value, list[ir.Value]]:
-    """The matrix of a window of scales, or the batch of which it is one with its number: TMA copies from arguments."""
+    """The argument that a window of scales lies in, since TMA copies from arguments. If it is a batch, also the number
+    of the window's matrix."""
     part = defining_op(view.source)
     return (part.source, list(part.offsets)) if isinstance(part, memref.SubViewOp) else (view.source, [])
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.memory import SharedMemory
-from lowtide.interpreter.numbers.cells import Access
+from lowtide.interpreter.numbers.accesses import Access
 
 LANES = np.arange(32)
 

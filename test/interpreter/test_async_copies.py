@@ -8,7 +8,7 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.copies import AsyncCopies
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.memory import SharedMemory
-from lowtide.interpreter.numbers.cells import Access
+from lowtide.interpreter.numbers.accesses import Access
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from lowtide.compiler.contexts import make_context
 from lowtide.dialects.levels import Level
 from lowtide.errors import InterpreterError, InterpreterFault
 from lowtide.interpreter import Trace
-from lowtide.interpreter.numbers.cells import ELEMENT_BYTES, Access, Span
+from lowtide.interpreter.numbers.accesses import Access, Span
+from lowtide.interpreter.numbers.codes import ELEMENT_BYTES
 from lowtide.verification.checking.interpretation import run
 from lowtide.verification.checking.subjects import Step, Subject, write_level
 from lowtide.verification.checking.trials import Element, Finding, Outcome, Source, Trial, loaded, op_in, outcomes
