@@ -401,6 +401,8 @@ def _at_power_limit(
     )
     scale = np.maximum(*requests) ** found.power_off_lines
     rows, columns = np.minimum(grids.rows, product.m), np.minimum(grids.columns, product.n)  # that exist
+    # Not the loads of `_loaded`, which divide each side by the other side of the cluster. Those chose no better, also
+    # fitted again (docs/tried.md); `_LOADS_MORE` corrects pairs.
     loads = scale * _ROWS * (1 / (rows * grids.cluster_columns) + 1 / (columns * grids.cluster_rows))
     energy = 1 + found.power_of_loads * loads + found.power_of_shared / columns
     return found.power * ideal * energy + found.power_of_memory * moved / found.memory + found.launch
