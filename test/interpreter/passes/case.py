@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from compiled import Step, expected, inputs_of, spec
@@ -37,6 +38,8 @@ class Case:
     idle: tuple[str, ...] = ()
     anywhere: bool = False
     """Whether rows of a, b and d lie anywhere."""
+    full_padding: int = 3
+    """The elements after each row of a full operand."""
 
 
 def every_kind(acc, c: lt.Full, row: lt.PerRow["f32"], column: lt.PerColumn, scale: lt.Scalar):  # noqa: F821
@@ -76,7 +79,7 @@ def hold(steps: list[Step], name: str, case: Case) -> None:
     # Whether a run is free of races does not depend on its order: the first shape has two, each other one in turn.
     orders = ((0, 1), *(((at % 2),) for at in range(len(case.shapes) - 1)), *((2,) for _ in case.large))
     for shape, own in zip((*case.shapes, *case.large), orders, strict=True):
-        check(step, case.spec, shape, own, anywhere=case.anywhere)
+        check(step, case.spec, shape, own, anywhere=case.anywhere, full_padding=case.full_padding)
 
 
 def check(
@@ -85,17 +88,18 @@ def check(
     shape: Shape,
     orders: tuple[int, ...] = (0, 1),
     sms: int = 2,
-    anywhere: bool = False,
+    **layout: Any,
 ) -> None:
-    """The same D before and after the step on one shape, and float64's, so that two equal mistakes do not pass."""
-    inputs = inputs_of(problem, *shape, anywhere=anywhere)
-    assert_as(_checked(step.before, problem, shape, sms, anywhere), step.after, inputs, orders, sms)
+    """The same D before and after the step on one shape, and float64's, so that two equal mistakes do not pass.
+    `layout`: of the inputs, as `inputs_of` takes it."""
+    inputs = inputs_of(problem, *shape, **layout)
+    assert_as(_checked(step.before, problem, shape, sms, **layout), step.after, inputs, orders, sms)
 
 
 @lru_cache(maxsize=64)
-def _checked(before: str, problem: lt.GemmSpec, shape: Shape, sms: int, anywhere: bool) -> tuple[Array, Trace]:
+def _checked(before: str, problem: lt.GemmSpec, shape: Shape, sms: int, **layout: Any) -> tuple[Array, Trace]:
     """What a module gives, which is what float64 does: run once for all passes that are compared with it."""
-    inputs = inputs_of(problem, *shape, anywhere=anywhere)
+    inputs = inputs_of(problem, *shape, **layout)
     d, trace = run_of(before, inputs, sms)
     np.testing.assert_array_equal(d, expected(problem, inputs))
     return d, trace

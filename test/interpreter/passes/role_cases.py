@@ -51,6 +51,10 @@ def biased(acc, row: lt.PerRow["f32"], column: lt.PerColumn):  # noqa: F821
     return lt.relu(acc + row) + column
 
 
+def added(acc, x: lt.Full):
+    return acc + x
+
+
 def _case(name: str, problem: lt.GemmSpec, schedule: str, passes: tuple[str, ...] = EVERY) -> Case:
     """A case whose last shape has three rows of three tiles."""
     stages = 2 if "stages = 2" in schedule else 3
@@ -119,6 +123,16 @@ CASES = [
     _serpentine("roles-serpentine", ONE, *((170, 60, k) for k in (64, 130, 300))),
     _serpentine("roles-serpentine-pingpong", PINGPONG, (170, 60, 200)),
     _serpentine("roles-serpentine-tail", TAIL, (600, 29, 200)),
+    # TMA loads the full operand, whose rows are multiples of 16 bytes apart.
+    Case(
+        "roles-staged-operand",
+        "roles = pingpong(2), grid.tile = [64, 64], k = 64, stages = 3, epilogue.path = tma, epilogue.pack = none",
+        ((172, 72, 70), (1, 8, 64)),
+        ("lower-epilogue", "convert-sm-to-nvvm", "interleave-parts", "verify-mbarriers"),
+        spec(epilogue=added),
+        SM_90A,
+        full_padding=8,
+    ),
     _case("roles-pingpong-every-kind", EVERY_KIND, f"{PINGPONG}, epilogue.tile = [64, 16]", ("lower-epilogue",)),
     _case("roles-programmatic", PLAIN, f"{ONE}, launch = programmatic", ("overlap-launches", "convert-sm-to-nvvm")),
     Case(
