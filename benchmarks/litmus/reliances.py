@@ -131,7 +131,9 @@ bar.sync 0;
 def _parity_bit() -> str:
     """As for `init-seen` with its fence, but a wait for the parity -2, which is even."""
     fenced = _init_seen().replace("[%r15], 1;\n", "[%r15], 1;\nfence.mbarrier_init.release.cluster;\n", 1)
-    return fenced.replace("[%r15], 0;", "[%r15], -2;")
+    # A literal parity must be 0 or 1.
+    waits = fenced.replace("[%r15], 0;", "[%r15], %r19;")
+    return waits.replace("mov.u32 %r10, 0;\n", "mov.u32 %r10, 0;\nmov.u32 %r19, -2;\n", 1)
 
 
 def _unused_mbarriers() -> str:
