@@ -10,10 +10,10 @@ import lowtide as lt
 from lowtide.compiler.cache.keys import spec_text
 from lowtide.compiler.epilogue.evaluate import evaluate
 from lowtide.compiler.epilogue.graph import trace
-from lowtide.compiler.epilogue.operands import OperandKind
+from lowtide.compiler.epilogue.operands import OperandKind, OperandType
 from lowtide.compiler.epilogue.ready import READY
 from lowtide.compiler.epilogue.signatures import operand_types
-from lowtide.compiler.epilogue.text import TextEpilogue, epilogue_text, graph_text
+from lowtide.compiler.epilogue.text import TextEpilogue, epilogue_of_d, epilogue_text, graph_text
 from lowtide.errors import SpecError
 
 
@@ -66,6 +66,54 @@ def test_the_form() -> None:
     assert epilogue_text(None, "f32", "bf16") == ""
 
 
+def paired(acc: Any, second: Any, bias: lt.PerColumn) -> Any:
+    return {"y": lt.relu(acc + bias) * second, "second": second}
+
+
+def reduced(acc: Any, bias: lt.PerColumn, target: Any) -> Any:
+    y = acc + bias
+    return {"y": y, "most": lt.amax(y, dim=0), "own": lt.gather(y, target)}
+
+
+reduced.__annotations__["target"] = OperandType(OperandKind.PER_ROW, "s32")
+
+
+@pytest.mark.parametrize(
+    ("function", "sums", "text"),
+    [
+        (
+            paired,
+            2,
+            "(acc: f32, acc2: f32, %bias: per_column bf16) -> (y: bf16, second: f32)"
+            " { %0 = add acc, %bias; %1 = max %0, 0.0; %2 = mul %1, acc2; %2, acc2 }",
+        ),
+        (
+            reduced,
+            1,
+            "(acc: f32, %bias: per_column bf16, %target: per_row s32) -> (y: bf16, most: column_max, own: row_value"
+            " %target) { %0 = add acc, %bias; %0, %0, %0 }",
+        ),
+    ],
+)
+def test_results_reductions_and_pairs_are_read_back(function: Callable[..., Any], sums: int, text: str) -> None:
+    types = {"second": "f32"} if sums > 1 else {}
+    assert epilogue_text(function, "f32", "bf16", types, sums) == text
+    read = TextEpilogue(text)
+    graph, again = trace(function, "f32", "bf16", types=types, sums=sums), read.graph()
+    assert [result for result, _ in again.results] == [result for result, _ in graph.results]
+    assert again.operands == graph.operands and graph_text(again) == text
+    given = {"a": "bf16", "b": "bf16", "d": "bf16", **({"pairs": "stacked"} if sums > 1 else {})}
+    ours, theirs = (spec_text(lt.GemmSpec(**given, epilogue=each, result_types=types)) for each in (function, read))
+    assert ours == theirs
+
+
+def test_a_text_without_full_results_is_read_back() -> None:
+    text = "(acc: f32, %t: per_row s32) -> (lse: row_logsumexp, wanted: row_value %t) { acc, acc }"
+    assert graph_text(TextEpilogue(text).graph()) == text
+    with pytest.raises(SpecError, match=r"\[text-results\]"):
+        epilogue_of_d(text)
+
+
 def test_given_types_are_for_operands_without_one() -> None:
     read = TextEpilogue(epilogue_text(everything, "f32", "bf16", {"acc": "f16", "bias": "f16", "alpha": "f16"}))
     assert [operand.dtype for operand in read.operands] == ["f16", "f32", "s32", "f32"]
@@ -88,6 +136,10 @@ def test_given_types_are_for_operands_without_one() -> None:
         ("(acc: f32) -> bf16 { %0 = add acc; %0 }", r"is not an operation.*\[epilogue-text\]"),
         ("(acc: f32) -> bf16 { %0 = cast acc; %0 }", "cast has a type"),
         ("(acc: f32) -> bf16 { %0 = cast<s8> acc; %0 }", "cast rounds to a float"),
+        ("(acc: f32) -> (x: bf16, x: f32) { acc, acc }", r"two results.*\[epilogue-text\]"),
+        ("(acc: f32) -> (x: bf16, y: bf16) { acc }", r"it has 2 results, but ends with 1.*\[epilogue-text\]"),
+        ("(acc: f32) -> (x: row_range) { acc }", r"is not a result.*\[epilogue-text\]"),
+        ("(acc: f32) -> (x: row_value) { acc }", r"is not a result.*\[epilogue-text\]"),
         ("(acc: f32) -> bf16 { %0 = gt acc, 1.0; %0 }", r"\[epilogue-comparison\]"),
         ("(acc: f32) -> bf16 { %0 = gt acc, 1.0; %1 = add %0, 1.0; %1 }", "a comparison used as a number"),
         ("(acc: s32) -> s32 { %0 = exp acc; %0 }", r"does not hold every s32.*\[integers-of-d\]"),

@@ -11,7 +11,7 @@ import lowtide as lt
 from lowtide.cli.console import problem_line
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.dtypes import numpy_dtype
-from lowtide.compiler.epilogue.text import epilogue_text
+from lowtide.compiler.epilogue.text import epilogue_of_d, epilogue_text
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.interpreter import interpret
@@ -82,7 +82,7 @@ def test_an_operand_has_no_result_s_name() -> None:
 
 def test_calls_that_take_d_alone_refuse_several() -> None:
     with pytest.raises(lt.SpecError, match=r"\[text-results\]"):
-        epilogue_text(_both, "f32", "bf16")
+        epilogue_of_d(epilogue_text(_both, "f32", "bf16"))
     with pytest.raises(lt.SpecError, match=r"results pre, act cannot be tuned: .*\[results-tuned\]"):
         lt.tune(_spec(m=64, n=64, k=64))
 

@@ -9,7 +9,7 @@ import torch
 
 from lowtide.compiler.epilogue.graph import EpilogueGraph
 from lowtide.compiler.epilogue.operands import Operand, OperandKind
-from lowtide.compiler.epilogue.text import TextEpilogue
+from lowtide.compiler.epilogue.text import TextEpilogue, epilogue_of_d
 from lowtide.compiler.matmul.arrangement import result_shape
 from lowtide.compiler.matmul.family import result_type, sums_of
 from lowtide.compiler.numerics_words import REPEATABLE, check_numerics
@@ -57,7 +57,7 @@ def read(text: str) -> Epilogue | None:
     """The epilogue of a text; None for "". Raises SpecError."""
     if not text:
         return None
-    function = TextEpilogue(text)
+    function = epilogue_of_d(text)
     graph = function.graph()
     ordered = sorted(graph.operands, key=lambda operand: operand.kind is OperandKind.SCALAR)
     return Epilogue(function, graph, tuple(operand.name for operand in ordered), dtype_of(graph.d))
