@@ -8,7 +8,8 @@ from typing import Any
 from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.epilogue.text import TextEpilogue
 from lowtide.compiler.fx.fusion import Fusion
-from lowtide.compiler.fx.values import Value, expected
+from lowtide.compiler.fx.products import Product
+from lowtide.compiler.fx.values import Value, expected, is_one
 from lowtide.compiler.matmul.arrangement import arrange
 from lowtide.compiler.matmul.family import family_of
 from lowtide.compiler.matmul.options import Options
@@ -63,3 +64,21 @@ def _contiguous(shape: tuple[int, ...], dtype: str) -> Operand:
 def _extents(extents: Sequence[Any]) -> tuple[int, ...] | None:
     found = [expected(extent) for extent in extents]
     return None if None in found else tuple(extent for extent in found if extent is not None)
+
+
+def spec_of(product: Product, epilogue: str) -> GemmSpec:
+    """The problem of a product with several results or pairs of columns. Raises SpecError if it is not supported."""
+    text, dtype, n = TextEpilogue(epilogue), product.a_value.dtype, product.value.shape[-1]
+    assert dtype is not None
+    pairs: dict[str, Any] = {"pairs": "stacked"} if text.sums > 1 else {}
+    return GemmSpec(
+        m=None,
+        n=n // text.sums if isinstance(n, int) else None,
+        a=dtype,
+        b=dtype,
+        d=dtype,
+        layout="tn" if is_one(product.b_value.strides[0]) else "tt",
+        epilogue=text,
+        result_types=text.result_types,
+        **pairs,
+    )

@@ -1,16 +1,18 @@
 """Decides for each product of a graph: taken, with the largest region for one kernel, or left, with the reason."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lowtide.compiler.fx.calls import call_of
+from lowtide.compiler.fx.calls import call_of, spec_of
 from lowtide.compiler.fx.fusion import Fusion, fusion_of
+from lowtide.compiler.fx.halves import halves_of
 from lowtide.compiler.fx.products import Product
-from lowtide.compiler.fx.regions import grow
+from lowtide.compiler.fx.regions import Growth, Region, grow
 from lowtide.compiler.fx.replay import text_of
 from lowtide.compiler.fx.report import Row
-from lowtide.compiler.fx.rule import Rule
+from lowtide.compiler.fx.results import with_results
+from lowtide.compiler.fx.rule import MOST_FULL, Rule
 from lowtide.errors import Error
 
 
@@ -36,7 +38,12 @@ def choose(
     if product.form.grouped:
         return Choice(Row(*about, (), "kernels of groups take no other ops"))
     growth = grow(node, position, is_backward)
-    refusals = []
+    refusals: list[str] = []
+    for region in _with_results(product, growth, position, is_backward, rule):
+        found = _taken(product, region, about, position, rule)
+        if isinstance(found, Choice):
+            return found
+        refusals.append(f"with several results: {found}")
     for region in growth.regions:
         fusion = rule.refusal_of_ops(region) or fusion_of(product, region, position, rule.most_full(region))
         if not isinstance(fusion, Fusion):
@@ -51,6 +58,43 @@ def choose(
         reason = refusals[0] if refusals else growth.reason(region)
         return Choice(Row(*about, names, reason, text, call_of(fusion, text)), fusion, text)
     return Choice(Row(*about, None, refusals[-1]))
+
+
+def _with_results(
+    product: Product,
+    growth: Growth,
+    position: Mapping[Any, int],
+    is_backward: Callable[[Any], bool],
+    rule: Rule,
+) -> Iterator[Region]:
+    """Regions that store several values, pairs of columns or reductions."""
+    is_matrix = len(product.a_value.shape) == len(product.b_value.shape) == 2 and not product.form.transposes_b
+    if not rule.results or not is_matrix:
+        return
+    halves = halves_of(product)
+    found = [with_results(product.node, growth, position, None)]
+    if halves is not None:
+        of_halves = grow(product.node, position, is_backward, (halves.first, halves.second))
+        found.insert(0, with_results(product.node, of_halves, position, halves))
+    yield from (region for region in found if region is not None)
+
+
+def _taken(
+    product: Product, region: Region, about: tuple[str, str, str, str], position: Mapping[Any, int], rule: Rule
+) -> Choice | str:
+    """The choice of a region with results, or why no kernel computes it."""
+    fusion = rule.refusal_of_ops(region) or fusion_of(product, region, position, MOST_FULL)
+    if not isinstance(fusion, Fusion):
+        return fusion
+    assert region.results is not None
+    try:
+        text = text_of(fusion)
+        spec_of(product, text)
+    except Error as error:
+        return str(error)
+    names = (str(other.target).split(".")[1] for other in region.nodes if other not in region.roots)
+    row = Row(*about, tuple(names), "", text, results=region.results.about)
+    return Choice(row, fusion, text)
 
 
 def _shape(product: Product) -> str:

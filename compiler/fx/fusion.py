@@ -44,6 +44,11 @@ class Fusion:
     d: str
 
     @property
+    def shape(self) -> tuple[Any, ...]:
+        """D's shape: that of the product, or of its halves."""
+        return shape_of_d(self.product, self.region)
+
+    @property
     def size(self) -> Any:
         """The argument of the reshape that shapes the exit; None if the exit has the product's shape."""
         wanted = value_of(self.region.exit)
@@ -57,14 +62,23 @@ class Fusion:
         return list(wanted.shape)
 
 
+def shape_of_d(product: Product, region: Region) -> tuple[Any, ...]:
+    """The shape of the full results of a region."""
+    if not region.halves:
+        return product.value.shape
+    value = value_of(region.halves[0])
+    assert value is not None
+    return (*product.value.shape[:-1], value.shape[-1])
+
+
 def fusion_of(product: Product, region: Region, position: Mapping[Any, int], most_full: int) -> Fusion | str:
     """The call, or why there is none. `most_full`: the most operands of D's size that it may have."""
-    shape = product.value.shape
+    shape = shape_of_d(product, region)
     absorbed = _absorbed(region, shape, position, most_full)
     inside = {*region.nodes, *absorbed}
     nodes = tuple(sorted(inside, key=lambda node: position[node]))
     leaves: dict[Any, Leaf] = {}
-    for node, beside in _reads(nodes, product):
+    for node, beside in _reads(nodes, product, region.roots):
         if node in inside or node in leaves:
             continue
         value = value_of(node)
@@ -79,21 +93,21 @@ def fusion_of(product: Product, region: Region, position: Mapping[Any, int], mos
     if len(full) > most_full:
         names = " and ".join(leaf.node.name for leaf in full)
         return f"it reads {names}, of D's size; the rule allows {most_full or 'none'} here"
-    exit = value_of(region.exit)
-    assert exit is not None and exit.dtype is not None
+    d = value_of(region.exit if region.results is None else product.node)
+    assert d is not None and d.dtype is not None
     for leaf in full:
-        is_wide = element_type(leaf.dtype).bits > element_type(exit.dtype).bits
+        is_wide = element_type(leaf.dtype).bits > element_type(d.dtype).bits
         if is_wide and str(leaf.node.target) in OPS:
             return f"it reads {leaf.node.name}, which would have to be written as {leaf.dtype}"
-    return Fusion(product, region, nodes, tuple(leaves.values()), exit.dtype)
+    return Fusion(product, region, nodes, tuple(leaves.values()), d.dtype)
 
 
-def _reads(nodes: tuple[Any, ...], product: Product) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+def _reads(nodes: tuple[Any, ...], product: Product, roots: tuple[Any, ...]) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     """The tensors read beside A and B, each with the shape that it is broadcast to."""
     if product.added is not None and product.beta != 0:
         yield product.added, product.value.shape
     for node in nodes:
-        if node is product.node:
+        if node in roots:
             continue
         value = value_of(node)
         assert value is not None
@@ -109,7 +123,8 @@ def _absorbed(region: Region, shape: tuple[Any, ...], position: Mapping[Any, int
     inside = set(region.nodes)
     read = [
         argument
-        for node in region.nodes[1:]
+        for node in region.nodes
+        if node not in region.roots
         for argument in node.all_input_nodes
         if argument not in inside and not is_constant(argument)
     ]

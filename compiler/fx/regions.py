@@ -1,6 +1,7 @@
 """Regions: a product and the ops after it that compute each element of a result from one of D and from operands.
 
 A region begins with the product. Only its last node, the exit, is used outside it. So one kernel can replace the exit.
+A region with results (`fx.results`) replaces several nodes, and may begin with the halves of a product.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -12,6 +13,7 @@ from lowtide.compiler.fx.arguments import is_constant, is_node
 from lowtide.compiler.fx.operands import can_absorb, kind_beside
 from lowtide.compiler.fx.pointwise import CASTS, OPS, RESHAPES, VIEWS
 from lowtide.compiler.fx.products import FORMS
+from lowtide.compiler.fx.reductions import Results
 from lowtide.compiler.fx.values import same_extent, same_shape, value_of
 from lowtide.elements import element_type
 
@@ -23,9 +25,17 @@ _CALLED = (*FORMS, "lowtide.gemm", "aten._scaled_dot_product", "aten.convolution
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """`nodes` in the order of the graph, the product first, the exit last."""
+    """`nodes` in the order of the graph, the product first, the exit last. `halves`: the halves of the product, which
+    then are in `nodes` in its place. `results`: what the kernel stores, if it is not the exit alone."""
 
     nodes: tuple[Any, ...]
+    halves: tuple[Any, ...] = ()
+    results: Results | None = None
+
+    @property
+    def roots(self) -> tuple[Any, ...]:
+        """The nodes that are sums of products."""
+        return self.halves or self.nodes[:1]
 
     @property
     def exit(self) -> Any:
@@ -34,25 +44,27 @@ class Region:
     @property
     def is_read_by_no_kernel(self) -> bool:
         """Whether only results of the graph, products and attention read the exit."""
-        waiting = [*self.exit.users]
-        while waiting:
-            user = waiting.pop()
-            if str(user.target) in RESHAPES or str(user.target) in VIEWS:
-                waiting += user.users
-            elif not _is_called(user):
-                return False
-        return True
+        return all(map(is_called, readers(self.exit)))
 
 
-def _is_called(node: Any) -> bool:
+def readers(node: Any) -> Iterator[Any]:
+    """The ops that read a node, or a view of it."""
+    for user in node.users:
+        if str(user.target) in RESHAPES or str(user.target) in VIEWS:
+            yield from readers(user)
+        else:
+            yield user
+
+
+def is_called(node: Any) -> bool:
     """Whether no kernel can compute it together with its inputs: a result, or an op on whole tensors."""
     return node.op == "output" or str(node.target).startswith(_CALLED)
 
 
 @dataclass(frozen=True, eq=False)
 class Growth:
-    """The possible regions of a product. `regions`: largest first. `stops`: ops that read intermediate values and are
-    in no region, each with the reason, in the order of the graph."""
+    """The possible regions of a product. `regions`: largest first. `reached`: the ops that can be in one. `stops`: ops
+    that read intermediate values and are in no region, each with the reason, in the order of the graph."""
 
     regions: tuple[Region, ...]
     reached: tuple[Any, ...]
@@ -63,7 +75,7 @@ class Growth:
         outside = {node for node in self.reached if node not in region.nodes}
         is_last = all(str(node.target) in RESHAPES or str(node.target) in CASTS for node in outside)
         stops = [stop for stop in self.stops if any(x in outside or x is region.exit for x in stop[0].all_input_nodes)]
-        if all(_is_called(node) for node, _ in stops):
+        if all(is_called(node) for node, _ in stops):
             return ""
         if is_last:
             return f"before {stops[0][0].name}: {stops[0][1]}"
@@ -71,15 +83,18 @@ class Growth:
         return f"ops that follow are left, because {names} read{'s' * (len(stops) == 1)} intermediate values"
 
 
-def grow(product: Any, position: Mapping[Any, int], is_backward: Callable[[Any], bool]) -> Growth:
-    """The regions that begin with a product. `position`: the order of the graph's nodes."""
-    reached = [product]
+def grow(
+    product: Any, position: Mapping[Any, int], is_backward: Callable[[Any], bool], halves: tuple[Any, ...] = ()
+) -> Growth:
+    """The regions that begin with a product, or the ops that can follow its halves. `position`: the order of the
+    graph's nodes."""
+    reached = [*halves] or [product]
     stops: dict[Any, str] = {}
-    waiting = set(product.users)
+    waiting = {user for root in reached for user in root.users}
     while waiting and len(reached) < _MOST_NODES:
         node = min(waiting, key=lambda other: position[other])
         waiting.discard(node)
-        reason = _refusal(node, reached, product)
+        reason = _refusal(node, reached, reached[0])
         if reason is None and is_backward(node) != is_backward(product):
             reason = "it is part of the backward pass, but the product of the forward pass"
         if reason is None and node.meta.get(_CHECKPOINTING) != product.meta.get(_CHECKPOINTING):
@@ -89,7 +104,7 @@ def grow(product: Any, position: Mapping[Any, int], is_backward: Callable[[Any],
             continue
         reached.append(node)
         waiting |= {user for user in node.users if user not in stops and user not in reached}
-    found = [Region(tuple(nodes)) for nodes in _closed(reached)]
+    found = [] if halves else [Region(tuple(nodes)) for nodes in _closed(reached)]
     found = [region for region in found if not _is_trailing(region)]
     return Growth(tuple(reversed(found)), tuple(reached), tuple(stops.items()))
 

@@ -15,7 +15,7 @@ class Row:
     """`product`: the node's name. `taken`: the names of the ops in its kernel, None if the product is left.
 
     `reason`: why the product is left, or why no more ops are taken; "" if none follow. `epilogue`: its text. `call`:
-    the arguments of the kernel, None if sizes are unknown.
+    the arguments of the kernel, None if sizes are unknown. `results`: what the kernel stores, if it is not one value.
     """
 
     graph: str
@@ -26,6 +26,7 @@ class Row:
     reason: str
     epilogue: str = ""
     call: Call | None = field(default=None, repr=False)
+    results: str = ""
 
     @property
     def is_taken(self) -> bool:
@@ -36,6 +37,7 @@ class Row:
         if self.taken is None:
             return f"left: {self.reason}"
         ops = f"taken with {', '.join(self.taken)}" if self.taken else "taken"
+        ops = f"{ops}; gives {self.results}" if self.results else ops
         return f"{ops}; {self.reason}" if self.reason else ops
 
 

@@ -24,7 +24,8 @@ class Rule:
     least M and N, except in groups. `least`: the least number of multiplications. `full`: which epilogues may read
     tensors of D's size: "none"; "alone", if only results of the graph, products and attention read the result, so that
     Inductor would need a kernel just for it; or "any". `left`: ops that no epilogue computes, because they take longer
-    there, while nothing multiplies, than in a kernel of Inductor's.
+    there, while nothing multiplies, than in a kernel of Inductor's. `results`: whether kernels store several values,
+    pairs of columns and reductions; their epilogues may read tensors of D's size.
 
     Raises SpecError for another word.
     """
@@ -35,6 +36,7 @@ class Rule:
     least: int = 2**26
     full: str = "none"
     left: tuple[str, ...] = ("aten.erf.default",)
+    results: bool = True
 
     def __post_init__(self) -> None:
         if self.full not in _FULL:

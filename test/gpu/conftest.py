@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import faulthandler
+import functools
+import importlib
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -26,6 +29,28 @@ def watchdog(request: pytest.FixtureRequest) -> Iterator[None]:
         faulthandler.dump_traceback_later(_MOST_SECONDS, exit=True, file=sys.__stderr__)
     yield
     faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Graphs are run as Inductor gets them, node by node, which needs no C++ compiler."""
+    torch, inductor = importlib.import_module("torch"), importlib.import_module("lowtide.torch.fx.inductor")
+
+    def inner_compile(module: Any, inputs: Any, **about: Any) -> Any:
+        return _boxed(module)
+
+    monkeypatch.setattr(inductor, "compile_fx", functools.partial(inductor.compile_fx, inner_compile=inner_compile))
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def _boxed(module: Any) -> Any:
+    def run(arguments: list[Any]) -> Any:
+        return module(*arguments)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
 
 
 def missing() -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from lowtide.compiler.epilogue.text import epilogue_text
 from lowtide.compiler.fx.pointwise import POINTWISE
 
 torch = pytest.importorskip("torch", reason="NO TEST OF lowtide.torch RAN: torch is not installed; pip install torch")
-inductor = pytest.importorskip("lowtide.torch.fx.inductor")
 ltt = pytest.importorskip("lowtide.torch")
 fuse = pytest.importorskip("lowtide.torch.fx.fuse").fuse
 How = pytest.importorskip("lowtide.torch.calls").How
@@ -85,27 +83,6 @@ def test_an_op_computes_what_torch_computes(target: str) -> None:
         ours = by_lowtide(lambda a, b: applied(POINTWISE[target], arguments, a, b), x, y)
         wanted = applied(op_of(target), arguments, x, y)
     torch.testing.assert_close(ours, wanted, rtol=1e-5, atol=1e-6)
-
-
-@pytest.fixture
-def eager(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Graphs are run as Inductor gets them, node by node, which needs no C++ compiler."""
-
-    def inner_compile(module: Any, inputs: Any, **about: Any) -> Any:
-        return _boxed(module)
-
-    monkeypatch.setattr(inductor, "compile_fx", functools.partial(inductor.compile_fx, inner_compile=inner_compile))
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-
-
-def _boxed(module: Any) -> Any:
-    def run(arguments: list[Any]) -> Any:
-        return module(*arguments)
-
-    run._boxed_call = True  # type: ignore[attr-defined]
-    return run
 
 
 def half(*shape: int) -> Any:

@@ -35,7 +35,8 @@ class Node:
     @property
     def all_input_nodes(self) -> list[Node]:
         every = [*self.args, *self.kwargs.values()]
-        return [x for x in every if isinstance(x, Node)]
+        flat = [x for each in every for x in (each if isinstance(each, list) else [each])]
+        return [x for x in flat if isinstance(x, Node)]
 
 
 class Graph:
@@ -48,7 +49,8 @@ class Graph:
         return self._add("placeholder", name or "input", "input", (), {}, Tensor(shape, dtype, **about))
 
     def call(self, target: str, *args: Any, shape: Any = None, dtype: str | None = None, **kwargs: Any) -> Node:
-        longest = max((x.meta["val"] for x in args if isinstance(x, Node)), key=lambda value: len(value.shape))
+        nodes = [x for each in args for x in (each if isinstance(each, list) else [each]) if isinstance(x, Node)]
+        longest = max((x.meta["val"] for x in nodes), key=lambda value: len(value.shape))
         tensor = Tensor(longest.shape if shape is None else tuple(shape), dtype or longest.dtype)
         return self._add("call_function", target.split(".")[1], target, args, kwargs, tensor)
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from lowtide.compiler.epilogue.graph import trace
+from lowtide.compiler.epilogue.text import TextEpilogue
 from lowtide.compiler.matmul.family import sums_of
 from lowtide.compiler.matmul.matmul import matmul
 from lowtide.compiler.native import target_of
@@ -29,7 +30,8 @@ PAIRED = "stacked"
 
 class Wanted(NamedTuple):
     """A product of A (M, K) with any number of rows. `dtype`: the type of A, B and D. `layout`: "tn" for B (N, K), "tt"
-    for B (K, N). `pairs`: None or "stacked". `rows`: the M for which the schedule is chosen."""
+    for B (K, N). `pairs`: None or "stacked". `rows`: the M for which the schedule is chosen. `result_types`: the types
+    of full results that are not `dtype`, by name."""
 
     dtype: str
     layout: str
@@ -39,6 +41,7 @@ class Wanted(NamedTuple):
     pairs: str | None
     rows: int
     target: str
+    result_types: tuple[tuple[str, str], ...] = ()
 
     def spec(self, m: int | None) -> GemmSpec:
         """The problem with this number of rows. Raises SpecError."""
@@ -52,6 +55,7 @@ class Wanted(NamedTuple):
             d=self.dtype,
             layout=self.layout,
             epilogue=self.epilogue,
+            result_types=dict(self.result_types),
             **pairs,
         )
 
@@ -78,15 +82,15 @@ def results(
     pairs: str | None = None,
 ) -> dict[str, torch.Tensor]:
     """The results, by name, of the product of A (M, K) and B. B is (N, K), or (K, N) if `layout` is "tt", or (2·N, K)
-    with `pairs`. `out`: tensors for some of the results, which may be strided. Records no gradient. M, N and K are at
-    least 1.
+    with `pairs`. `out`: tensors for some of the results, which may be strided. Full results have the types that the
+    text of an epilogue gives them, or that of A. Records no gradient. M, N and K are at least 1.
 
     Raises LaunchError for tensors that do not fit, SpecError for types that the epilogue does not support, and the
     errors of `compile_gemm`.
     """
     n = b.shape[1] if layout == "tt" else b.shape[0] // (1 if pairs is None else 2)
     if a.device.type == "cpu":
-        own = _by_torch(a, b if layout == "tt" else b.mT, epilogue, operands, sums=1 if pairs is None else 2)
+        own = by_torch(a, b if layout == "tt" else b.mT, epilogue, operands, sums=1 if pairs is None else 2)
         with torch.no_grad():
             return {name: out[name].copy_(value) if out and name in out else value for name, value in own.items()}
     if a.device.type != "cuda":
@@ -95,7 +99,7 @@ def results(
         )
     rows = 1 << (a.shape[0] - 1).bit_length()
     target = target_of(driver.device(a.device.index or 0)).name
-    wanted = Wanted(name_of(a.dtype), layout, n, a.shape[1], epilogue, pairs, rows, target)
+    wanted = Wanted(name_of(a.dtype), layout, n, a.shape[1], epilogue, pairs, rows, target, _types(epilogue))
     kernel = _KERNELS[wanted]
     if kernel is None:
         kernel = _KERNELS[wanted] = wanted.kernel()
@@ -105,8 +109,13 @@ def results(
     return found
 
 
+def _types(epilogue: Callable[..., Any] | None) -> tuple[tuple[str, str], ...]:
+    """The types of the full results of an epilogue that a text denotes; other epilogues give none."""
+    return tuple(epilogue.result_types.items()) if isinstance(epilogue, TextEpilogue) else ()
+
+
 @torch.no_grad()
-def _by_torch(
+def by_torch(
     a: torch.Tensor,
     b: torch.Tensor,
     epilogue: Callable[..., Any] | None,
@@ -114,11 +123,12 @@ def _by_torch(
     d: torch.dtype | None = None,
     sums: int = 1,
 ) -> dict[str, torch.Tensor]:
-    """The results, by name, of the product of A (M, K) and B (K, N), or (K, 2·N) if an element of D has two `sums`.
-    `d`: the type of D, by default that of A."""
+    """The results, by name and by torch's operations, of the product of A (M, K) and B (K, N), or (K, 2·N) if an
+    element of D has two `sums`. `d`: the type of D, by default that of A."""
     dtype = name_of(a.dtype)
     acc = sums_of(dtype, dtype)
-    graph = trace(epilogue, acc, dtype if d is None else name_of(d), sums=sums)
+    types = dict(_types(epilogue))
+    graph = trace(epilogue, acc, dtype if d is None else name_of(d), types=types, sums=sums)
     return evaluate_results(graph, product(a, b, acc).chunk(sums, dim=1), operands)
 
 
@@ -138,7 +148,7 @@ def multiplied(
                 _readable(a.detach()), _readable(b.detach()), epilogue=epilogue, out=out, **given
             )
             return found
-        d = _by_torch(a, b, epilogue, operands, None if out is None else out.dtype)["d"]
+        d = by_torch(a, b, epilogue, operands, None if out is None else out.dtype)["d"]
         return d if out is None else out.copy_(d)
 
 

@@ -12,22 +12,16 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._guards import detect_fake_mode
-from torch.utils._pytree import tree_leaves
 
-from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.fx.choosing import choose
-from lowtide.compiler.fx.fusion import Fusion, Leaf
+from lowtide.compiler.fx.fusion import Fusion
 from lowtide.compiler.fx.products import Product, product_of
 from lowtide.compiler.fx.report import Row
 from lowtide.compiler.fx.rule import Rule
-from lowtide.compiler.fx.values import same_shape, sizes_for_reshape, value_of
 from lowtide.torch.calls import OF_PRECISIONS, How
+from lowtide.torch.fx.nodes import PERMUTE, RESHAPE, call, operand_of
+from lowtide.torch.fx.storing import replace_by_results
 from lowtide.torch.grouped import grouped_gemm
-
-_reshape = torch.ops.aten.reshape.default
-_permute = torch.ops.aten.permute.default
-_OF_VALUES = frozenset({"val", "tensor_meta", "unbacked_bindings"})  # metadata that the new node gets anew
 
 
 def fuse(graph: torch.fx.Graph, name: str, rule: Rule, how: How) -> list[Row]:
@@ -38,10 +32,15 @@ def fuse(graph: torch.fx.Graph, name: str, rule: Rule, how: How) -> list[Row]:
         if product is None:
             continue
         position = {other: number for number, other in enumerate(graph.nodes)}
+        if node not in position:  # erased, because nothing reads it any more
+            continue
         choice = choose(product, name, position, _is_backward(graph), rule)
         rows.append(choice.row)
         if choice.fusion is not None and choice.epilogue is not None:
-            _replace(graph, choice.fusion, how._replace(epilogue=choice.epilogue))
+            if choice.fusion.region.results is not None:
+                replace_by_results(graph, choice.fusion, choice.epilogue)
+            else:
+                _replace(graph, choice.fusion, how._replace(epilogue=choice.epilogue))
         elif choice.row.is_taken:
             _replace_groups(graph, product)
     graph.eliminate_dead_code()
@@ -64,12 +63,12 @@ def _replace(graph: torch.fx.Graph, fusion: Fusion, how: How) -> None:
     with graph.inserting_before(exit):
         b = product.b
         if product.form.transposes_b:
-            b = _call(graph, _permute, (b, [1, 0]), exit)
-        operands = [_operand(graph, leaf, fusion) for leaf in fusion.leaves]
+            b = call(graph, PERMUTE, (b, [1, 0]), exit)
+        operands = [operand_of(graph, leaf, fusion) for leaf in fusion.leaves]
         arguments: tuple[Any, ...] = (product.a, b, operands, [*how.scalars], *how[1:])
-        made = _call(graph, torch.ops.lowtide.gemm.default, arguments, exit)
+        made = call(graph, torch.ops.lowtide.gemm.default, arguments, exit)
         if fusion.size is not None:
-            made = _call(graph, _reshape, (made, fusion.size), exit)
+            made = call(graph, RESHAPE, (made, fusion.size), exit)
     exit.replace_all_uses_with(made)
     for node in reversed(fusion.region.nodes):
         graph.erase_node(node)
@@ -80,29 +79,6 @@ def _replace_groups(graph: torch.fx.Graph, product: Product) -> None:
     node, given = product.node, product.of_groups
     with graph.inserting_before(node):
         arguments = (product.a, product.b, given["offs"], given["out_dtype"])
-        made = _call(graph, grouped_gemm, arguments, node)
+        made = call(graph, grouped_gemm, arguments, node)
     node.replace_all_uses_with(made)
     graph.erase_node(node)
-
-
-def _operand(graph: torch.fx.Graph, leaf: Leaf, fusion: Fusion) -> Any:
-    """The leaf in the form that the op takes: D's shape, (…, M) or (N,)."""
-    shape = fusion.product.value.shape
-    wanted = {OperandKind.FULL: shape, OperandKind.PER_ROW: shape[:-1], OperandKind.PER_COLUMN: shape[-1:]}[leaf.kind]
-    value = value_of(leaf.node)
-    assert value is not None
-    sizes = sizes_for_reshape(wanted)
-    if same_shape(value.shape, wanted):
-        return leaf.node
-    assert sizes is not None
-    return _call(graph, _reshape, (leaf.node, sizes), fusion.region.exit)
-
-
-def _call(graph: torch.fx.Graph, target: Any, arguments: tuple[Any, ...], like: Any) -> Any:
-    """A node in the place of `like`, with the metadata of a traced one."""
-    node = graph.call_function(target, arguments)
-    node.meta = {name: entry for name, entry in like.meta.items() if name not in _OF_VALUES}
-    values = torch.fx.map_arg(arguments, lambda other: other.meta["val"])
-    with detect_fake_mode([value for value in tree_leaves(values) if isinstance(value, torch.Tensor)]):
-        node.meta["val"] = target(*values)
-    return node

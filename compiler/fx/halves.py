@@ -1,0 +1,81 @@
+"""Products whose columns are split in two halves, as in a gated MLP with one combined weight.
+
+    %mm = aten.mm(%x, %w); %view = aten.view(%mm, [4, 512, 2048]); %split = aten.split(%view, 1024, -1)
+    %gate = getitem(%split, 0); %up = getitem(%split, 1)
+
+One kernel computes both halves, as pairs of columns.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from lowtide.compiler.fx.pointwise import RESHAPES
+from lowtide.compiler.fx.products import Product
+from lowtide.compiler.fx.values import is_one, value_of
+
+_SPLITS = ("aten.split.Tensor", "aten.split_with_sizes.default")
+_SLICE = "aten.slice.Tensor"
+
+
+@dataclass(frozen=True, eq=False)
+class Halves:
+    """`first` and `second`: the nodes of the halves. `width`: the number of columns of a half. `has_others`: whether
+    other ops read the whole matrix."""
+
+    first: Any
+    second: Any
+    width: int
+    has_others: bool
+
+
+def halves_of(product: Product) -> Halves | None:
+    """The halves of a product; None if its columns are not split in two, or if pairs of columns cannot compute it."""
+    columns, is_matrix = product.value.shape[-1], len(product.value.shape) == 2
+    if not is_matrix or product.added is not None or product.alpha != 1 or product.form.grouped:
+        return None
+    if not isinstance(columns, int) or columns % 2 or not is_one(product.b_value.strides[0]):
+        return None
+    found: dict[int, list[Any]] = {0: [], columns // 2: []}
+    has_others = False
+    for user in _readers(product.node):
+        parts = [*_parts(user, columns)]
+        if not parts or any(start not in found for start, _ in parts):
+            has_others = True
+            continue
+        for start, node in parts:
+            found[start].append(node)
+    first, second = found.values()
+    return Halves(first[0], second[0], columns // 2, has_others) if len(first) == len(second) == 1 else None
+
+
+def _readers(node: Any) -> Iterator[Any]:
+    """The ops that read a node, or a reshape of it with the same columns."""
+    value = value_of(node)
+    for user in node.users:
+        shaped = value_of(user)
+        same = value is not None and shaped is not None and str(shaped.shape[-1:]) == str(value.shape[-1:])
+        if str(user.target) in RESHAPES and same:
+            yield from _readers(user)
+        else:
+            yield user
+
+
+def _parts(node: Any, columns: int) -> Iterator[tuple[int, Any]]:
+    """The halves that an op gives, each with its first column; nothing for another op."""
+    target = str(node.target)
+    value = value_of(node.args[0]) if node.op == "call_function" and node.args else None
+    if value is None:
+        return
+    last = len(value.shape) - 1
+    if target in _SPLITS:
+        sizes, dim = node.args[1], node.args[2] if len(node.args) > 2 else node.kwargs.get("dim", 0)
+        if dim not in (-1, last) or sizes not in (columns // 2, [columns // 2] * 2):
+            return
+        for user in node.users:
+            yield user.args[1] * (columns // 2), user
+    elif target == _SLICE and len(node.args) == 4:
+        _, dim, start, end = node.args
+        known = dim in (-1, last) and isinstance(start, int) and isinstance(end, int)
+        if known and (start, min(end, columns)) in ((0, columns // 2), (columns // 2, columns)):
+            yield start, node

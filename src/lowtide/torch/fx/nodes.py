@@ -1,0 +1,43 @@
+"""New nodes of a graph that the pass rewrites, with the metadata of traced ones."""
+
+from typing import Any
+
+import torch
+from torch._guards import detect_fake_mode
+from torch.utils._pytree import tree_leaves
+
+from lowtide.compiler.epilogue.operands import OperandKind
+from lowtide.compiler.fx.fusion import Fusion, Leaf
+from lowtide.compiler.fx.values import same_shape, sizes_for_reshape, value_of
+
+RESHAPE = torch.ops.aten.reshape.default
+PERMUTE = torch.ops.aten.permute.default
+_OF_VALUES = frozenset({"val", "tensor_meta", "unbacked_bindings"})  # metadata that the new node gets anew
+
+
+def operand_of(graph: torch.fx.Graph, leaf: Leaf, fusion: Fusion) -> Any:
+    """The leaf in the form that the op takes: D's shape, (…, M) or (N,)."""
+    shape = fusion.shape
+    wanted = {OperandKind.FULL: shape, OperandKind.PER_ROW: shape[:-1], OperandKind.PER_COLUMN: shape[-1:]}[leaf.kind]
+    return shaped(graph, leaf.node, wanted, fusion.region.exit)
+
+
+def shaped(graph: torch.fx.Graph, node: Any, shape: tuple[Any, ...], like: Any) -> Any:
+    """The node, reshaped if it does not have the shape."""
+    value = value_of(node)
+    assert value is not None
+    sizes = sizes_for_reshape(shape)
+    if same_shape(value.shape, shape):
+        return node
+    assert sizes is not None
+    return call(graph, RESHAPE, (node, sizes), like)
+
+
+def call(graph: torch.fx.Graph, target: Any, arguments: tuple[Any, ...], like: Any) -> Any:
+    """A node in the place of `like`, with the metadata of a traced one."""
+    node = graph.call_function(target, arguments)
+    node.meta = {name: entry for name, entry in like.meta.items() if name not in _OF_VALUES}
+    values = torch.fx.map_arg(arguments, lambda other: other.meta["val"])
+    with detect_fake_mode([value for value in tree_leaves(values) if isinstance(value, torch.Tensor)]):
+        node.meta["val"] = target(*values)
+    return node

@@ -1,0 +1,81 @@
+"""Replaces a region with results by one `lowtide::gemm_results`, and each stored node by its result.
+
+    %results = lowtide.gemm_results(%x, %w, [%pre], "(acc: f32, …) -> (y0: bf16, s0: column_sum) { … }", [])
+    %dz = getitem(%results, 0); %sum = getitem(%results, 1)
+
+Other ops that read values of the region stay, and read the stored ones.
+"""
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch._inductor.pattern_matcher import stable_topological_sort
+
+from lowtide.compiler.fx.fusion import Fusion
+from lowtide.compiler.fx.reductions import LogSoftmax, Reduced
+from lowtide.compiler.fx.values import value_of
+from lowtide.torch.fx.nodes import call, operand_of, shaped
+from lowtide.torch.several import gemm_results
+
+_convert = torch.ops.prims.convert_element_type.default
+_div, _sub = torch.ops.aten.div.Tensor, torch.ops.aten.sub.Tensor
+
+
+def replace_by_results(graph: torch.fx.Graph, fusion: Fusion, epilogue: str) -> None:
+    """Rewrite the graph. Nodes that nothing reads any more are erased."""
+    region, product = fusion.region, fusion.product
+    results = region.results
+    assert results is not None
+    is_joined = results.joined is not None
+    halves = [*results.names[len(results.full) - 2 : len(results.full)]] if is_joined else []
+    with graph.inserting_before(region.nodes[-1]):
+        operands = [operand_of(graph, leaf, fusion) for leaf in fusion.leaves]
+        operands += _targets(graph, results.softmax)
+        arguments = (product.a, product.b, operands, epilogue, halves)
+        made = call(graph, gemm_results, arguments, product.node)
+        names = [name for name in results.names if name not in halves[1:]]
+        found = {name: call(graph, operator.getitem, (made, i), product.node) for i, name in enumerate(names)}
+        full = results.full[:-2] if is_joined else results.full
+        replaced = list(zip(full, (found[name] for name in results.names), strict=False))
+        replaced += [(results.joined, found[halves[0]])] if is_joined else []
+        new = [(node, _like(graph, value, node)) for node, value in replaced]
+        sums = (found[f"s{i}"] for i in range(len(results.reduced)))
+        new += [(each.node, _sum(graph, each, value)) for each, value in zip(results.reduced, sums, strict=True)]
+        if results.softmax is not None:
+            new += _of_softmax(graph, results.softmax, found)
+    for node, value in new:
+        node.replace_all_uses_with(value)
+    stable_topological_sort(graph)
+    graph.eliminate_dead_code()
+
+
+def _targets(graph: torch.fx.Graph, softmax: LogSoftmax | None) -> Iterator[Any]:
+    for _, index in () if softmax is None else softmax.gathers:
+        flat = shaped(graph, index, tuple(index.meta["val"].shape[:1]), index)
+        yield call(graph, _convert, (flat, torch.int32), index)
+
+
+def _like(graph: torch.fx.Graph, value: Any, node: Any) -> Any:
+    """A result in the shape and type of the node that it replaces."""
+    wanted = node.meta["val"]
+    value = shaped(graph, value, tuple(wanted.shape), node)
+    return value if value.meta["val"].dtype == wanted.dtype else call(graph, _convert, (value, wanted.dtype), node)
+
+
+def _sum(graph: torch.fx.Graph, reduced: Reduced, value: Any) -> Any:
+    if reduced.divisor != 1:
+        value = call(graph, _div, (value, reduced.divisor), reduced.node)
+    return _like(graph, value, reduced.node)
+
+
+def _of_softmax(graph: torch.fx.Graph, softmax: LogSoftmax, found: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """The nodes that the log-sum-exps and the targets' values replace, with what replaces them."""
+    for i, (node, _) in enumerate(softmax.gathers):
+        yield node, _like(graph, call(graph, _sub, (found[f"t{i}"], found["lse"]), node), node)
+    if softmax.is_read_whole:
+        rows = value_of(softmax.source)
+        assert rows is not None
+        lse = shaped(graph, found["lse"], (rows.shape[0], 1), softmax.node)
+        yield softmax.node, call(graph, _sub, (softmax.source, lse), softmax.node)

@@ -1,0 +1,171 @@
+"""The pass on the CPU where a kernel gives several results: gated MLPs, saved arguments of activations, statistics of
+norms, gradients of biases, and cross entropies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from compiled_graphs import (
+    cross_entropy,
+    error,
+    errors,
+    gated,
+    gated_by_slices,
+    gated_of_two,
+    residual,
+    with_biases,
+)
+
+torch = pytest.importorskip("torch", reason="NO TEST OF lowtide.torch RAN: torch is not installed; pip install torch")
+ltt = pytest.importorskip("lowtide.torch")
+several = pytest.importorskip("lowtide.torch.several")
+functional = torch.nn.functional
+ALL = ltt.Rule(devices=("cpu", "cuda"), least_rows=1, least=0, full="any", left=())
+
+
+def half(*shape: int) -> Any:
+    return torch.randn(*shape, dtype=torch.bfloat16)
+
+
+def targets(*wanted: int) -> Any:
+    return torch.tensor(wanted)
+
+
+SHAPES = {
+    "gated": (gated, ((2, 8, 16), (64, 16), (24, 32))),
+    "gated by slices": (gated_by_slices, ((2, 8, 16), (64, 16), (24, 32))),
+    "gated of two": (gated_of_two, ((2, 8, 16), (32, 16), (32, 16), (24, 32))),
+    "biases": (with_biases, ((2, 8, 16), (32, 16), (32,), (24, 32), (24,))),
+    "residual": (residual, ((2, 8, 16), (32, 16), (2, 8, 32), (32,), (32, 32))),
+}
+TRAINED: dict[str, list[str]] = {  # the results of the kernels that store more than one value
+    "gated": ["mul, halves of mm", "halves of cat"],
+    "gated by slices": ["mul, halves of mm"],
+    "gated of two": ["mm, mul", "mul_1, convert_element_type_18", "add_2"],
+    "biases": ["addmm, convert_element_type_4", "convert_element_type_14, column sum of view_7"],
+    "residual": ["add, row sum of pow_1"],
+}
+INFERRED = {
+    "gated": ["mul"],
+    "gated by slices": ["mul"],
+    "gated of two": ["mul"],
+    "biases": [],
+    "residual": ["add, row sum of pow_1"],
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_forward_and_backward_are_as_near_to_float64_as_without(name: str, eager: None) -> None:
+    function, shapes = SHAPES[name]
+    torch.manual_seed(0)
+    inputs, backend = [half(*shape) for shape in shapes], ltt.Backend(ALL, explain=True)
+    found = errors(torch.compile(function, backend=backend), function, inputs)
+    torch.manual_seed(0)
+    without = errors(function, function, [half(*shape) for shape in shapes])
+    assert all(found[each] <= 1.5 * without[each] for each in found), (found, without)
+    report = backend.report()
+    assert [row.results for row in report if row.results] == TRAINED[name] and not report.left
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_inference_stores_no_more_than_it_needs(name: str, eager: None) -> None:
+    function, shapes = SHAPES[name]
+    torch.manual_seed(0)
+    inputs, backend = [half(*shape) for shape in shapes], ltt.Backend(ALL, explain=True)
+    with torch.no_grad():
+        found = torch.compile(function, backend=backend)(*inputs)
+        assert error(found, function(*(x.double() for x in inputs))) < 2**-6
+    assert [row.results for row in backend.report() if row.results] == INFERRED[name]
+
+
+def test_a_cross_entropy_needs_no_logits_without_a_backward_pass(eager: None) -> None:
+    torch.manual_seed(0)
+    inputs = [half(2, 8, 16), half(40, 16), targets(3, -100, *range(14))]
+    backend = ltt.Backend(ALL, explain=True)
+    found = errors(torch.compile(cross_entropy, backend=backend), cross_entropy, inputs)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        alone = torch.compile(cross_entropy, backend=backend)(*inputs)
+    exact = cross_entropy(*(x.double() for x in inputs[:2]), inputs[2])
+    assert found["y"] < 2**-8 and max(found.values()) < 2**-7 and abs(alone - exact) < 1e-5 * exact
+    assert [row.results for row in backend.report() if row.results] == [
+        "mm, log-sum-exp of view_2, column of gather",
+        "log-sum-exp of view_2, column of gather",
+    ]
+
+
+def test_a_sure_row_has_no_gradient_of_rounding(eager: None) -> None:
+    """Its logits are rounded before the log-sum-exp: the backward pass reads them as they are stored."""
+    x, w = torch.eye(8, 16).bfloat16().requires_grad_(), torch.full((40, 16), -9.0)
+    w[range(8), range(8)] = 20.0625  # not a number of bf16: times 1.0 it is 20.125 or 20.0
+    w = w.bfloat16().float().add(0.03).bfloat16()
+    x.data *= 1.0078125
+    loss = torch.compile(cross_entropy, backend=ltt.Backend(ALL))(x, w, torch.arange(8))
+    loss.backward()
+    assert loss == 0 and x.grad.abs().max() < 1e-6
+
+
+def test_what_depends_on_the_product_otherwise_is_no_operand(eager: None) -> None:
+    """The sum reads another function of the product, so no kernel of the product can compute it."""
+
+    def function(x: Any, w: Any) -> Any:
+        y = x @ w
+        return (functional.relu(y) + y.cumsum(0)) @ w.mT, functional.silu(y) @ w.mT
+
+    torch.manual_seed(0)
+    x, w, backend = half(32, 16), half(16, 24), ltt.Backend(ALL, explain=True)
+    found = torch.compile(function, backend=backend)(x, w)
+    for one, other in zip(found, function(x.double(), w.double()), strict=True):
+        assert error(one, other) < 2**-5
+    row = backend.report()[0]
+    assert row.results.startswith("mm, ") and "add" not in (row.taken or ())[-1:]
+
+
+LEFT: dict[str, Callable[..., Any]] = {
+    "three parts": lambda x, w: (lambda a, b, c: functional.silu(a) * b + c)(*(x @ w).split((16, 16, 16), -1)),
+    "unequal parts": lambda x, w: (lambda a, b: functional.silu(a)[..., :16] * b)(*(x @ w).split((32, 16), -1)),
+    "statistics of LayerNorm": lambda x, w: functional.layer_norm(x @ w, (48,)),
+    "a sum over a part of the rows": lambda x, w: (x @ w).view(2, 16, 48).relu().sum(1),
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_other_forms_are_left_as_they_are(name: str, eager: None) -> None:
+    torch.manual_seed(0)
+    x, w, backend = half(32, 16), half(16, 48), ltt.Backend(ALL, explain=True)
+    found = torch.compile(LEFT[name], backend=backend)(x, w)
+    assert error(found, LEFT[name](x.double(), w.double())) < 2**-6
+    assert not any(row.results for row in backend.report())
+
+
+def test_a_rule_leaves_results(eager: None) -> None:
+    backend = ltt.Backend(replace(ALL, results=False), explain=True)
+    torch.compile(gated, backend=backend)(half(2, 8, 16), half(64, 16), half(24, 32))
+    assert not any(row.results for row in backend.report())
+
+
+def test_sizes_of_run_time_are_taken(eager: None) -> None:
+    backend, w, down = ltt.Backend(ALL, explain=True), half(64, 16), half(24, 32)
+    compiled = torch.compile(lambda x: gated(x, w, down), backend=backend)
+    for rows in (32, 8, 40):
+        x = half(3, rows, 16)
+        torch._dynamo.mark_dynamic(x, 1)
+        assert error(compiled(x), gated(x.double(), w.double(), down.double())) < 2**-6
+    (row,) = (row for row in backend.report() if row.results)
+    assert row.results.startswith("mul") and row.epilogue.startswith("(acc: f32, acc2: f32) -> (y0: bf16)")
+
+
+def test_the_op_gives_halves_of_one_matrix_and_refuses_others() -> None:
+    a, b = half(5, 8), half(8, 12)
+    text = "(acc: f32, acc2: f32) -> (h: bf16, gate: bf16, up: bf16) { %0 = mul acc, acc2; %0, acc, acc2 }"
+    hidden, both = several.gemm_results(a, b, [], text, ["gate", "up"])
+    assert both.shape == (5, 12) and error(both, a.double() @ b.double()) < 2**-8 and hidden.shape == (5, 6)
+    empty = several.gemm_results(a[:0], b, [], text, ["gate", "up"])
+    assert [tuple(x.shape) for x in empty] == [(0, 6), (0, 12)]
+    with pytest.raises(Exception, match=r"\[halves-results\]"):
+        several.gemm_results(a, b, [], text, ["gate", "other"])
+    with pytest.raises(Exception, match=r"\[results-arguments\]"):
+        several.gemm_results(a, b, [a], text, [])
