@@ -39,7 +39,7 @@ def with_results(product: Any, growth: Growth, position: Mapping[Any, int], halv
     sums = sums[:1]
     while True:
         found = _region(product, reached, (stored, joined, sums, softmax), halves)
-        wrong = [] if found is None or found.results is None else [x for x in sums if not _is_of_stored(x, found)]
+        wrong = [] if found is None or found.results is None else [x for x in sums if not _is_wanted(x, found, stored)]
         if not wrong:
             return found
         sums = [each for each in sums if each not in wrong]
@@ -187,16 +187,15 @@ def _ancestors_without(nodes: Iterable[Any], within: set[Any], without: set[Any]
     return _ancestors(nodes, within - without)
 
 
-def _is_of_stored(reduced: Reduced, region: Region) -> bool:
-    """Whether a sum is one of a stored value, or for rows of a function of it and of constants."""
+def _is_wanted(reduced: Reduced, region: Region, wanted: list[Any]) -> bool:
+    """Whether a kernel should compute a sum: over a column of a value that products read, such as the gradient of a
+    bias; or over a row of a stored value, or of a function of it and of constants."""
     assert region.results is not None
     node, stored = reduced.source, {*region.results.full}
-    while str(node.target) in RESHAPES or str(node.target) in CASTS:
-        if node in stored:
-            return True
-        node = node.args[0]
     if reduced.kind == COLUMN_SUM:
-        return node in stored
+        while node not in wanted and (str(node.target) in RESHAPES or str(node.target) in CASTS):
+            node = node.args[0]
+        return node in wanted
     inside, root, waiting = {*region.nodes}, value_of(region.nodes[0]), [node]
     assert root is not None
     while waiting:

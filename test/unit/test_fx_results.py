@@ -113,6 +113,15 @@ def test_sums_of_a_stored_value_are_results(op: str, dims: list[int], word: str)
     assert chosen(graph, sums).row.results == f"{added.name}, {word} of {added.name}"
 
 
+def test_a_column_sum_of_what_no_product_reads_is_left() -> None:
+    """A kernel that reads the whole matrix anyway computes it beside other sums, as for LayerNorm's bias."""
+    graph = Graph()
+    sums = product(graph)
+    reduced = graph.call("aten.sum.dim_IntList", sums, [0], True, shape=(1, N))
+    graph.output(reduced, graph.call("aten.sin.default", sums))
+    assert chosen(graph, sums).row.results == ""
+
+
 def test_a_sum_over_rows_that_reads_another_matrix_is_left() -> None:
     """It is no statistic of what is stored: it would read the matrix in the kernel of the product."""
     graph = Graph()
