@@ -55,6 +55,7 @@ _K_GROUPS = "The number of groups of K, each with its own matrix of D; layout nt
 _COUNTS = "Each product of the batch has its own number of rows, the operand counts."
 _A_ROWS = "Take the rows of A at an index, the operand a_rows."
 _D_ROWS = "Store into the rows of D at an index, the operand d_rows."
+_LISTS = "The matrices that lie anywhere, as a list: b, with --groups. Default: all are one array."
 _PRECISIONS = f"How products of f32 are computed: f32, tf32, {', '.join(DECOMPOSITIONS)}. Default f32."
 
 
@@ -85,6 +86,7 @@ class Problem:
     k_groups: Annotated[int | None, _option("--k-groups", _K_GROUPS, min=1)] = None
     a_rows: Annotated[bool | None, _option("--a-rows", _A_ROWS)] = None
     d_rows: Annotated[bool | None, _option("--d-rows", _D_ROWS)] = None
+    lists: Annotated[str | None, _option("--lists", _LISTS)] = None
     pairs: Annotated[str | None, _option("--pairs", _PAIRS)] = None
     epilogue: Epilogue = None
 
@@ -118,6 +120,7 @@ class Problem:
             amax=bool(self.amax),
             a_rows=bool(self.a_rows),
             d_rows=bool(self.d_rows),
+            lists=self.lists,
             pairs=self.pairs,
             epilogue=ready_epilogue(self.epilogue or "none"),
         )

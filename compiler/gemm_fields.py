@@ -39,6 +39,7 @@ class GemmFields:
     groups: int | Groups | Ungrouped | None = UNGROUPED
     a_rows: bool = False
     d_rows: bool = False
+    lists: str | None = None
     pairs: str | None = None
     a: str
     b: str

@@ -13,6 +13,7 @@ from lowtide.compiler.presets import check_target
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects import tile
 from lowtide.dialects.levels import Level, set_level, set_target, target_of
+from lowtide.dialects.tile.lists import list_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.base import walk
@@ -61,7 +62,8 @@ def problem_in_text(text: str) -> Problem:
 
 def _emit_function(spec: GemmSpec, schedule: Schedule | None) -> None:
     names = ["a", "b", *(each.name for each in spec.results), *(each.name for each in spec.operands)]
-    types = [_matrix(spec.a_shape, spec.a), _matrix(spec.b_shape, spec.stored_b)]
+    b = _matrix(spec.b_shape, spec.stored_b)
+    types = [_matrix(spec.a_shape, spec.a), b if spec.lists is None else list_of(b)]
     types += [_result_type(spec, result) for result in spec.results]
     types += [_operand_type(spec, operand) for operand in spec.operands]
     function = ir.Operation.create(
@@ -101,7 +103,7 @@ def _emit_function(spec: GemmSpec, schedule: Schedule | None) -> None:
         tile.YieldOp(emit(graph, list(region.arguments)))
 
 
-def _matrix(shape: tuple[int | None, ...], dtype: str) -> ir.Type:
+def _matrix(shape: tuple[int | None, ...], dtype: str) -> ir.MemRefType:
     """A matrix type; all strides but the last are dynamic."""
     strides = [ir.ShapedType.get_dynamic_stride_or_offset()] * (len(shape) - 1) + [1]
     return ir.MemRefType.get(_extents(*shape), ir_type(dtype), ir.StridedLayoutAttr.get(0, strides))

@@ -28,6 +28,7 @@ from lowtide.compiler.spec_rules import (
     check_counts,
     check_d_rows,
     check_groups,
+    check_lists,
     check_pairs,
     check_weights,
 )
@@ -90,6 +91,11 @@ class GemmSpec(GemmFields):
       (M,), full operands (M, N) and scales of rows have the product's rows. Rows may be grouped, and `a_rows` may be
       given too. D must be by rows; results other than full ones, a batch, groups of K and f32 by pieces are not
       supported.
+    - `lists`: None, the default, or "b": the matrices of B, one for each group of rows or for each product of a batch,
+      lie anywhere in memory, as the weights of experts that are modules of their own. The kernel takes them as a list
+      (`lt.matrix_list`), whose addresses only the device reads. All have the same shape; their rows may be padded
+      differently. Threads copy them, not TMA. D must be by rows; packed weights, pairs of columns and f32 by pieces are
+      not supported.
     - `pairs`: None, the default, or how pairs of columns lie in B, as in a gated MLP. B then has 2 · N columns and D
       has N. For each element of D, the epilogue takes two accumulators: `def swiglu(gate, up)`. With "stacked", B's
       first N columns belong to `gate` and the others to `up`; with "interleaved" they alternate. The layout must be tn
@@ -150,6 +156,7 @@ class GemmSpec(GemmFields):
         check_groups(self)
         check_counts(self)
         check_a_rows(self)
+        check_lists(self)
         sums = accumulator_types(*self.multiplied)
         if not sums:
             raise SpecError(

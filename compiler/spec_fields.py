@@ -13,6 +13,7 @@ LAYOUTS = ("tn", "tt", "nn", "nt")
 PAIRS = ("stacked", "interleaved")  # how the two columns of a pair lie in B
 PAIRED_LAYOUTS = ("tn", "nn")  # those with K of B contiguous
 D_ORDERS = ("row", "column")
+LISTS = ("b",)  # the matrices that may be lists
 FAST = "fast"  # in place of the type of the sums
 SCALES, ZEROS = "scales", "zeros"  # names of operands of packed weights
 ENDS, ENDS_TYPE = "ends", "s32"  # of the operand with the ends of groups of rows

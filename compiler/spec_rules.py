@@ -10,6 +10,7 @@ from lowtide.compiler.spec_fields import (
     K_GROUPED_LAYOUT,
     LARGEST_EXTENT,
     LARGEST_GROUPED_K,
+    LISTS,
     PAIRED_LAYOUTS,
     PAIRS,
     SCALE_TYPES,
@@ -164,6 +165,20 @@ def check_counts(spec: GemmFields) -> None:
         _beside_batch(spec) | {"packed weights": spec.is_mixed},
         "launch the products one by one [counts-beside]",
     )
+
+
+def check_lists(spec: GemmFields) -> None:
+    """Raises SpecError for an unknown word, and for fields that lists of matrices do not support."""
+    if spec.lists is None:
+        return
+    check_word("list", "lists", spec.lists, LISTS)
+    if not spec.rows_are_grouped and not spec.is_batched:
+        raise SpecError(
+            f"lists={spec.lists!r} without groups of rows and without a batch: a list has a matrix for each group, or "
+            "for each product; give groups= or batch=, their number [lists-groups]"
+        )
+    beside = _beside_batch(spec) | {"packed weights": spec.is_mixed, "pairs of columns": spec.pairs is not None}
+    _refuse("lists of matrices", beside, "stack them to one array (groups, N, K) [lists-beside]")
 
 
 def check_a_rows(spec: GemmFields) -> None:

@@ -45,7 +45,9 @@ def arrays_of(memory: GlobalMemory, domain: Domain) -> dict[str, Array]:
         if buffer.count > 1:
             shape, strides = (buffer.count, *shape), (buffer.batch_stride // width, *strides)
         values = domain.matrix_of(payload, buffer.dtype).reshape(shape) if written.any() else None
-        found[buffer.name] = Array(_element(buffer.dtype), shape, strides, values, (buffer.start + memory.origin) % 256)
+        pointers = tuple((at, _pointer(to, memory)) for at, to in memory.pointers.get(buffer.name, {}).items())
+        placed = (buffer.start + memory.origin) % 256
+        found[buffer.name] = Array(_element(buffer.dtype), shape, strides, values, placed, pointers)
     return found
 
 

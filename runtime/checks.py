@@ -14,6 +14,8 @@ from lowtide.runtime.limits import MAX_EXTENT
 from lowtide.runtime.manifest import KINDS, extent_of, is_full_operand
 from lowtide.runtime.operands import Operand
 
+_TABLE_ALIGNMENT, _TABLE_ROW = 8, 32  # bytes, of the table of a list
+
 
 @dataclass(frozen=True)
 class MatrixView:
@@ -77,10 +79,41 @@ def check_layout(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
             raise LaunchError(
                 f"operand {name}: extent {axis} of shape {shape} must be in [0, {MAX_EXTENT}]; split it [extent-range]"
             )
+    _check_listed(argument, operand)
     if 0 in shape:
         row = pad_row(shape[-1], dtype, argument.get("row_stride_alignment", 1))
         return MatrixView(operand.address, shape, (row,) * (len(shape) - 1), 0)
     return _check_strides(argument, operand)
+
+
+def base_alignment(argument: Mapping[str, Any]) -> int:
+    """The bytes that an argument's base address is a multiple of: of a list, that of its table."""
+    return _TABLE_ALIGNMENT if "list" in argument else int(argument.get("base_alignment", 1))
+
+
+def _check_listed(argument: Mapping[str, Any], operand: Operand) -> None:
+    """Raises LaunchError for a list in place of an array, for an array in place of a list, and for a list with matrices
+    that are misaligned, or have other extents than the kernel supports."""
+    name, listed = argument["name"], operand.listed
+    if ("list" in argument) != (listed is not None):
+        kinds = ("a list of matrices", "one array")
+        taken, given = kinds if "list" in argument else kinds[::-1]
+        way_out = f"lt.matrix_list(matrices) for {name}" if "list" in argument else "the stacked matrices"
+        raise LaunchError(f"operand {name}: the kernel takes {taken}, not {given}; pass {way_out} [operand-list]")
+    if listed is None:
+        return
+    needed = max(argument.get("base_alignment", 1), argument.get("row_stride_alignment", 1))
+    if listed.alignment % needed:
+        raise MisalignedError(
+            f"operand {name}: addresses and row strides of the list are multiples of {listed.alignment} bytes, must be "
+            f"of {needed}; copy the matrices to aligned rows [list-misaligned]"
+        )
+    rows, columns = operand.shape[1:] if operand.strides[2] == 1 else operand.shape[:0:-1]
+    if "per_group" in argument and listed.least != (rows, columns):
+        raise LaunchError(
+            f"operand {name}: the smallest matrix of the list has {listed.least[0]} rows or {listed.least[1]} columns, "
+            f"the largest {rows} and {columns}; groups of rows take matrices of one shape [list-extents]"
+        )
 
 
 def _check_strides(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
@@ -95,6 +128,8 @@ def _check_strides(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
     strides = aligned_strides(argument, shape, operand.strides)
     if argument["role"] == "output" and strides:
         _check_apart(name, shape, strides)
+    if operand.listed is not None:
+        return MatrixView(operand.address, shape, tuple(strides), shape[0] * _TABLE_ROW)
     elements = shape[-1] + sum((extent - 1) * stride for extent, stride in zip(shape[:-1], strides, strict=True))
     return MatrixView(operand.address, shape, tuple(strides), elements * size)
 
@@ -129,7 +164,7 @@ def _or_pack(argument: Mapping[str, Any]) -> str:
     """Another way out for a matrix that is not aligned."""
     return (
         f", or compile the kernel with pack = rows for {argument['name']}"
-        if argument["kind"] == "matrix" or argument["role"] == "output"
+        if "list" not in argument and (argument["kind"] == "matrix" or argument["role"] == "output")
         else ""
     )
 
@@ -218,7 +253,7 @@ def check_devices(devices: Mapping[str, int | None]) -> int:
 
 def address_error(argument: Mapping[str, Any], address: int) -> LaunchError:
     """The error for a base address that is null or not aligned."""
-    alignment = argument.get("base_alignment", 1)
+    alignment = base_alignment(argument)
     elements = max(1, alignment // element_type(argument["dtype"]).bytes)
     kind = MisalignedError if address else LaunchError
     return kind(

@@ -28,6 +28,7 @@ from lowtide.runtime.checks import (
 from lowtide.runtime.code import check_code
 from lowtide.runtime.host_compiler import compile_host
 from lowtide.runtime.limits import capability_of
+from lowtide.runtime.lists import is_list
 from lowtide.runtime.manifest import (
     ABSENT,
     BATCH,
@@ -357,6 +358,11 @@ class Kernel:
         if not extents["k"] and is_mixed(self.manifest["spec"]):
             raise LaunchError(
                 f"kernel {self.name}: K of packed weights is 0; pad A, and the weights, with zeros [weights-without-k]"
+            )
+        if not extents["k"] and any(map(is_list, self._arguments)):
+            raise LaunchError(
+                f"kernel {self.name}: K is 0, and a list has no matrices of zeros; fill D with the epilogue of 0"
+                " [list-without-k]"
             )
         if not extents["k"]:
             operands = with_zeros(operands, self._arguments, self._dims, self._zeros, device, module.context)

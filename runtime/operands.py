@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from lowtide.elements import ELEMENTS, element_type
 from lowtide.errors import LaunchError
@@ -19,9 +19,18 @@ _CUDA, _CUDA_MANAGED = 2, 13
 _DEVICE_NAMES = {1: "the CPU", 3: "the CPU (pinned memory)", 10: "a ROCm GPU"}
 
 
+class Listed(NamedTuple):
+    """What a call checks of a list of matrices: the bytes that all addresses and row strides are multiples of, and the
+    least extents of a matrix, as it lies in memory."""
+
+    alignment: int
+    least: tuple[int, int]
+
+
 @dataclass(frozen=True)
 class Operand:
-    """An array in GPU memory: base address in bytes, extents and strides in elements."""
+    """An array in GPU memory: base address in bytes, extents and strides in elements. A list of matrices (`lists`) has
+    the largest extents, and the address of its table."""
 
     address: int
     shape: tuple[int, ...]
@@ -32,11 +41,12 @@ class Operand:
     stream: int | None = None  # a stream in which the producer may still be writing
     read_only: bool = False
     owner: Any = None  # keeps the memory alive
+    listed: Listed | None = None  # of a list of matrices
 
     @property
     def signature(self) -> tuple[Any, ...]:
         """Everything that a launch depends on except the address."""
-        return (self.shape, self.strides, self.dtype, self.device, self.library, self.read_only)
+        return (self.shape, self.strides, self.dtype, self.device, self.library, self.read_only, self.listed)
 
 
 def view(value: Any, name: str, stream: int | None = None) -> Operand:

@@ -17,7 +17,7 @@ from lowtide.elements import element_type
 from lowtide.errors import LaunchError
 from lowtide.runtime import driver
 from lowtide.runtime.argument_block import ArgumentBlock, ArgumentLayout
-from lowtide.runtime.checks import MatrixView, address_error, overlap_error
+from lowtide.runtime.checks import MatrixView, address_error, base_alignment, overlap_error
 from lowtide.runtime.host_program import HostProgram
 from lowtide.runtime.launch_config import launch_config
 from lowtide.runtime.launch_shape import LaunchShape
@@ -173,7 +173,7 @@ def make_plan(
         shapes=shapes,
         grids=tuple(grids[i] for i in launched),
         rows=operator.itemgetter(slice(None)) if len(launched) == len(grids) else _some(launched),
-        aligned=tuple((i, arguments[i].get("base_alignment", 1) - 1) for i, _ in spans),
+        aligned=tuple((i, base_alignment(arguments[i]) - 1) for i, _ in spans),
         spans=tuple(spans),
         apart=tuple(
             _apart((i, size), (j, span), i == output, arguments, views)

@@ -15,6 +15,7 @@ from lowtide.runtime.checks import check_dims, check_layout
 from lowtide.runtime.dtypes import to_bits
 from lowtide.runtime.host_compiler import compile_host
 from lowtide.runtime.host_program import HostProgram
+from lowtide.runtime.lists import ENTRIES, ENTRY_BYTES, list_at
 from lowtide.runtime.manifest import problem_dims
 from lowtide.runtime.operands import Operand
 from lowtide.runtime.tensor_maps import TensorMap as PlacedMap
@@ -44,9 +45,12 @@ def launch_record(manifest: Mapping[str, Any], operands: Mapping[str, Any], sm_c
         array = np.asarray(operands[name])
         strides = tuple(stride // array.itemsize for stride in array.strides)
         operand = Operand((number + 1) * _APART, array.shape, strides, argument["dtype"], device=None)
+        operand = list_at(operand, operand.address) if "list" in argument else operand
         views[name] = check_layout(argument, operand)
         values = None if argument["role"] == "output" else array
         arrays[name] = Array(argument["dtype"], array.shape, strides[:-1], values)
+        if "list" in argument:
+            arrays |= _listed(name, arrays[name])
     extents = check_dims(dims, {name: view for name, view in views.items() if name in arrays})
     for name, view in views.items():
         if name in arrays and len(view.shape) < len(dims[name]):
@@ -74,6 +78,17 @@ def launch_record(manifest: Mapping[str, Any], operands: Mapping[str, Any], sm_c
             for each in found
         ),
     )
+
+
+def _listed(name: str, batch: Array) -> dict[str, Array]:
+    """The matrices of a batch, each an array of its own, and the table that makes them a list."""
+    rows = np.array([(0, *batch.shape[1:], batch.strides[1])] * batch.shape[0], np.int64).reshape(-1, ENTRIES)
+    parts = {
+        f"{name}[{number}]": Array(batch.dtype, batch.shape[1:], batch.strides[1:], batch.values[number])
+        for number in range(batch.shape[0])
+    }
+    pointers = tuple((number * ENTRIES * ENTRY_BYTES, Pointer(part)) for number, part in enumerate(parts))
+    return parts | {name: Array("i64", rows.shape, (ENTRIES,), rows, relocations=pointers)}
 
 
 def _workspaces(program: HostProgram, views: Mapping[str, Any], sm_count: int) -> list[Array]:

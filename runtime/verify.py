@@ -24,6 +24,7 @@ from lowtide.runtime.epilogue import Interval, results_of
 from lowtide.runtime.expected import accumulator_growth, expected, in_rows
 from lowtide.runtime.host_arrays import WIDEST, HostArray, check_written, host_array
 from lowtide.runtime.kernel import Kernel
+from lowtide.runtime.lists import is_list, list_at, rows_of_batch
 from lowtide.runtime.manifest import (
     BATCH,
     COUNTS,
@@ -287,6 +288,7 @@ def run_on_device(kernel: Kernel, ordinal: int, operands: Mapping[str, Any], out
     """Copy the operands to the GPU, launch, and copy full results with their guards back into `outputs`."""
     cuda = driver.api()
     buffers: list[tuple[Any, HostArray]] = []
+    tables: list[Any] = []
     try:
         arrays = {name: x for name, x in operands.items() if isinstance(x, HostArray)}
         records: dict[str, Any] = {name: x for name, x in operands.items() if name not in arrays}
@@ -301,6 +303,12 @@ def run_on_device(kernel: Kernel, ordinal: int, operands: Mapping[str, Any], out
                 dtype=array.dtype,
                 device=ordinal,
             )
+        for argument in filter(is_list, kernel.manifest["arguments"]):
+            rows = rows_of_batch(records[argument["name"]])
+            table = driver.check(cuda.cuMemAlloc(rows.nbytes), f"allocating {rows.nbytes} bytes")
+            tables.append(table)
+            driver.check(cuda.cuMemcpyHtoD(table, rows.ctypes.data, rows.nbytes), "copying to the GPU")
+            records[argument["name"]] = list_at(records[argument["name"]], int(table))
         out = {name: records.pop(name) for name in outputs}
         kernel(stream=0, out=returned(out), **records)
         driver.check(cuda.cuCtxSynchronize(), f"running kernel {kernel.name}")
@@ -310,5 +318,5 @@ def run_on_device(kernel: Kernel, ordinal: int, operands: Mapping[str, Any], out
                 result = cuda.cuMemcpyDtoH(array.stored.ctypes.data, buffer, array.stored.nbytes)
                 driver.check(result, "copying from the GPU")
     finally:
-        for buffer, _ in buffers:
+        for buffer in (*(buffer for buffer, _ in buffers), *tables):
             cuda.cuMemFree(buffer)  # a failure here only follows from a reported one

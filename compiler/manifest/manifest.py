@@ -15,6 +15,7 @@ from lowtide.compiler.manifest.host_ops import HostOps
 from lowtide.compiler.spec_of_ir import argument_names, host_function, shape_as_it_lies, words_of
 from lowtide.dialects.levels import target_of
 from lowtide.dialects.tile import OperandKind
+from lowtide.dialects.tile.lists import is_list
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import IRError
@@ -176,6 +177,7 @@ def _arguments(
         }
         has_parts = kind in OF_COLUMNS and facts["grouped"] == ROW_GROUPS and len(extents) > len(dims)
         is_per_group = has_parts or (kind == "matrix" and ROW_GROUPS in dims)
+        entry |= {"list": True} if is_list(type_) else {}
         entries.append(entry | ({"per_group": True} if is_per_group else {}))
     return entries
 

@@ -24,6 +24,7 @@ from lowtide.compiler.spec_fields import GROUPED_LAYOUTS, K_GROUPED_LAYOUT, PAIR
 from lowtide.errors import CompileError, LaunchError, ScheduleError
 from lowtide.runtime import driver
 from lowtide.runtime.call_keys import Recent
+from lowtide.runtime.lists import Lists
 from lowtide.runtime.operands import Operand, view
 
 # These import MLIR, which takes half a second.
@@ -39,7 +40,7 @@ class Grouped(NamedTuple):
     """A grouped product with any number of rows, or any K: the types of A, B and D, the layout, N, K (if rows are
     grouped) or M (if K is), the number of groups, the rows or K per group for which the schedule is chosen (`share`),
     the target, the epilogue, how pairs of columns lie in B, whether rows of A are taken, or rows of D stored, at an
-    index, whether groups are padded, and the fields of `GemmSpec` for its sums, by name."""
+    index, whether groups are padded, which matrices are a list, and the fields of `GemmSpec` for its sums, by name."""
 
     types: tuple[str, str, str]
     layout: str
@@ -53,6 +54,7 @@ class Grouped(NamedTuple):
     a_rows: bool = False
     d_rows: bool = False
     padded: bool = False
+    lists: str | None = None
     scaled: tuple[tuple[str, Any], ...] = ()
 
     @property
@@ -115,6 +117,7 @@ class Grouped(NamedTuple):
             pairs=self.pairs,
             a_rows=self.a_rows,
             d_rows=self.d_rows,
+            lists=self.lists,
             epilogue=self.epilogue,
             **dict(self.scaled),
         )
@@ -148,7 +151,8 @@ def product_of(
             " [grouped-matrices]"
         )
     layout = by_n if b.strides[2] == 1 or n == 1 else by_k
-    return Grouped(types, layout, n, k, groups, _share(a.shape[0], groups), target, epilogue)
+    lists = None if b.listed is None else "b"
+    return Grouped(types, layout, n, k, groups, _share(a.shape[0], groups), target, epilogue, lists=lists)
 
 
 def padded_product_of(
@@ -212,6 +216,7 @@ class GroupedMatmul:
 
     def __init__(self) -> None:
         self._kernels = Recent(_MOST_KERNELS)
+        self._lists = Lists(_MOST_KERNELS)
 
     def __call__(
         self,
@@ -250,6 +255,10 @@ class GroupedMatmul:
         K / group, N); or `scale_a` (⌈K / 128⌉, rows) and `scale_b` (groups, ⌈N / 128⌉, ⌈K / 128⌉) or
         (groups, ⌈K / 128⌉, N) are operands. `precision`: as in `lt.matmul`. The launch is asynchronous.
 
+        `b` may be a list of matrices (K, N), one for each group, of one shape, with N or K contiguous in all, such as
+        the weights of experts that are modules of their own; or a list made by `lt.matrix_list`. None is copied. Their
+        addresses are copied to the GPU, at the first call with these matrices.
+
         With A (M, K) and B (K, N), K is grouped. D is (groups, M, N): for each group, the product over its K, which is
         0 for an empty group. A has M contiguous, such as `x.mT` for x (K, M), and B has N contiguous. Elements of K
         that belong to no group are not multiplied.
@@ -275,6 +284,7 @@ class GroupedMatmul:
                 f"{'both ends and counts are' if ends is not None else 'neither ends nor counts is'} given; pass ends "
                 "for a (rows, K), or counts for a (groups, rows, K) [grouped-ends]"
             )
+        b = self._lists.of(b) if isinstance(b, list | tuple) else b
         left, right = view(a, "a"), view(b, "b")
         d = None if out is None else view(out, "out").dtype
         device = driver.pointer_device(left.address) if left.device is None else left.device

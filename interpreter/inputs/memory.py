@@ -1,6 +1,7 @@
 """Arguments in global memory: which of them overlap, and a matrix for each array, with its strides."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -63,6 +64,8 @@ def matrix_of(memory: GlobalMemory, domain: Domain, argument: Argument, filled: 
     """
     name, array, type = argument.name, argument.value, argument.type
     assert isinstance(array, np.ndarray) and isinstance(type, MemRef)
+    if type.is_list:
+        return _list_of(memory, domain, argument, offset)
     *count, rows, columns = (
         array.shape if array.ndim - argument.is_batch == 2 else (*array.shape[:-1], 1, array.shape[-1])
     )
@@ -89,6 +92,19 @@ def matrix_of(memory: GlobalMemory, domain: Domain, argument: Argument, filled: 
     strides = (*([batch[1]] if count else []), *([row_stride] if array.ndim - argument.is_batch == 2 else []))
     shape = type.turned(array.shape) if type.is_column_major else array.shape
     return Matrix(name, address, shape, strides, type.element, type.is_column_major)
+
+
+def _list_of(memory: GlobalMemory, domain: Domain, argument: Argument, offset: int) -> Matrix:
+    """A list of matrices: each is allocated by itself, the last one first, and then their table."""
+    name, type = argument.name, argument.type
+    assert isinstance(argument.value, np.ndarray) and isinstance(type, MemRef)
+    own, parts = replace(type, shape=type.shape[1:], is_list=False), []
+    for number in reversed(range(len(argument.value))):
+        one = replace(argument, name=f"{name}[{number}]", value=argument.value[number], type=own, is_batch=False)
+        parts.append(matrix_of(memory, domain, one, True, offset))
+    table = [(part.address, *part.shape, part.row_stride) for part in reversed(parts)]
+    address = memory.allocate_table(name, np.array(table, np.int64))
+    return Matrix(name, address, argument.value.shape, (0, parts[0].row_stride), type.element, is_list=True)
 
 
 def _batch_stride(name: str, array: Array, dense: int, is_input: bool) -> int:

@@ -28,6 +28,7 @@ class Allocations(Cells):
     def __init__(self, payload: Any = np.float64) -> None:
         super().__init__("global memory", _ORIGIN, 0, payload)
         self._accessible: NDArray[np.bool_] = np.zeros(0, np.bool_)
+        self.pointers: dict[str, dict[int, int]] = {}  # addresses in allocations by name, by their byte there
         # An operand that D replaces, and its bytes that were written since.
         self._in_place: Buffer | None = None
         self._replaced: NDArray[np.bool_] = np.zeros(0, np.bool_)
@@ -66,6 +67,13 @@ class Allocations(Cells):
                 values.reshape(-1) if is_dense else values
             )
         return start + self.origin
+
+    def allocate_table(self, name: str, table: NDArray[np.int64]) -> int:
+        """A table of 64-bit integers (rows, columns), whose first column has addresses; returns its own address."""
+        halves = table.view(np.int32)  # the payload of the float domains cannot hold 64 bits
+        rows, columns = halves.shape
+        self.pointers[name] = {place * columns * ELEMENT_BYTES["i32"]: int(row[0]) for place, row in enumerate(table)}
+        return self.allocate(name, rows, columns, columns, "i32", halves.astype(self.payload.dtype))
 
     def allocate_bytes(self, name: str, size: int) -> int:
         """Bytes whose elements may be of any type; returns their address, a multiple of 256 bytes."""

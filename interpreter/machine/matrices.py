@@ -1,5 +1,6 @@
 """Matrices in global memory as values, and the windows that `tile.view` cuts from them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +32,9 @@ class Matrix:
     source_rows: int = 0
     """`index` is a vector, or None. With it, row i is row index[i] of a matrix in memory that has `source_rows` rows.
     If there is no such row, row i is zeros, and is not stored."""
+    is_list: bool = False
+    """Whether it is a list of matrices: at the address is their table, with a row of 64-bit integers for each: address,
+    rows, columns, and elements from row to row."""
 
     @property
     def shape_as_it_lies(self) -> tuple[int, ...]:
@@ -46,6 +50,11 @@ class Matrix:
         """A matrix, or vector, of a batch."""
         address = self.address + number * self.strides[0] * self.element.bytes
         return replace(self, address=address, shape=self.shape[1:], strides=self.strides[1:])
+
+    def listed(self, entries: Sequence[int]) -> "Matrix":
+        """The matrix of a list whose row of the table this is."""
+        address, *shape, stride = entries
+        return replace(self, address=address, shape=tuple(shape), strides=(stride,), is_list=False)
 
     def rows(self, first: int, end: int) -> "Matrix":
         """Some rows of a matrix that lies by rows, or some elements of a vector."""

@@ -8,6 +8,7 @@ from mlir import ir
 from numpy.typing import NDArray
 
 from lowtide.dialects.tile import OperandKind
+from lowtide.dialects.tile.lists import ENTRY_BYTES, Entry
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.matrices import Matrix, Window
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
@@ -70,10 +71,16 @@ def rows_of_matrices(state: AgentState, op: DecodedOp, ends: Matrix, rows: int) 
 
 
 def matrix_at(state: AgentState, op: DecodedOp, batch: Matrix, number: int) -> Matrix:
-    """A matrix, or vector, of a batch. Raises InterpreterError for a number outside of the batch."""
+    """A matrix, or vector, of a batch. A matrix of a list is found in its table. Raises InterpreterError for a
+    number outside of the batch."""
     if not 0 <= number < batch.shape[0]:
         raise state.violation(op, f"matrix {number} of {batch.name}, a batch of {batch.shape[0]} [matrix-of-batch]")
-    return batch.part(number)
+    if not batch.is_list:
+        return batch.part(number)
+    count = len(Entry)
+    place = np.array([batch.address + number * count * ENTRY_BYTES])
+    halves = state.machine.memory.load(state.access(op), place, "i32", 2 * count, align=ENTRY_BYTES)
+    return batch.listed(halves.reshape(-1).astype(np.int32).view(np.int64).tolist())
 
 
 def window_at(matrix: Matrix, kind: OperandKind, offsets: Sequence[int], shape: tuple[int, int]) -> Window:

@@ -27,6 +27,7 @@ from lowtide.interpreter.ops.tile_operands import (
     as_nk,
     groups_of_k,
     groups_of_rows,
+    matrix_at,
     part_of,
     rows_of_matrices,
     scale_and_add,
@@ -72,7 +73,7 @@ def gemm(state: AgentState, op: DecodedOp) -> Steps:
         rows_of_a = a.shape[0 if _lies_by_rows(op) else 1]
         for number, rows in enumerate(groups_of_rows(state, op, by_group[0], rows_of_a)):
             own = [(kind, part_of(state, op, x, kind, number) if kind in _OF_COLUMNS else x) for kind, x in by_kind]
-            yield from _of_rows(state, op, (a, b.part(number)), (results, own), rows)
+            yield from _of_rows(state, op, (a, matrix_at(state, op, b, number)), (results, own), rows)
         return
     if len(a.shape) == 2:
         yield from _product(state, op, (a, b), results, by_kind)
@@ -86,7 +87,7 @@ def gemm(state: AgentState, op: DecodedOp) -> Steps:
         own = [
             (kind, part_of(state, op, x, kind, number) if kind is not OperandKind.ends else x) for kind, x in by_kind
         ]
-        factors = a.part(number), b.part(number)
+        factors = matrix_at(state, op, a, number), matrix_at(state, op, b, number)
         if spans is None:
             yield from _product(state, op, factors, parts, own, joins=number > 0)
         else:

@@ -9,6 +9,7 @@ from mlir.dialects import llvm
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.tile.layouts import swizzle_bits
+from lowtide.dialects.tile.lists import is_list
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.program.layouts import SharedLayout, ThreadValue
 from lowtide.interpreter.program.types import (
@@ -68,7 +69,7 @@ def _memref(type: ir.MemRefType) -> MemRef:
         is_strided = len(shape) > 1 and isinstance(type.layout, ir.StridedLayoutAttr)
         strides: list[int] = type.get_strides_and_offset()[0][-2:] if is_strided else []
         is_column_major = strides[:1] == [1] and strides[1:] != [1]
-        return MemRef(shape, _element(type.element_type), None, is_column_major)
+        return MemRef(shape, _element(type.element_type), None, is_column_major, is_list(type))
     if isinstance(type.layout, tile.LayoutAttr):
         layout = SharedLayout(type.layout.shape, type.layout.stride, _swizzle(type.layout.swizzle))
     else:

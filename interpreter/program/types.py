@@ -41,13 +41,15 @@ class Vector:
 class MemRef:
     """`shape` has None for a dynamic extent; `layout` is that of shared memory, None for global memory.
 
-    `is_column_major`: the columns of a matrix in global memory are contiguous, not its rows.
+    `is_column_major`: the columns of a matrix in global memory are contiguous, not its rows. `is_list`: it is a list of
+    matrices, which lie anywhere (`dialects/tile/lists.py`).
     """
 
     shape: tuple[int | None, ...]
     element: Scalar
     layout: SharedLayout | None
     is_column_major: bool = False
+    is_list: bool = False
 
     @property
     def shape_as_it_lies(self) -> tuple[int | None, ...]:

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     )
     from lowtide.inspection.draw.draw import draw
     from lowtide.measurement.tuning.tune import Tuned, tune, tuned_schedule
+    from lowtide.runtime.lists import matrix_list
     from lowtide.runtime.weights import pack_weights, unpack_weights
     from lowtide.verification.checking.check import check
     from lowtide.verification.checking.comparison import compare
@@ -140,6 +141,7 @@ _HOMES: dict[str, tuple[str, str]] = {
         for name in ("error_bound", "reference", "reference_with_bound")
     },
     **{name: ("lowtide.runtime.weights", name) for name in ("pack_weights", "unpack_weights")},
+    "matrix_list": ("lowtide.runtime.lists", "matrix_list"),
     **{name: ("lowtide.errors", name) for name in _ERRORS},
 }
 
@@ -192,6 +194,7 @@ __all__ = [
     "log",
     "logsumexp",
     "matmul",
+    "matrix_list",
     "maximum",
     "minimum",
     "pack_weights",

@@ -19,6 +19,7 @@ from lowtide.elements import element_type
 from lowtide.errors import DeviceError, before_code
 from lowtide.runtime import driver
 from lowtide.runtime.host_arrays import GUARD_BYTES, check_written, host_array
+from lowtide.runtime.lists import is_list, list_at, rows_of_batch
 from lowtide.runtime.results import returned
 from lowtide.runtime.row_indices import drawn_rows_of_d
 from lowtide.verification.checking.interpretation import extents_of, matrices_of
@@ -63,6 +64,12 @@ def run_on_gpu(
             name: value if not isinstance(value, np.ndarray) else buffers.upload(value, _dtype(spec, name))
             for name, value in inputs.items()
         }
+        for argument in filter(is_list, kernel.manifest["arguments"]):
+            name = argument["name"]
+            rows = rows_of_batch(operands[name])
+            table = buffers.allocate(rows.nbytes)
+            buffers.copy_in(table, rows)
+            operands[name] = list_at(operands[name], table)
         addresses = {name: buffers.allocate(d.stored.nbytes) for name, d in stored.items()}
         out = {}
         for name, d in stored.items():

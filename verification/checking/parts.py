@@ -118,7 +118,8 @@ def at_places(index: Any, before: Any, values: np.ndarray, bounds: np.ndarray) -
 def grouped_products(spec: GemmSpec, inputs: Mapping[str, Any]) -> Iterator[tuple[slice, GemmSpec, dict[str, Any]]]:
     """For each group that has rows: the rows, and its product as a separate problem, with its part of each input.
     Raises SpecError."""
-    one, arrays = replace(spec, groups=UNGROUPED, m=None), {name: np.asarray(value) for name, value in inputs.items()}
+    one = replace(spec, groups=UNGROUPED, lists=None, m=None)
+    arrays = {name: np.asarray(value) for name, value in inputs.items()}
     if ENDS not in arrays or arrays["b"].ndim != 3 or arrays[ENDS].shape != arrays["b"].shape[:1]:
         shapes = {name: array.shape for name, array in arrays.items() if name in ("b", ENDS)}
         raise SpecError(f"{shapes}: b has a matrix for each of the ends of groups [reference-groups]")

@@ -114,6 +114,7 @@ class Case:
             groups=_GROUPS[words["groups"]],
             a_rows=words["a_rows"] == "at an index",
             d_rows=words["d_rows"] == "at an index",
+            lists=None if words["lists"] == "none" else words["lists"],
             a=dtype,
             b=dtype if weights is None else weights[0],
             group=None if weights is None else weights[1],

@@ -16,8 +16,9 @@ from lowtide.passes.nvvm.accesses.runs import (
     run_of,
     thread_origin,
 )
-from lowtide.passes.nvvm.accesses.taken_rows import before_loop, taken_rows
+from lowtide.passes.nvvm.accesses.taken_rows import taken_rows
 from lowtide.passes.nvvm.thread.context import Context, atom_of
+from lowtide.passes.nvvm.thread.hoisting import before_loop
 from lowtide.passes.nvvm.thread.memory import (
     SharedAccess,
     both,

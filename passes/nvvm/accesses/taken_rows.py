@@ -4,7 +4,7 @@ rows to which it stores, which it reads for each store of a fragment."""
 from collections.abc import Mapping
 
 from mlir import ir
-from mlir.dialects import llvm, scf
+from mlir.dialects import llvm
 
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.memory import element_pointer
@@ -28,12 +28,3 @@ def taken_rows(context: Context, window: Window, split: SplitCoordinates) -> Map
         exists = build.and_(exists, build.ult(taken, matrix.source_rows))  # negative rows are large unsigned ones
         found[step] = build.select(exists, taken, 0), exists
     return found
-
-
-def before_loop(first_row: ir.Value) -> ir.InsertionPoint:
-    """The place before the loop over K that contains the copy, if the window has the same first row in all iterations;
-    otherwise the present place."""
-    here = ir.InsertionPoint.current
-    defined = first_row.owner if isinstance(first_row.owner, ir.Block) else first_row.owner.operation.block
-    loop = here.block.owner
-    return ir.InsertionPoint(loop) if isinstance(loop, scf.ForOp) and defined != here.block else here

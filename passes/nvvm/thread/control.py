@@ -11,9 +11,11 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import operand_kind, work_part
 from lowtide.dialects.sm.timing import keep_timing
 from lowtide.dialects.tile import Coordinate, OperandKind, WorkPart
+from lowtide.dialects.tile.lists import ENTRY_BYTES, Entry
 from lowtide.dialects.tile.work import Place, coordinate_of
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.thread.context import Context
+from lowtide.passes.nvvm.thread.hoisting import before_loop
 from lowtide.passes.nvvm.thread.lanes import of_first_lane
 from lowtide.passes.nvvm.thread.memory import element_pointer
 from lowtide.passes.nvvm.thread.unrolling import annotate
@@ -29,7 +31,7 @@ from lowtide.passes.nvvm.thread.values import (
     unflatten,
 )
 from lowtide.passes.schedules.facts.resources import aligned
-from lowtide.passes.support.ir.builder import constant_of
+from lowtide.passes.support.ir.builder import Builder, constant_of
 from lowtide.passes.support.problem.element_types import buffer_bytes
 from lowtide.passes.support.problem.kernels import copies_of
 from lowtide.passes.support.problem.operand_kinds import SCALES
@@ -64,10 +66,31 @@ def _matrix_of(context: Context, batch: GlobalMatrix, numbers: Iterable[ir.Value
     64 bits."""
     build = context.build
     for number in numbers:
+        if batch.is_list:
+            with before_loop(number):
+                batch = _listed(build, batch, number)
+            continue
         stride, *strides = batch.strides
         pointer = element_pointer(batch.pointer, build.mul(build.zext(number, build.i64), stride), batch.element)
         batch = replace(batch, pointer=pointer, strides=tuple(strides), extents=batch.extents[1:])
     return batch
+
+
+def _listed(build: Builder, matrices: GlobalMatrix, number: ir.Value) -> GlobalMatrix:
+    """A matrix of a list, from its row of the table, which each thread loads."""
+    row = element_pointer(matrices.pointer, build.mul(build.zext(number, build.i64), len(Entry)), build.i64)
+
+    def entry(which: Entry) -> ir.Value:
+        place = element_pointer(row, which.value, build.i64)
+        return llvm.LoadOp(build.i64, place, alignment=ENTRY_BYTES).result
+
+    pointer = llvm.IntToPtrOp(matrices.pointer.type, entry(Entry.address)).result
+    extents = tuple(
+        known if isinstance(known, int) else arith.trunci(build.i32, entry(which))
+        for known, which in zip(matrices.extents[1:], (Entry.rows, Entry.columns), strict=True)
+    )
+    strides = (entry(Entry.row_stride),)
+    return replace(matrices, pointer=pointer, strides=strides, extents=extents, is_list=False)
 
 
 def offset_of(context: Context, value: ir.Value) -> Offset:

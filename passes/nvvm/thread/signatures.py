@@ -6,6 +6,7 @@ from mlir import ir
 from mlir.dialects import llvm, memref
 
 from lowtide.dialects import sm, tile
+from lowtide.dialects.tile.lists import is_list
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.values import TENSOR_MAPS_ATTRIBUTE, GlobalExtents, GlobalMatrix, held_type
 from lowtide.passes.support.ir.builder import Builder, constant_of
@@ -77,7 +78,7 @@ def bind_arguments(context: Context, entry: ir.Block, passed: list[Passed], flat
             next(values) if type_.is_dynamic_dim(dim) else type_.get_dim_size(dim) for dim in range(type_.rank)
         )
         element, by_columns = held_type(type_.element_type), is_column_major(type_)
-        context.values[argument] = GlobalMatrix(pointer, strides, extents, element, by_columns)
+        context.values[argument] = GlobalMatrix(pointer, strides, extents, element, by_columns, is_list=is_list(type_))
 
 
 def pass_parts(launch: tile.LaunchOp, passed: list[Passed]) -> None:

@@ -41,6 +41,8 @@ class GlobalMatrix:
     """A vector, or None. With it, row i is row index[i] of a matrix that has `source_rows` rows, or zeros if there is
     no such row."""
     source_rows: int | ir.Value = 0
+    is_list: bool = False
+    """Whether it is a list of matrices: the pointer is to their table (`dialects/tile/lists.py`)."""
 
     @property
     def row_stride(self) -> ir.Value:

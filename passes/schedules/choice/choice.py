@@ -13,7 +13,7 @@ from typing import NamedTuple
 from lowtide.dialects.tile import OperandsKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, without_codes
-from lowtide.passes.schedules.choice import groups, pairs, placed_rows, swap, taken_rows
+from lowtide.passes.schedules.choice import groups, lists, pairs, placed_rows, swap, taken_rows
 from lowtide.passes.schedules.choice.parts import with_swizzles
 from lowtide.passes.schedules.choice.reasons import reasons
 from lowtide.passes.schedules.choice.search import legal
@@ -21,6 +21,7 @@ from lowtide.passes.schedules.choice.sparing import WHY, holds_too_many_sums, sp
 from lowtide.passes.schedules.cost.cost import cost
 from lowtide.passes.schedules.facts.alignment import multiplied
 from lowtide.passes.schedules.rules.groups import WHY as WHY_OF_GROUPS
+from lowtide.passes.schedules.rules.lists import WHY as WHY_OF_LISTS
 from lowtide.passes.schedules.rules.pairs import WHY as WHY_OF_PAIRS
 from lowtide.passes.schedules.rules.placed_rows import WHY as WHY_OF_PLACED_ROWS
 from lowtide.passes.schedules.rules.rules import broken_field
@@ -125,7 +126,7 @@ def ways(problem: Problem, target: Target, given: Schedule) -> tuple[Way, ...]:
     if (
         problem.swapped
         or problem.pairs is not None
-        or problem.takes_rows
+        or problem.copied_by_threads
         or problem.places_rows
         or given.grid.operands is OperandsKind.as_given
     ):
@@ -183,6 +184,7 @@ def _complete(way: Way, target: Target) -> Iterator[Choice]:
         (pairs, WHY_OF_PAIRS),
         (taken_rows, WHY_OF_TAKEN_ROWS),
         (placed_rows, WHY_OF_PLACED_ROWS),
+        (lists, WHY_OF_LISTS),
     )
     required = {path: (value, why) for part, why in tables for path, value in part.fields(asked, problem).items()}
     given = asked.set({path: value for path, (value, _) in required.items()}) if required else asked

@@ -111,7 +111,7 @@ def legal(problem: Problem, target: Target, given: Schedule) -> Iterator[Found]:
 
 def search_with_producer(problem: Problem, target: Target, given: Schedule) -> "Search | None":
     """The search among the candidates with a producer; None if there are no such candidates."""
-    may_have_roles = not given.agents.is_single and (problem.takes_rows or not given.copied_by_threads)
+    may_have_roles = not given.agents.is_single and (problem.copied_by_threads or not given.copied_by_threads)
     may_have_roles = may_have_roles and issuer_of(given.multiply.atom) in (None, "warpgroup")  # mma.sync on request
     converts_none_but_a = problem.packed == "a" or not any(problem.converted)
     takes_wgmma = converts_none_but_a and multiplies_by_wgmma(problem.a, problem.b)

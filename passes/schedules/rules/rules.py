@@ -13,6 +13,7 @@ from lowtide.passes.schedules.rules import copies as copy_rules
 from lowtide.passes.schedules.rules import epilogue as epilogue_rules
 from lowtide.passes.schedules.rules import grid as grid_rules
 from lowtide.passes.schedules.rules import groups as group_rules
+from lowtide.passes.schedules.rules import lists as list_rules
 from lowtide.passes.schedules.rules import mainloop as mainloop_rules
 from lowtide.passes.schedules.rules import multiply as multiply_rules
 from lowtide.passes.schedules.rules import pairs as pair_rules
@@ -108,6 +109,7 @@ _VALUE_RULES: tuple[Rule, ...] = (
     pair_rules.pairs,
     taken_row_rules.taken_rows,
     placed_row_rules.placed_rows,
+    list_rules.lists,
     grid_rules.operands,
     grid_rules.extents,
     grid_rules.order,

@@ -33,7 +33,10 @@ def outer_strides(memref_: ir.Value) -> list[ir.Value]:
     type_, index = ir.MemRefType(memref_.type), ir.IndexType.get()
     if type_.rank == 1:
         return []
-    results = [ir.MemRefType.get([], type_.element_type), *[index] * (1 + 2 * type_.rank)]
+    results = [
+        ir.MemRefType.get([], type_.element_type, memory_space=type_.memory_space),
+        *[index] * (1 + 2 * type_.rank),
+    ]
     metadata = ir.Operation.create("memref.extract_strided_metadata", results=results, operands=[memref_])
     strides = list(metadata.results)[2 + type_.rank :]
     del strides[-2 if is_column_major(type_) else -1]

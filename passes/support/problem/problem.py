@@ -12,6 +12,7 @@ from lowtide.decompositions import DECOMPOSITIONS, Decomposition
 from lowtide.dialects import tile
 from lowtide.dialects.enums import gemm_layout, is_whole, operand_kinds, result_kinds, whole_results
 from lowtide.dialects.tile import GemmLayout, OperandKind, Precision, ResultKind
+from lowtide.dialects.tile.lists import is_list
 from lowtide.elements import element_type, multiplied_types, promotes
 from lowtide.errors import ScheduleError
 from lowtide.passes.support.problem.element_types import element_name
@@ -117,6 +118,8 @@ class Problem:
     for each column of D."""
     is_padded: bool = False
     """Whether groups of rows are padded: a batch of products, each with its own number of rows, at most M."""
+    lists: str | None = None
+    """The matrix, "b", whose matrices lie anywhere in memory; None if there is none."""
 
     @property
     def has_math(self) -> bool:
@@ -196,6 +199,11 @@ class Problem:
     def takes_rows(self) -> bool:
         """Whether the rows of A are taken at an index."""
         return OperandKind.a_rows in self.kinds
+
+    @property
+    def copied_by_threads(self) -> bool:
+        """Whether threads must copy A or B: its rows are taken at an index, or its matrices are a list."""
+        return self.takes_rows or self.lists is not None
 
     @property
     def places_rows(self) -> bool:
@@ -376,6 +384,7 @@ class Problem:
             results=results,
             pairs=_word_of_pairs(attribute) if attribute.pairs else None,
             is_padded=OperandKind.ends in kinds and is_batched and is_batch_of_a,
+            lists="b" if len(arguments) > 1 and is_list(arguments[1]) else None,
         )
 
 

@@ -74,6 +74,9 @@ class Tensor:
     def __getitem__(self, index: Any) -> Tensor:
         return Tensor(self.array[index])
 
+    def view(self, dtype: Any) -> Tensor:
+        return Tensor(self.array.view(dtype))
+
 
 Tensor.__module__ = "torch"
 
@@ -96,10 +99,13 @@ class FakeTorch:
     float16 = np.float16
     float32 = np.float32
     uint8 = np.uint8
+    int32 = np.int32
+    int64 = np.int64
 
     def __init__(self) -> None:
         self.stream = 11
         self.allocated: list[tuple[tuple[int, ...], int]] = []
+        self.tables = 0  # of lists of matrices
         self.records_gradients = False
         self._C = SimpleNamespace(_cuda_getCurrentRawStream=lambda device: self.stream)
         self.cuda = SimpleNamespace(ExternalStream=lambda handle, device: handle, stream=self.in_stream)
@@ -112,6 +118,10 @@ class FakeTorch:
 
     def is_grad_enabled(self) -> bool:
         return self.records_gradients
+
+    def tensor(self, values: list[list[int]], dtype: Any, device: Any) -> Tensor:
+        self.tables += 1
+        return Tensor(np.array(values, dtype))
 
     def empty(self, shape: tuple[int, ...], dtype: Any, device: Any) -> Tensor:
         self.allocated.append((shape, self.stream))

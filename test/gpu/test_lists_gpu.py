@@ -1,0 +1,82 @@
+"""Lists of matrices on the GPU: groups of rows and batches, saved kernels, tables made on the device, and graphs."""
+
+from typing import Any
+
+import pytest
+
+import lowtide as lt
+from lowtide.runtime.verify import verify_kernel
+
+pytestmark = pytest.mark.gpu
+
+CASES: dict[str, tuple[str, dict[str, Any], str | None]] = {
+    "mma.sync, groups": ("sm_80", {"groups": None}, None),
+    "mma.sync, groups, B as (K, N)": ("sm_80", {"groups": None, "layout": "tt"}, None),
+    "mma.sync, a batch": ("sm_80", {"batch": None}, None),
+    "products in f32": ("sm_80", {"groups": None, "a": "f32", "d": "f32"}, None),
+    "wgmma, groups": ("sm_90a", {"groups": None}, None),
+    "wgmma, groups, B as (K, N)": ("sm_90a", {"groups": None, "layout": "tt"}, None),
+    "wgmma, groups, in turn": ("sm_90a", {"groups": None}, "roles = pingpong(2)"),
+    "wgmma, groups, rows at indices": ("sm_90a", {"groups": None, "a_rows": True, "d_rows": True}, None),
+    "wgmma, a batch": ("sm_90a", {"batch": None}, None),
+    "wgmma, padded groups": ("sm_90a", {"batch": None, "counts": True}, None),
+    "wgmma of 8-bit floats": ("sm_90a", {"groups": None, "a": "e4m3"}, None),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_saved_kernels_agree_with_float64(name: str) -> None:
+    target, fields, schedule = CASES[name]
+    fields = {"a": "bf16", "d": "bf16", "lists": "b"} | fields
+    kernel = lt.compile_gemm(lt.GemmSpec(**({"b": fields["a"]} | fields)), target=target, schedule=schedule)
+    for seed, size in enumerate(((300, 520, 264), (1, 1000, 64), (700, 136, 512))):
+        size = size if fields["a"] == "bf16" else tuple(-(-extent // 16) * 16 for extent in size)
+        outcome = verify_kernel(lt.runtime.Kernel(kernel.manifest, kernel.ptx, kernel.cubin), size=size, seed=seed)
+        assert outcome.ok, outcome.message
+
+
+def expected(a: Any, matrices: list[Any], ends: list[int], d: Any) -> Any:
+    found, first = d.double(), 0
+    for b, end in zip(matrices, ends, strict=True):
+        found[first:end] = a[first:end].double() @ b.double()
+        first = end
+    return found
+
+
+@pytest.mark.parametrize("by_k", [False, True])
+def test_grouped_matmul_takes_a_list_also_in_a_graph_with_other_ends(by_k: bool) -> None:
+    torch = pytest.importorskip("torch")
+    rows, n, k, count = 400, 200, 192, 9
+    a = torch.randint(-3, 4, (rows, k), device="cuda").bfloat16()
+    shape = (n, k) if by_k else (k, n)
+    matrices = [torch.randint(-3, 4, shape, device="cuda").bfloat16() for _ in range(count)]
+    matrices = [each.mT if by_k else each for each in matrices][::-1]
+    ends = torch.tensor([0, 3, 100, 100, 101, 228, 300, 399, 399], dtype=torch.int32, device="cuda")
+    d = torch.full((rows, n), 77.0, device="cuda")
+    lt.grouped_matmul(a, matrices, ends, out=d)
+    assert torch.equal(d.double(), expected(a, matrices, ends.tolist(), torch.full_like(d, 77.0)))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        lt.grouped_matmul(a, matrices, ends, out=d)
+    for given in ([400] * count, [0] * count, [1, 2, 3, 4, 5, 6, 7, 8, 400]):
+        d.fill_(77)
+        ends.copy_(torch.tensor(given, dtype=torch.int32))
+        graph.replay()
+        assert torch.equal(d.double(), expected(a, matrices, given, torch.full_like(d, 77.0)))
+
+
+def test_a_table_may_be_made_on_the_device() -> None:
+    torch = pytest.importorskip("torch")
+    rows, n, k, count = 100, 64, 128, 4
+    a = torch.randint(-3, 4, (rows, k), device="cuda").bfloat16()
+    pool = torch.randint(-3, 4, (10, n, k + 8), device="cuda").bfloat16()
+    chosen = torch.tensor([7, 2, 9, 0], device="cuda")
+    table = torch.stack(
+        [pool.data_ptr() + chosen * n * (k + 8) * 2, *(torch.full_like(chosen, x) for x in (n, k, k + 8))]
+    )
+    b = lt.matrix_list(table=table.T.contiguous(), shape=(count, n, k), dtype="bf16")
+    kernel = lt.compile_gemm(lt.GemmSpec(n=n, k=k, groups=count, a="bf16", b="bf16", d="f32", lists="b"))
+    ends = torch.tensor([30, 31, 90, 100], dtype=torch.int32, device="cuda")
+    d = kernel(a, b, ends=ends)
+    matrices = [pool[number, :, :k].mT for number in chosen.tolist()]
+    assert torch.equal(d.double(), expected(a, matrices, ends.tolist(), torch.zeros_like(d)))
