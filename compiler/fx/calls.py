@@ -1,7 +1,7 @@
 """The kernel call that replaces a fusion, as shapes and strides: the schedule is chosen and tuned for it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -42,8 +42,6 @@ def call_of(fusion: Fusion, epilogue: str) -> Call | None:
     shape = _extents(product.value.shape)
     if a is None or b is None or shape is None:
         return None
-    if product.form.transposes_b:
-        b = replace(b, shape=b.shape[::-1], strides=b.strides[::-1])
     shapes = {OperandKind.FULL: shape, OperandKind.PER_ROW: shape[:-1], OperandKind.PER_COLUMN: shape[-1:]}
     operands = [(leaf.name, leaf.kind.value, _contiguous(shapes[leaf.kind], leaf.dtype)) for leaf in fusion.leaves]
     return Call(a, b, _contiguous(shape, fusion.d), tuple(operands), epilogue)

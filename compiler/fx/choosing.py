@@ -31,7 +31,7 @@ def choose(
     """Decide about a product. `position`: the order of the graph's nodes. `is_backward`: whether a node is part of the
     backward pass."""
     node = product.node
-    about = (graph, node.name, str(node.target), _shape(product))
+    about = (graph, node.name, product.op, _shape(product))
     refusal = rule.refusal(product)
     if refusal is not None:
         return Choice(Row(*about, None, refusal))

@@ -85,6 +85,8 @@ def _of_groups(product: Product) -> str | None:
     of_ends = None if ends is None else value_of(ends)
     if of_ends is None or of_ends.dtype != "s32" or len(a.shape) != 2 or len(b.shape) not in (2, 3):
         return "only groups of rows of A (M, K), or of K, with ends of s32, are taken"
+    if a.dtype == "f32":
+        return "products of groups of f32 are not taken"
     if product.of_groups["bias"] is not None:
         return "products of groups with a bias are not taken"
     contiguous = (("A", a, "M", 0), ("B", b, "N", 1)) if len(b.shape) == 2 else (("A", a, "K", 1),)

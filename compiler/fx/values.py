@@ -4,7 +4,7 @@ Extents are integers, or symbolic integers of torch. The latter are compared as 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lowtide.runtime.dtypes import LIBRARY_NAMES
@@ -18,6 +18,12 @@ class Value:
     strides: tuple[Any, ...]
     dtype: str | None
     device: str
+
+    @property
+    def transposed(self) -> "Value":
+        """The tensor with its last two dimensions exchanged."""
+        shape, strides = ((*x[:-2], *x[:-3:-1]) for x in (self.shape, self.strides))
+        return replace(self, shape=shape, strides=strides)
 
 
 def value_of(node: Any) -> Value | None:

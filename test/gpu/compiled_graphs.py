@@ -6,6 +6,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 
 def error(found: Any, exact: Any) -> float:
     """Relative to float64."""
@@ -65,3 +67,27 @@ def cross_entropy(x: Any, w: Any, target: Any) -> Any:
     logits = torch.nn.functional.linear(x, w)
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return torch.nn.functional.cross_entropy(wide.view(-1, w.shape[0]), target)
+
+
+def layer_of_experts(name: str, width: int, hidden: int, experts: int, device: str = "cpu") -> tuple[Any, Any]:
+    """A layer of experts of transformers that calls products of groups, in f32 with random values of bf16, and a copy
+    in f64 that loops over the experts. `name`: "mixtral" or "qwen3_moe". Skips the test without transformers 5."""
+    torch = importlib.import_module("torch")
+    reason = "NO LAYER OF EXPERTS RAN: pip install 'transformers>=5'"
+    pytest.importorskip("transformers.integrations.moe", reason=reason)
+    module = importlib.import_module(f"transformers.models.{name}.modeling_{name}")
+    transformers = importlib.import_module("transformers")
+    if name == "mixtral":
+        given = {"intermediate_size": hidden, "num_local_experts": experts}
+        make, of = module.MixtralExperts, transformers.MixtralConfig
+    else:
+        given = {"moe_intermediate_size": hidden, "num_experts": experts}
+        make, of = module.Qwen3MoeExperts, transformers.Qwen3MoeConfig
+    torch.manual_seed(0)
+    layers = [make(of(hidden_size=width, **given)).to(device) for _ in range(2)]
+    for layer, implementation in zip(layers, ("grouped_mm", "eager"), strict=True):
+        layer.config._experts_implementation = implementation
+    for parameter in layers[0].parameters():
+        parameter.data = (parameter.shape[-1] ** -0.5 * torch.randn_like(parameter)).bfloat16().float()
+    layers[1].load_state_dict(layers[0].state_dict())
+    return layers[0], layers[1].double()

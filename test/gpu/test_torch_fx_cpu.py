@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from compiled_graphs import error, layer_of_experts
 
 import lowtide as lt
 from lowtide.compiler.epilogue.operands import OperandType
@@ -187,6 +188,29 @@ def test_products_of_groups_are_taken_forward_and_backward(eager: None) -> None:
     report = backend.report()
     assert len(report) == 6 and not report.left and {row.op for row in report} == {"aten._grouped_mm.default"}
     assert report.specs("sm_90a") == []
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", ["mixtral", "qwen3_moe"])
+def test_layers_of_experts_of_transformers_are_taken(name: str, dtype: str, eager: None) -> None:
+    """bf16 is multiplied by torch._grouped_mm, and f16 by an op of transformers with a loop over experts."""
+    layer, exact = layer_of_experts(name, 16, 24, 4)
+    layer = layer.to(getattr(torch, dtype))
+    torch.manual_seed(0)
+    given = [torch.randn(10, 16), torch.rand(10, 2)]
+    given = [x.to(layer.down_proj.dtype).requires_grad_() for x in given]
+    chosen, backend = torch.randint(4, (10, 2)), ltt.Backend(ALL, explain=True)
+    wide = [x.detach().double().requires_grad_() for x in given]
+    y = torch.compile(layer, backend=backend, fullgraph=True)(given[0], chosen, given[1])
+    wanted = exact(wide[0], chosen, wide[1])
+    gradient = torch.randn_like(wanted)
+    y.backward(gradient.to(y.dtype))
+    wanted.backward(gradient)
+    assert error(y, wanted) < 2**-6
+    pairs = [*zip(given, wide, strict=True), *zip(layer.parameters(), exact.parameters(), strict=True)]
+    assert all(error(one.grad, other.grad) < 2**-6 for one, other in pairs)
+    report = backend.report()
+    assert len(report) == 6 and not report.left, str(report)
 
 
 def test_a_linear_that_is_not_decomposed_is_taken() -> None:

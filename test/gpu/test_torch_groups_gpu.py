@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from compiled_graphs import error, layer_of_experts
 
 import lowtide as lt
 
@@ -56,6 +57,29 @@ def test_the_backend_takes_products_of_groups_forward_and_backward(split: int) -
     for name, (ours, right) in zip(("y", "dx", "d up", "d down"), pairs, strict=True):
         error = ((ours.double() - right).norm() / right.norm()).item()
         assert error < 2**-6, (name, error)
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", ["mixtral", "qwen3_moe"])
+def test_the_backend_takes_layers_of_experts_of_transformers(name: str, dtype: str) -> None:
+    """For f16, transformers calls an op of its own, which loops over the experts."""
+    torch._dynamo.reset()
+    layer, exact = layer_of_experts(name, WIDTH, HIDDEN, EXPERTS, "cuda")
+    layer, tokens = layer.to(getattr(torch, dtype)), ROWS // 2
+    given = [torch.randn(tokens, WIDTH, device="cuda"), torch.rand(tokens, 2, device="cuda")]
+    given = [x.to(layer.down_proj.dtype).requires_grad_() for x in given]
+    chosen = torch.rand(tokens, EXPERTS - 1, device="cuda").argsort(-1)[:, :2]  # the last one has no rows
+    wide, backend = [x.detach().double().requires_grad_() for x in given], ltt.Backend(explain=True)
+    y = torch.compile(layer, backend=backend, fullgraph=True, dynamic=False)(given[0], chosen, given[1])
+    wanted = exact(wide[0], chosen, wide[1])
+    gradient = torch.randn_like(wanted)
+    y.backward(gradient.to(y.dtype))
+    wanted.backward(gradient)
+    report = backend.report()
+    assert len(report) == 6 and not report.left, str(report)
+    pairs = [*zip(given, wide, strict=True), *zip(layer.parameters(), exact.parameters(), strict=True)]
+    assert error(y, wanted) < 2**-6 and all(error(one.grad, other.grad) < 2**-6 for one, other in pairs)
     torch._dynamo.reset()
 
 

@@ -299,6 +299,21 @@ def test_products_of_groups_of_rows_and_of_k_are_taken_alone() -> None:
     assert chosen(graph, node, Rule(least=2**30)).row.reason == "64×512×128: fewer than 1073741824 multiplications"
 
 
+def test_both_results_of_the_backward_op_of_transformers_are_products() -> None:
+    """dA is a product of rows with the transposed weights, dB one of groups of K."""
+    graph, f16 = Graph(), "torch.float16"
+    x, w = graph.input(M, K, dtype=f16), graph.input(8, K, N, dtype=f16)
+    ends, dd = graph.input(8, dtype="torch.int32"), graph.input(M, N, dtype=f16)
+    forward = graph.call("transformers.grouped_mm_fallback.default", x, w, ends, shape=(M, N))
+    both = graph.call("transformers.grouped_mm_fallback_backward.default", x, w, ends, dd, shape=(0,))
+    da, db = (graph.call("getitem.x", both, i, shape=s, dtype=f16) for i, s in enumerate(((M, K), (8, K, N))))
+    rows = [chosen(graph, node).row for node in (forward, da, db)]
+    assert [row.shape for row in rows] == ["256×512×128", "256×128×512", "128×512×256"]
+    assert all(row.taken == () and row.op.startswith("transformers.grouped_mm_fallback") for row in rows)
+    of_b = product_of(db)
+    assert of_b is not None and of_b.a_value.strides == (1, K) and of_b.b_value.shape == (M, N)
+
+
 @pytest.mark.parametrize(
     ("given", "reason"),
     [

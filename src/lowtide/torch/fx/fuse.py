@@ -78,7 +78,12 @@ def _replace_groups(graph: torch.fx.Graph, product: Product) -> None:
     """Replace a product of groups by a call of `lowtide::grouped_gemm`."""
     node, given = product.node, product.of_groups
     with graph.inserting_before(node):
-        arguments = (product.a, product.b, given["offs"], given["out_dtype"])
+        a, b = product.a, product.b
+        if product.form.transposes_a:
+            a = call(graph, PERMUTE, (a, [1, 0]), node)
+        if product.form.transposes_b:
+            b = call(graph, PERMUTE, (b, [0, 2, 1]), node)
+        arguments = (a, b, given["offs"], given["out_dtype"])
         made = call(graph, grouped_gemm, arguments, node)
     node.replace_all_uses_with(made)
     graph.erase_node(node)
