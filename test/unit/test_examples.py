@@ -36,6 +36,11 @@ LAST_LINES = {
     "torch_mlp.py": "not run: lowtide.torch needs PyTorch"
     if not importlib.util.find_spec("torch")
     else "trained on cpu",
+    "transformers_experts.py": "not run: lowtide.torch needs PyTorch"
+    if not importlib.util.find_spec("torch")
+    else "not run: the example needs transformers 5"
+    if not importlib.util.find_spec("transformers")
+    else "2 layers of experts agree with loops in float64",
     "weights.py": "all 800 elements within bound",
 }
 
