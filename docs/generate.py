@@ -32,6 +32,7 @@ import verdicts
 import lowtide as lt
 from lowtide.compiler.presets import PRESETS
 from lowtide.dialects.levels import DEVICE_OPS, HOST_OPS, RULES, Level
+from lowtide.interpreter.ptx.forms import FORMS, forms_of
 from lowtide.interpreter.ptx.rows import ROWS
 from lowtide.measurement.bench.bar_chart import svg
 from lowtide.measurement.bench.ladder import TIMED_HEADINGS
@@ -190,13 +191,25 @@ def instructions_page() -> str:
         "",
         "The interpreter runs these instructions of PTX, at level `ptx` and in the inline assembly of level `llvm`.",
         "They are the rows of the table in [interpreter/ptx](../interpreter/ptx/table.py); how to add one is said in",
-        "[interpreter](interpreter.md#ptx). An instruction with another name, type or modifier is refused.",
+        "[interpreter](interpreter.md#ptx). An instruction with another name, type or modifier is refused. So is one",
+        "with types and modifiers that do not go together ([forms](#forms)).",
         "",
         "| instruction | types | further modifiers | PTX ISA |",
         "|---|---|---|---|",
     ]
     lines += [
         f"| {', '.join(names)} | {types} | {words} | {section} |" for (types, words, section), names in groups.items()
+    ]
+    lines += [
+        "",
+        "## Forms",
+        "",
+        "The types and modifiers of these instructions that go together. A modifier in braces may be left out. The",
+        "order of modifiers does not matter. Other instructions on values take one type and no further modifier.",
+        "",
+        "```text",
+        *(form for name in FORMS for form in forms_of(name)),
+        "```",
     ]
     return _PAGES_HEAD + "\n".join(lines) + "\n"
 

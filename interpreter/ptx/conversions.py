@@ -29,12 +29,8 @@ _WORDS = " ".join(("rn", "rna", *DIRECTED, *_TO_INTEGRAL, "ftz", "sat", "relu", 
 @TABLE.values("cvt", types=_NUMBERS, words=_WORDS, section=f"{_SECTION}: cvt", bulk=NUMBERS_TOGETHER)
 def cvt(form: Form) -> Callable[..., Any]:
     """By kind of source and destination, integer or float; or to two floats from two of 32 bits, or from two others."""
-    if len(form.types) != 2:
-        raise form.instruction.error("cvt has two types, of the result and of the operand [cvt-types]")
     target, source = form.types
     kinds = "f" in source, "f" in target
-    if storage.is_cut(target) and not form.words & {"rna", "rn", "rz"}:
-        raise form.instruction.error("cvt to tf32 has .rna, .rn or .rz [cvt-tf32]")
     if target.endswith("x2"):
         return _two(form, target[:-2], source)
     makers = {(False, False): _between_integers, (False, True): _to_float, (True, False): _to_integer}
@@ -70,8 +66,6 @@ def _two(form: Form, target: str, source: str) -> Callable[..., Any]:
     cvt.rn.f16x2.e4m3x2 d, a, or the reverse: both of a register."""
     domain, row, after = form.domain, element_of_ptx(target), _after(form, target)
     is_from_two = source.endswith("x2")
-    if row.bits == 8 and "satfinite" not in form.words:
-        raise form.instruction.error(f"cvt to {target}x2 has .satfinite [cvt-satfinite]")
     convert = rounded_to(domain, _mode(form))
 
     def narrowed(values: Any) -> Packed:

@@ -115,11 +115,7 @@ def _rounded(form: Form) -> Callable[..., Any]:
 def _mixed(form: Form, function: Callable[..., Any]) -> Callable[..., Any]:
     """Of f32, with factors, or a first term, of 16 bits, which are exact as f32 (PTX ISA, "Mixed Precision Floating
     Point Instructions")."""
-    type, domain, count = form.type, form.domain, {"add": 1, "sub": 1, "fma": 2}.get(form.row.name, 0)
-    if not count or form.types not in (("f32", "f16"), ("f32", "bf16")):
-        raise form.instruction.error(
-            "instructions on two types are add, sub and fma of .f32 with .f16 or .bf16 [mixed-types]"
-        )
+    type, domain, count = form.type, form.domain, 2 if form.row.name == "fma" else 1
     compute = of_floats(replace(form, types=("f32",)), function)
 
     def widened(*values: Any) -> Number:
@@ -150,6 +146,10 @@ def _extremum(form: Form) -> Callable[..., Any]:
         return _of_three(form, function)
     if "xorsign" in form.words:
         return of_floats(form, lambda x, y, dtype: _signed(form, function, x, y))
+    if "abs" in form.words:
+        raise form.instruction.error(
+            ".abs without .xorsign is a modifier of min and max of three operands [abs-of-two]"
+        )
     return of_floats(form, lambda x, y, dtype: function(x, y))
 
 

@@ -15,7 +15,8 @@ from lowtide.interpreter.numbers.registers import canonical
 from lowtide.interpreter.ptx.moves import GENERIC_SHARED
 from lowtide.interpreter.ptx.running import Op
 from lowtide.interpreter.ptx.spaces import cells_of, space_of
-from lowtide.interpreter.ptx.table import Table
+from lowtide.interpreter.ptx.syntax import Immediate
+from lowtide.interpreter.ptx.table import Form, Table
 
 TABLE = Table()
 
@@ -27,11 +28,17 @@ def prefetchu(state: AgentState, op: Op, address: Any) -> None:
     """Changes no number."""
 
 
-@TABLE.effects("discard", words="global L2", section=f"{_SECTION}: discard", prepare=space_of)
+def _line(form: Form) -> str:
+    """The state space of a line of a cache."""
+    size = form.instruction.operands[-1]
+    if not isinstance(size, Immediate) or size.value != 128:
+        raise form.instruction.error("discard takes the number 128, the bytes of a line [discard-size]")
+    return space_of(form)
+
+
+@TABLE.effects("discard", words="global L2", section=f"{_SECTION}: discard", prepare=_line)
 def discard(state: AgentState, op: Op, address: Any, size: Any) -> None:
     """The 128 bytes at an address may have any value: they count as never written."""
-    if size != 128:
-        raise state.violation(op, f"discards {size} bytes; a line has 128 [discard-size]")
     cells, place = cells_of(state, op, op.data, address)
     access, rows = active_rows(state, op, place)
     cells.store(access, rows, np.zeros((1, 1)), ZERO_TYPE, 64, 16)
@@ -39,15 +46,20 @@ def discard(state: AgentState, op: Op, address: Any, size: Any) -> None:
         cells.codes[row : row + 128] = UNWRITTEN
 
 
-@TABLE.effects("st.bulk", words="weak shared shared::cta", section=f"{_SECTION}: st.bulk", prepare=space_of)
+def _zeros(form: Form) -> str:
+    """The state space of bytes that become zero."""
+    if form.instruction.operands[-1] != Immediate(0):
+        raise form.instruction.error("st.bulk stores the number 0 [bulk-zero]")
+    return space_of(form)
+
+
+@TABLE.effects("st.bulk", words="weak shared shared::cta", section=f"{_SECTION}: st.bulk", prepare=_zeros)
 def store_bulk(state: AgentState, op: Op, address: Any, size: Any, value: Any) -> None:
     """One lane writes zeros to bytes of shared memory."""
     one_lane(state, op, "store bytes in bulk")
-    count, written = uniform(state, op, size), uniform(state, op, value)
-    if written != 0 or count % 8 or count <= 0:
-        raise state.violation(
-            op, f"stores {written} to {count} bytes; st.bulk stores zeros, to a multiple of 8 bytes [bulk-store]"
-        )
+    count = uniform(state, op, size)
+    if count % 8 or count <= 0:
+        raise state.violation(op, f"stores to {count} bytes; st.bulk stores to a multiple of 8 bytes [bulk-store]")
     cells, place = cells_of(state, op, op.data, address)
     access, rows = active_rows(state, op, np.full(len(state.lanes), place))
     cells.store(access, rows, np.zeros((1, 1)), ZERO_TYPE, count // 2, 8)

@@ -126,20 +126,6 @@ def vote(state: AgentState, op: Op, condition: Any, members: Any) -> Any:
     return _voted(op.data, np.broadcast_to(np.asarray(condition, np.bool_), (32,)), groups_of(state, op, members))
 
 
-@TABLE.effects(
-    "vote",
-    words="all any uni ballot pred b32",
-    section=f"{_PARALLEL}: vote",
-    results=1,
-    acts=False,
-    prepare=lambda form: next(word for word in ("all", "any", "uni", "ballot") if word in form.words),
-)
-def vote_of_active(state: AgentState, op: Op, condition: Any) -> Any:
-    """As vote.sync, among the lanes that execute it now."""
-    groups = None if state.mask is None else np.tile(state.mask, (32, 1)) & state.mask[:, None]
-    return _voted(op.data, np.broadcast_to(np.asarray(condition, np.bool_), (32,)), groups)
-
-
 def _voted(how: str, holds: NDArray[np.bool_], groups: Groups) -> Any:
     if groups is None:
         results = {"all": holds.all(), "any": holds.any(), "uni": holds.all() or not holds.any()}
@@ -204,10 +190,6 @@ def match(state: AgentState, op: Op, value: Any, members: Any) -> Any:
 
 def _redux(form: Form) -> tuple[str, str, frozenset[str]]:
     name, further = next(word for word in _REDUCTIONS if word in form.words), form.words & {"abs", "NaN"}
-    if name not in ("min", "max") if form.type == "f32" else further:
-        raise form.instruction.error(
-            "redux.sync has .abs and .NaN only for .f32, and .f32 has .min and .max [redux-f32]"
-        )
     return name, form.type, further
 
 

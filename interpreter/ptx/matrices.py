@@ -122,10 +122,9 @@ def _mma(form: Form) -> _Mma:
             " [ptx-mma-types]"
         )
     d, _, _, c = form.types
-    if c != d and ({c, d} != {"f16", "f32"} or (is_quad and c == "f32")):
+    if c != d and not (is_quad and (c, d) == ("f16", "f32")):
         raise form.instruction.error(
-            "mma.sync has C and D of one type, or one of f16 and the other of f32; .m8n8k4 with C of f32 has D of f32"
-            " [ptx-mma-one-type]"
+            "mma.sync has C and D of one type; .m8n8k4 may have C of f16 and D of f32 [ptx-mma-one-type]"
         )
     try:
         rows = [element_of_ptx(c), element_of_ptx(d)]
@@ -136,11 +135,12 @@ def _mma(form: Form) -> _Mma:
     parts = (fragments.a, fragments.b, fragments.c, fragments.d or fragments.c)
     counts = [part[0].shape[1] * width // max(width, 32) for part, width in zip(parts, widths, strict=True)]
     target, *sources = form.instruction.operands
-    given = [len(each.elements) if isinstance(each, Group) else 1 for each in (*sources, target)]
+    given = [len(each.elements) if isinstance(each, Group) else 0 for each in (*sources, target)]
     count = 4 if form.are_places else 3  # D may be one value, a struct
     if given[:count] != counts[:count]:
         raise form.instruction.error(
-            f"takes {counts[:count]} registers of {', '.join('ABCD'[:count])}, not {given[:count]} [mma-registers]"
+            f"takes {counts[:count]} registers, in braces, of {', '.join('ABCD'[:count])}, not {given[:count]}"
+            " [mma-registers]"
         )
     how = warp_matrices.Product("" if c == d else rows[1].ir, "satfinite" in form.words, "xor" in form.words)
     return _Mma(fragments, (*names, rows[0].ir), tuple(counts[:3]), rows[1].ir, how)

@@ -111,8 +111,10 @@ class Operands(Words):
         return Address(base, offset, coordinates)
 
     def _offset(self) -> int:
-        """The bytes after an address; 0 if none are given."""
-        if not self.take("+") and self.word != "-":
+        """The bytes after an address, as in `a+4` or `a+-4`; 0 if none are given."""
+        if self.word == "-":
+            self.reject("bytes after an address have a +; write +- and the number [ptx-minus]")
+        if not self.take("+"):
             return 0
         offset = self.integer()
         if offset not in _OFFSETS:
@@ -127,9 +129,11 @@ class Operands(Words):
         if kind != "float":
             self.reject(f"a number is expected, not {word!r} [ptx-constant]")
         form = word[:2].lower()
-        if form == "0f":
-            return Immediate(int(word[2:], 16) ^ (1 << 31 if sign < 0 else 0), "f32")
-        bits = int(word[2:], 16) if form == "0d" else int.from_bytes(struct.pack("<d", float(word)), "little")
+        if form in ("0f", "0d"):
+            if sign < 0:
+                self.reject(f"the bits of a float have no minus; set the first bit of {word} [ptx-bits-minus]")
+            return Immediate(int(word[2:], 16), "f32" if form == "0f" else "f64")
+        bits = int.from_bytes(struct.pack("<d", float(word)), "little")
         return Immediate(bits ^ (_SIGN if sign < 0 else 0), "f64")
 
     def named(self, name: str) -> Register | Name:

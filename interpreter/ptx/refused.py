@@ -26,8 +26,10 @@ def reason(parts: list[str]) -> str | None:
         return "pairs of CTAs (.cta_group), of Blackwell, are not interpreted; compile for sm_90a [no-cta-group]"
     if name == "mma" and any(part.startswith("kind::") for part in parts):
         return "mma with .kind, of Blackwell, is not interpreted; take .e4m3 and .e5m2 without it [no-mma-kind]"
-    if name == "shfl" and parts[1:2] != ["sync"]:
-        return "shfl without .sync does not exist from sm_70 on; take shfl.sync with a member mask [no-shfl]"
+    if name in ("shfl", "vote") and parts[1:2] != ["sync"]:
+        return (
+            f"{name} without .sync does not exist from sm_70 on; take {name}.sync with a member mask [no-member-mask]"
+        )
     if _VIDEO.fullmatch(name) and name not in ("vabsdiff2", "vabsdiff4"):
         return f"{name}, a video instruction, is not interpreted; take dp4a, sad or integer instructions [no-video]"
     if name in ("multimem", "clusterlaunchcontrol"):

@@ -72,10 +72,9 @@ def _strong(prepare: Callable[[Form], tuple[Any, ...]]) -> Callable[[Form], _Mov
 
     def made(form: Form) -> _Move:
         is_volatile = "volatile" in form.row.name
-        if not is_volatile and form.words & {"local", "const"}:
+        if form.words & {"local", "const"}:
             raise form.instruction.error(
-                f"{form.row.name} is of .global or .shared memory; take a load or store without it, or .volatile"
-                " [strong-space]"
+                f"{form.row.name} is of .global or .shared memory; take a load or store without it [strong-space]"
             )
         return _Move(ordering_of(form, Scope.sys if is_volatile else Scope.gpu), prepare(form))
 

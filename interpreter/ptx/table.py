@@ -10,8 +10,8 @@ One of two decorators adds a row.
     def init(state: AgentState, op: Op, address, count): ...   # returns the destinations' values, if any
 
 An instruction belongs to the row with the longest name that it begins with. The further words of its name are its
-modifiers: each must be one of the row's `types` or `words`, or the instruction is refused. For values see
-numbers/registers.py.
+modifiers: each must be one of the row's `types` or `words`, and forms.py says which go together; others are refused.
+For values see numbers/registers.py.
 """
 
 import inspect
@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.program.batches import Bulk
+from lowtide.interpreter.ptx.forms import FORMS, forms_of, has_form
 from lowtide.interpreter.ptx.refused import reason
 from lowtide.interpreter.ptx.syntax import Instruction
 
@@ -163,7 +164,17 @@ class Table:
             )
         types = tuple(word for word in rest if word in row.types)
         words = frozenset(word for word in rest if word not in row.types)
+        if (row.is_value or row.name in FORMS) and not has_form(row.name, types, words):
+            raise instruction.error(f"the PTX ISA has no such form of {row.name}; {_forms(row, types)} [form-in-isa]")
         return Form(instruction, row, types, words, domain, are_places)
+
+
+def _forms(row: Row, types: tuple[str, ...]) -> str:
+    """What an instruction with these types may be, in words."""
+    if row.name not in FORMS or (row.types and not types):
+        return f"it takes one of {_listed(row.types)}"
+    of_types = "".join(f".{type}" for type in types)
+    return f"{f'of {of_types} ' * bool(types)}there is {', '.join(forms_of(row.name, types)) or 'none'}"
 
 
 def joined(*tables: Table) -> Table:

@@ -308,7 +308,7 @@ def test_an_arrival_may_have_a_predicate() -> None:
 
 def test_a_product_with_too_few_registers_is_refused() -> None:
     with pytest.raises(
-        InterpreterError, match=r"takes \[1, 1, 2\] registers of A, B, C, not \[1, 1, 1\].*\[mma-registers\]"
+        InterpreterError, match=r"takes \[1, 1, 2\] registers, .* of A, B, C, not \[1, 1, 1\].*\[mma-registers\]"
     ):
         run(
             """

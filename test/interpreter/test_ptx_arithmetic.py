@@ -165,7 +165,7 @@ INTEGERS = {
         lambda x, y, z: 0 if z <= 0 else 1 if x < y else 2
     ),
     "add.s16x2 %r5, %r2, %r3": halves(lambda x, y, at: part(x, at, 16, True) + part(y, at, 16, True)),
-    "sub.u16x2 %r5, %r2, %r3": halves(lambda x, y, at: part(x, at, 16, True) - part(y, at, 16, True)),
+    "add.u16x2 %r5, %r2, %r3": halves(lambda x, y, at: part(x, at, 16, False) + part(y, at, 16, False)),
     "min.s16x2 %r5, %r2, %r3": halves(lambda x, y, at: min(part(x, at, 16, True), part(y, at, 16, True))),
     "max.u16x2 %r5, %r2, %r3": halves(lambda x, y, at: max(part(x, at, 16, False), part(y, at, 16, False))),
     "max.relu.s16x2 %r5, %r2, %r3": halves(lambda x, y, at: max(part(x, at, 16, True), part(y, at, 16, True), 0)),
@@ -284,7 +284,7 @@ def test_a_carry_that_nothing_has_set_is_not_read():
 
 
 def test_forms_without_a_meaning_are_refused():
-    for instruction in ("dp4a.u32 %r5, %r2, %r3, %r4;", "shf.l.wrap.b32 %r5, %r2, %r3;", "sad.s32 %r5, %r2, %r3;"):
+    for instruction in ("shf.l.wrap.b32 %r5, %r2, %r3;", "sad.s32 %r5, %r2, %r3;"):
         with pytest.raises(NotInterpreted, match=r"\[form-known\]"):
             result(instruction)
 

@@ -155,7 +155,11 @@ def test_a_part_of_a_warp_at_an_aligned_barrier():
 
 @pytest.mark.parametrize(
     ("instruction", "code"),
-    [("bar.sync 16;", "barrier-number"), ("bar.sync 1, 33;", "barrier-threads"), ("bar.arrive 1;", "form-known")],
+    [
+        ("mov.b32 %r20, 16; bar.sync %r20;", "barrier-number"),
+        ("mov.b32 %r20, 33; bar.sync 1, %r20;", "barrier-threads"),
+        ("bar.arrive 1;", "form-known"),
+    ],
 )
 def test_barriers_that_cannot_be_are_refused(instruction, code):
     with pytest.raises(InterpreterError, match=rf"\[{code}\]"):

@@ -32,7 +32,8 @@ def result(body, buffers, threads=64, seed=0, **options):
 # Into shared memory ---------------------------------------------------------------------------------------------------
 
 LOAD = (
-    INIT
+    "{start}\n"
+    + INIT
     + EXPECT
     + """@%p1 cp.async.bulk.{to}.global.mbarrier::complete_tx::bytes{hint}
  [{place}], [%rd2{source}], {size}, [bars]{policy};
@@ -40,7 +41,7 @@ LOAD = (
 st.global.u32 [%rd11], %r3;"""
 )
 LOADS = {"to": "shared::cluster", "hint": "", "policy": "", "bytes": 256, "size": 256, "wait": WAIT, "source": ""}
-LOADS |= {"place": "%r5"}
+LOADS |= {"place": "%r5", "start": ""}
 
 
 def loaded(seed=0, **parts):
@@ -68,7 +69,7 @@ def test_bytes_land_in_shared_memory_and_signal(parts):
         ({"wait": ""}, "copy-in-flight|shared-race|phase-unwaited|uninitialised-read|race-with-read"),
         ({"bytes": 240}, "bytes-unexpected|copy-in-flight|bytes-too-late"),
         ({"bytes": 272}, "agents-deadlock"),
-        ({"size": 248}, "bulk-multiple"),
+        ({"start": "mov.b32 %r20, 248;", "size": "%r20"}, "bulk-multiple"),
         ({"size": 0}, "bulk-multiple"),
         ({"source": "+8"}, "bulk-multiple"),
         ({"place": "%r5+4"}, "bulk-multiple"),

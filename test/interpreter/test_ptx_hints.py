@@ -38,12 +38,12 @@ def test_a_discarded_line_is_not_read_until_it_is_written():
     result(f"{body} st.global.u32 [%rd11+128], 0; {read.format('+128', '+128')}", 96)
     with pytest.raises(InterpreterError, match=r"\[uninitialised-read\]"):
         result(body + read.format("+128", "+128"), 96)
-    with pytest.raises(InterpreterError, match=r"\[discard-size\]"):
+    with pytest.raises(NotInterpreted, match=r"\[discard-size\]"):
         result(body.replace("], 128", "], 64"), 96)
 
 
 def test_zeros_are_stored_in_bulk():
-    body = """setp.eq.u32 %p1, %r1, 0;
+    body = """setp.eq.u32 %p1, %r1, 0; mov.b64 %rd20, 100;
 @%p1 st.bulk.weak.shared::cta [%r5], {}, {};
 {}
 shl.b32 %r6, %r1, 2; add.s32 %r7, %r5, %r6; ld.shared.u32 %r8, [%r7]; st.global.u32 [%rd11], %r8;"""
@@ -51,8 +51,8 @@ shl.b32 %r6, %r1, 2; add.s32 %r7, %r5, %r6; ld.shared.u32 %r8, [%r7]; st.global.
     for size, value, sync, code in (
         (128, 0, "", "shared-race"),
         (64, 0, "bar.warp.sync -1;", "uninitialised-read"),
-        (100, 0, "", "bulk-store"),
-        (128, 1, "", "bulk-store"),
+        ("%rd20", 0, "", "bulk-store"),
+        (128, 1, "", "bulk-zero"),
         (512, 0, "", "out-of-bounds"),
     ):
         with pytest.raises(InterpreterError, match=rf"\[{code}\]"):
@@ -103,7 +103,8 @@ mov.u64 %rd23, %globaltimer; setp.ge.u64 %p1, %rd23, %rd22; selp.b32 %r7, 1, 0, 
         ),
         ("multimem.ld_reduce.global.add.f32 %r6, [%rd1];", "no-multimem"),
         ("alloca.u64 %rd20, 16;", "no-alloca"),
-        ("shfl.up.b32 %r6, %r1, 1, 0;", "no-shfl"),
+        ("shfl.up.b32 %r6, %r1, 1, 0;", "no-member-mask"),
+        ("vote.ballot.b32 %r6, %p1;", "no-member-mask"),
         ("vadd4.u32.u32.u32.add %r6, %r1, %r1, %r1;", "no-video"),
         ("mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32 {%r6}, {%r6}, {%r6}, {%r6};", "no-mma-kind"),
         ("cp.async.bulk.tensor.1d.shared::cta.global.cta_group::1 [%r5], [%rd1, {%r1}], [1];", "no-cta-group"),

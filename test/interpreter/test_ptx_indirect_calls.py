@@ -65,7 +65,7 @@ mov.u64 %rd20, in_registers; call (%r3), %rd20, (%r1), like;"""
 TABLES = """
 .const .align 8 .u64 table[3] = {twice, square, negative};
 .global .align 8 .u64 pointers[2] = {generic(table), negative};
-.global .align 1 .b8 packed[9] = {5, 0xFF(square), 0xFF00(square), 0xFF0000(square), 0xFF000000(square),
+.global .align 1 .u8 packed[9] = {5, 0xFF(square), 0xFF00(square), 0xFF0000(square), 0xFF000000(square),
  0xFF00000000(square), 0xFF0000000000(square), 0xFF000000000000(square), 0xFF00000000000000(square)};
 """
 INDEX = "rem.u32 %r5, %r1, 3; mul.wide.u32 %rd21, %r5, 8; mov.u64 %rd22, table; add.s64 %rd22, %rd22, %rd21;"
@@ -124,7 +124,7 @@ def test_a_function_that_may_call_itself_runs_if_it_does_not():
 
 
 def test_a_function_that_is_not_defined_is_named_if_it_is_called():
-    far = ".func (.param .b32 out) far(.param .b32 x);"
+    far = ".extern .func (.param .b32 out) far(.param .b32 x);"
     take = "mov.u64 %rd21, far; mov.u64 %rd20, twice;"
     np.testing.assert_array_equal(result(take + call(), far), 2 * T)
     with pytest.raises(NotInterpreted, match=r"\[call-target-extern\]"):

@@ -45,7 +45,6 @@ def by_half(function):
     [
         ("setp.lt.s32 %p1, %r2, 0; vote.sync.ballot.b32 %r3, %p1, -1;", np.full(32, bits((X < 0)[None])[0])),
         ("setp.lt.s32 %p1, %r2, 0; vote.sync.ballot.b32 %r3, !%p1, -1;", np.full(32, bits((X >= 0)[None])[0])),
-        ("setp.lt.s32 %p1, %r2, 0; vote.ballot.b32 %r3, %p1;", np.full(32, bits((X < 0)[None])[0])),
         ("setp.lt.u32 %p1, %r1, 99; vote.sync.all.pred %p2, %p1, -1; selp.b32 %r3, 1, 0, %p2;", 1 + 0 * L),
         ("setp.lt.u32 %p1, %r1, 9; vote.sync.any.pred %p2, !%p1, -1; selp.b32 %r3, 1, 0, %p2;", 1 + 0 * L),
         ("setp.lt.u32 %p1, %r1, 9; vote.sync.uni.pred %p2, %p1, -1; selp.b32 %r3, 1, 0, %p2;", 0 * L),
@@ -58,7 +57,6 @@ def by_half(function):
         (f"{HALF} redux.sync.xor.b32 %r3, %r2, %r6;", by_half(np.bitwise_xor.reduce)),
         ("activemask.b32 %r3;", np.full(32, -1)),
         ("setp.lt.u32 %p1, %r1, 7; @!%p1 bra OUT; activemask.b32 %r3; OUT:", np.where(L < 7, 127, 0)),
-        ("setp.lt.u32 %p1, %r1, 7; @!%p1 bra OUT; vote.ballot.b32 %r3, %p1; OUT:", np.where(L < 7, 127, 0)),
         ("match.any.sync.b32 %r3, %r5, -1;", bits(SAME)),
         ("cvt.u64.u32 %rd20, %r5; match.any.sync.b64 %r3, %rd20, -1;", bits(SAME)),
         (f"{HALF} match.any.sync.b32 %r3, %r5, %r6;", bits(SAME & (L[:, None] // 16 == L[None, :] // 16))),

@@ -48,7 +48,7 @@ def product(name, a_type, b_type, c, limits=None):
         own = [f"%r{at + i}" for i in range(len(values))]
         loads += "".join(f"ld.global.b32 {each}, [%rd1{place}+{128 * i}];\n" for i, each in enumerate(own))
         groups[key], at = own, at + len(values)
-    listed = {key: own[0] if len(own) == 1 else f"{{{', '.join(own)}}}" for key, own in groups.items()}
+    listed = {key: f"{{{', '.join(own)}}}" for key, own in groups.items()}
     d = [f"%r{at + i}" for i in range(sums)]
     body = (
         f"{loads}{name} {{{', '.join(d)}}}, {listed['a']}, {listed['b']}, {listed['c']};\nadd.s64 %rd11, %rd1, %rd9;\n"
@@ -117,10 +117,11 @@ def mixed(d, c):
     return run(kernel(f"{ones} {half} {instruction}{groups[c]}; {store}", "z"), {"z": (d, size)})["z"]
 
 
-@pytest.mark.parametrize("d", ["f16", "f32"])
-@pytest.mark.parametrize("c", ["f16", "f32"])
-def test_accumulators_of_f16_and_f32_mix(d, c):
-    assert (mixed(d, c) == 16.5).all()
+@pytest.mark.parametrize("type", ["f16", "f32"])
+def test_accumulators_of_f16_and_f32_do_not_mix(type):
+    assert (mixed(type, type) == 16.5).all()
+    with pytest.raises(InterpreterError, match=r"\[ptx-mma-one-type\]"):
+        mixed(type, "f32" if type == "f16" else "f16")
 
 
 MATRIX = """.shared .align 128 .b8 place[512];
@@ -159,9 +160,8 @@ stmatrix.sync.aligned.m8n8.x1.b16 [%rd23+128], {%r4}; bar.warp.sync -1; ld.share
     [("s32.s4.s8.s32", "mma-small-types"), ("s32.s8.s8.f32", "ptx-mma-one-type"), ("s32.b1.s4.s32", "mma-small-types")],
 )
 def test_types_that_are_not_multiplied_are_refused(types, code):
-    body = (
-        f"mma.sync.aligned.m16n8k32.row.col.{types} {{%r3, %r4, %r5, %r6}}, {{%r1, %r1}}, %r1, {{%r1, %r1, %r1, %r1}};"
-    )
+    operands = "{%r3, %r4, %r5, %r6}, {%r1, %r1}, {%r1}, {%r1, %r1, %r1, %r1}"
+    body = f"mma.sync.aligned.m16n8k32.row.col.{types} {operands};"
     with pytest.raises(InterpreterError, match=rf"\[{code}\]"):
         run(kernel(body, "z"), {"z": ("i32", 1)})
 

@@ -152,9 +152,9 @@ OUT:"""
     ("body", "code"),
     [
         (f"mov.b64 %rd22, {5 << 20}; {WAITS[0]}", "phase-of-state"),
-        ("mbarrier.arrive.noComplete.shared.b64 %rd22, [bars], 0;", "arrivals-at-once"),
+        ("mov.b32 %r20, 0; mbarrier.arrive.noComplete.shared.b64 %rd22, [bars], %r20;", "arrivals-at-once"),
         ("mbarrier.arrive.shared.b64 %rd22, [bars], 3;", "too-many-arrivals"),
-        ("mbarrier.try_wait.parity.shared.b64 %p2, [bars], 2;", "parity-polled"),
+        ("mov.b32 %r20, 2; mbarrier.try_wait.parity.shared.b64 %p2, [bars], %r20;", "parity-polled"),
     ],
 )
 def test_faults_of_mbarriers_are_found(body, code):

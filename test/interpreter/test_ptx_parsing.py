@@ -141,6 +141,8 @@ def test_an_instruction_describes_itself_by_text_and_line():
             "[[[%rd1]]]",
             r"k\.ptx:23: an address, which is a register.* is expected, not '\['.*\[ptx-expected-what\]",
         ),
+        ("[shared_memory+8]", "[shared_memory-8]", r"k\.ptx:31: .* write \+- and the number \[ptx-minus\]"),
+        ("0f3F800000", "-0f3F800000", r"k\.ptx:24: the bits of a float have no minus; .*\[ptx-bits-minus\]"),
         ("{%r1, %r2};", "{{%r1}, %r2};", r"k\.ptx:23: a register or a number is expected, not '{'"),
         (
             "add.s32",
@@ -152,7 +154,11 @@ def test_an_instruction_describes_itself_by_text_and_line():
             "%r4, %r3",
             r"k\.ptx:25 \(a.cu:7\): no known form of add has these modifiers and operands.*\[form-known\]",
         ),
-        ("setp.lt.f32", "setp.lt", r"k\.ptx:39 \(a.cu:7\): setp has a type; setp takes"),
+        (
+            "setp.lt.f32",
+            "setp.lt",
+            r"k\.ptx:39 \(a.cu:7\): the PTX ISA has no such form of setp; it takes one of .* \[form-in-isa\]",
+        ),
         (
             "0f3F800000",
             "-x",

@@ -91,5 +91,5 @@ def test_the_registers_of_d_are_counted():
     body = (
         f"mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {group(2, 4)}, {group(2, 2)}, {group(2, 2)}, {group(2, 8)};"
     )
-    with pytest.raises(InterpreterError, match=r"takes \[2, 2, 8, 8\] registers .* not \[2, 2, 8, 4\]"):
+    with pytest.raises(InterpreterError, match=r"takes \[2, 2, 8, 8\] registers, in braces, .* not \[2, 2, 8, 4\]"):
         run(kernel(body, "z"), {"z": ("i32", 1)})

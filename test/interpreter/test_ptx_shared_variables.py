@@ -19,9 +19,18 @@ MOVED = "mov.u32 %r5, first; add.u32 %r6, %r5, %r20;"
         ("@%p1 st.shared.b32 [small+{}], 1;", 12, 16),
         ("@%p1 st.shared.b32 [first+{}], 1;", 252, 256),
         (f"{MOVED} st.shared.b32 [%r6+{{}}], 1;", 128, 132),
-        ("add.u32 %r5, %r20, tail; sub.u32 %r6, %r5, 4; and.b32 %r6, %r6, -4; st.shared.b32 [%r6+{}], 1;", 4, 0),
+        (
+            "mov.u32 %r5, tail; add.u32 %r5, %r20, %r5; sub.u32 %r6, %r5, 4; and.b32 %r6, %r6, -4;"
+            " st.shared.b32 [%r6+{}], 1;",
+            4,
+            0,
+        ),
         ("mov.u32 %r5, tail; mad.lo.u32 %r6, %r1, 4, %r5; st.shared.b32 [%r6+{}], 1;", 0, 4),
-        ("mov.u32 %r5, first; selp.b32 %r7, %r5, tail, %p1; @%p1 st.shared.b32 [%r7+{}], %r5;", 252, 256),
+        (
+            "mov.u32 %r5, first; mov.u32 %r6, tail; selp.b32 %r7, %r5, %r6, %p1; @%p1 st.shared.b32 [%r7+{}], %r5;",
+            252,
+            256,
+        ),
         ("mov.u64 %rd20, small; cvta.shared.u64 %rd21, %rd20; @%p1 st.u32 [%rd21+{}], 1;", 8, 16),
         ("@%p1 st.shared.b32 [first+252], 0; @%p1 atom.shared.add.u32 %r7, [first+{}], 1;", 252, 256),
         ("@%p1 cp.async.ca.shared.global [small+{}], [%rd1+124], 4; cp.async.wait_all;", 12, 256),

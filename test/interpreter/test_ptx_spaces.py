@@ -61,21 +61,19 @@ def test_a_lane_beyond_its_space_is_found_among_lanes_of_others():
 
 
 def test_the_address_of_a_byte_of_a_variable():
-    np.testing.assert_array_equal(result("mov.u64 %rd24, table+8; ld.global.b32 %r3, [%rd24-4];")["z"], 2 + 0 * L)
+    np.testing.assert_array_equal(result("mov.u64 %rd24, table+8; ld.global.b32 %r3, [%rd24+-4];")["z"], 2 + 0 * L)
     assert (result("bar.sync 0; mov.u32 %r4, place+12; ld.shared.b32 %r3, [%r4];")["z"] == 100).all()
     with pytest.raises(InterpreterError, match=r"\[smem-variable\]"):
         result("bar.sync 0; mov.u32 %r4, place+128; ld.shared.b32 %r3, [%r4];")
 
 
-def test_volatile_accesses_of_the_memory_of_a_thread_and_of_constants():
-    store = "add.s64 %rd11, %rd1, %rd9; st.global.b32 [%rd11], %r3;"
-    own = """.local .align 4 .b8 place[16];
-st.volatile.local.b32 [place+4], %r1; ld.volatile.local.b32 %r3, [place+4];"""
-    np.testing.assert_array_equal(run(kernel(own + store, "z"), {"z": ("i32", 32)})["z"], np.arange(32))
-    text = kernel("ld.volatile.const.b32 %r3, [fixed];" + store, "z", ".const .b32 fixed = 7;\n")
-    assert (run(text, {"z": ("i32", 32)})["z"] == 7).all()
+@pytest.mark.parametrize("how", ["volatile", "relaxed.gpu"])
+def test_strong_accesses_of_the_memory_of_a_thread_and_of_constants_do_not_exist(how):
+    text = kernel(f"ld.{how}.const.b32 %r3, [fixed];", "z", ".const .b32 fixed = 7;\n")
     with pytest.raises(NotInterpreted, match=r"\[strong-space\]"):
-        run(text.replace("volatile", "relaxed.gpu"), {"z": ("i32", 32)})
+        run(text, {"z": ("i32", 32)})
+    with pytest.raises(NotInterpreted, match=r"\[strong-space\]"):
+        run(kernel(f".local .b32 own; st.{how}.local.b32 [own], %r1;", "z"), {"z": ("i32", 32)})
 
 
 @pytest.mark.parametrize("space", [".shared", ".local", ".global"])

@@ -16,7 +16,7 @@ def result(body, variables="", dtype="i32", domain="float"):
 
 
 VARIABLES = """
-.const .f32 table[2][2] = {{1.0, 2.0}, {0f40400000, -4}};
+.const .f32 table[2][2] = {{1.0, 2.0}, {0f40400000, -4.0}};
 .global .align 4 .b8 text[8] = {1, 2, 3, 4, 5};
 .global .u64 pointers[2] = {table + 4, generic(text)};
 .global .u32 zero, seven = 7;
