@@ -13,7 +13,7 @@ from typing import Any
 from lowtide.compiler.fx.arguments import is_constant
 from lowtide.compiler.fx.halves import Halves
 from lowtide.compiler.fx.operands import is_full
-from lowtide.compiler.fx.pointwise import CASTS, POINTWISE, RESHAPES
+from lowtide.compiler.fx.pointwise import CASTS, OPS, POINTWISE, RESHAPES
 from lowtide.compiler.fx.products import FORMS
 from lowtide.compiler.fx.reductions import COLUMN_SUM, LogSoftmax, Reduced, Results, log_softmax_of, sums_of
 from lowtide.compiler.fx.regions import Growth, Region, is_called, readers
@@ -140,14 +140,20 @@ def _readers_of_part(node: Any) -> set[Any]:
 
 
 def _reads_a_product(nodes: tuple[Any, ...]) -> bool:
-    """Whether an op reads another product of D's shape, as in a gated MLP with two weights."""
-    shape = value_of(nodes[0])
-    assert shape is not None
-    for node in (other for each in nodes[1:] for other in each.all_input_nodes if other not in nodes):
-        while str(node.target) in RESHAPES and is_full(node, shape.shape):
-            node = node.args[0]
-        if str(node.target) in FORMS and is_full(node, shape.shape):
+    """Whether an op reads another product of D's shape, or what pointwise ops compute from one, as in a gated MLP with
+    two weights."""
+    root = value_of(nodes[0])
+    assert root is not None
+    seen: set[Any] = set()
+    waiting = [other for each in nodes[1:] for other in each.all_input_nodes if other not in nodes]
+    while waiting:
+        node = waiting.pop()
+        if node in seen or not is_full(node, root.shape):
+            continue
+        seen.add(node)
+        if str(node.target) in FORMS:
             return True
+        waiting += node.all_input_nodes if str(node.target) in OPS else []
     return False
 
 
@@ -189,24 +195,22 @@ def _ancestors_without(nodes: Iterable[Any], within: set[Any], without: set[Any]
 
 def _is_wanted(reduced: Reduced, region: Region, wanted: list[Any]) -> bool:
     """Whether a kernel should compute a sum: over a column of a value that products read, such as the gradient of a
-    bias; or over a row of a stored value, or of a function of it and of constants."""
+    bias; or over a row of a value that is computed from the tensors that stored values are computed from."""
     assert region.results is not None
-    node, stored = reduced.source, {*region.results.full}
+    node = reduced.source
     if reduced.kind == COLUMN_SUM:
         while node not in wanted and (str(node.target) in RESHAPES or str(node.target) in CASTS):
             node = node.args[0]
         return node in wanted
-    inside, root, waiting = {*region.nodes}, value_of(region.nodes[0]), [node]
+    return _matrices([node], region) <= _matrices(region.results.full, region)
+
+
+def _matrices(nodes: Iterable[Any], region: Region) -> set[Any]:
+    """The tensors of D's size outside of the region that nodes are computed from."""
+    inside, root = {*region.nodes}, value_of(region.nodes[0])
     assert root is not None
-    while waiting:
-        node = waiting.pop()
-        if node in stored:
-            continue
-        if node in region.roots or (node not in inside and is_full(node, root.shape)):
-            return False
-        if node in inside:
-            waiting += [other for other in node.all_input_nodes if not is_constant(other)]
-    return True
+    read = {other for node in _ancestors(nodes, inside) - {*region.roots} for other in node.all_input_nodes}
+    return {other for other in read - inside if not is_constant(other) and is_full(other, root.shape)}
 
 
 def _first(found: Iterable[Any]) -> Any:

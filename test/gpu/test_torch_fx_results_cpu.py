@@ -53,7 +53,7 @@ INFERRED = {
     "gated by slices": ["mul"],
     "gated of two": ["mul"],
     "biases": [],
-    "residual": ["add, row sum of pow_1"],
+    "residual": ["add, mul_tensor, row sum of pow_1"],
 }
 
 
@@ -79,6 +79,44 @@ def test_inference_stores_no_more_than_it_needs(name: str, eager: None) -> None:
         found = torch.compile(function, backend=backend)(*inputs)
         assert error(found, function(*(x.double() for x in inputs))) < 2**-6
     assert [row.results for row in backend.report() if row.results] == INFERRED[name]
+
+
+def rms_norm(x: Any, w: Any, c: Any, *more: Any) -> Any:
+    """A residual sum, its norm with the scales in `more` or none, and a gated layer."""
+    scale, v = more if len(more) > 1 else (None, *more)
+    h = c + functional.linear(x, w)
+    gate, up = functional.linear(functional.rms_norm(h, h.shape[-1:], scale, 1e-6), v).chunk(2, -1)
+    return functional.silu(gate) * up, h
+
+
+@pytest.mark.parametrize("shapes", [((32,), (64, 32)), ((64, 32),)])
+def test_the_scale_of_rmsnorm_comes_after_the_product(shapes: tuple[tuple[int, ...], ...], eager: None) -> None:
+    """Without a backward pass. One kernel stores the sum, its product with the scales of columns, and the statistics,
+    so that no other kernel reads a matrix."""
+    torch.manual_seed(0)
+    inputs = [half(*shape) for shape in ((2, 8, 16), (32, 16), (2, 8, 32), *shapes)]
+    backend = ltt.Backend(ALL, explain=True)
+    with torch.no_grad():
+        found = torch.compile(rms_norm, backend=backend)(*inputs)
+    exact = rms_norm(*(x.double() for x in inputs))
+    assert all(error(one, other) < 2**-7 for one, other in zip(found, exact, strict=True))
+    first, second = backend.report()
+    assert first.results == ("add, mul_tensor, row sum of pow_1" if len(shapes) > 1 else "add, row sum of pow_1")
+    assert second.epilogue.startswith("(acc: f32, acc2: f32, %x0: per_row f32) -> (y0: bf16)")
+
+
+def test_scales_of_rows_that_others_read_stay_before_the_product(eager: None) -> None:
+    def function(x: Any, w: Any) -> Any:
+        y = functional.rms_norm(x, x.shape[-1:])
+        return y @ w, y
+
+    torch.manual_seed(0)
+    x, w, backend = half(32, 16), half(16, 24), ltt.Backend(ALL, explain=True)
+    with torch.no_grad():
+        torch.compile(function, backend=backend)(x, w)
+        torch.compile(lambda x, w: functional.rms_norm(x, x.shape[-1:]) @ w, backend=ltt.Backend())(x, w)
+    (row,) = backend.report()
+    assert row.taken == () and row.product == "mm"
 
 
 def test_a_cross_entropy_needs_no_logits_without_a_backward_pass(eager: None) -> None:

@@ -20,6 +20,7 @@ from lowtide.compiler.fx.report import Row
 from lowtide.compiler.fx.rule import Rule
 from lowtide.torch.calls import OF_PRECISIONS, How
 from lowtide.torch.fx.nodes import PERMUTE, RESHAPE, call, operand_of
+from lowtide.torch.fx.scaling import scale_after_products
 from lowtide.torch.fx.storing import replace_by_results
 from lowtide.torch.grouped import grouped_gemm
 
@@ -27,6 +28,7 @@ from lowtide.torch.grouped import grouped_gemm
 def fuse(graph: torch.fx.Graph, name: str, rule: Rule, how: How) -> list[Row]:
     """Rewrite a graph; one row for each product. `how`: its numerics, and the precision of products of f32."""
     rows = []
+    scale_after_products(graph, rule)
     for node in list(graph.nodes):
         product = product_of(node)
         if product is None:
