@@ -14,7 +14,7 @@ from lowtide.compiler.fx.operands import can_absorb, is_full, kind_beside
 from lowtide.compiler.fx.pointwise import OPS, RESHAPES
 from lowtide.compiler.fx.products import Product
 from lowtide.compiler.fx.regions import Region
-from lowtide.compiler.fx.values import same_shape, value_of
+from lowtide.compiler.fx.values import same_shape, sizes_for_reshape, value_of
 from lowtide.elements import element_type
 
 _MOST_ABSORBED = 48
@@ -55,11 +55,27 @@ class Fusion:
         assert wanted is not None
         if same_shape(wanted.shape, self.product.value.shape):
             return None
-        for node in self.region.nodes:
-            made = value_of(node)
-            if len(node.args) > 1 and str(node.target) in RESHAPES and made and same_shape(made.shape, wanted.shape):
-                return node.args[1]
-        return list(wanted.shape)
+        return sizes_in(self.product, self.region, wanted.shape)
+
+
+def sizes_in(product: Product, region: Region, shape: tuple[Any, ...]) -> list[Any] | None:
+    """The sizes for a reshape to a shape whose rows are those of a result, with nodes for extents of run time; None if
+    no op of the region has them."""
+    sizes = sizes_for_reshape(shape)
+    if sizes is not None:
+        return sizes
+    for node in (*region.nodes, *product.node.users):
+        made = value_of(node)
+        if made is None or str(node.target) not in RESHAPES or not isinstance(node.args[-1], list):
+            continue
+        given = [*node.args[-1]]
+        if same_shape(shape, made.shape):
+            return given
+        if same_shape(shape[:-1], made.shape[:-1]) and isinstance(shape[-1], int):
+            return [*given[:-1], shape[-1]]
+        if same_shape(shape, made.shape[:-1]):
+            return given[:-1]
+    return None
 
 
 def shape_of_d(product: Product, region: Region) -> tuple[Any, ...]:
@@ -99,6 +115,11 @@ def fusion_of(product: Product, region: Region, position: Mapping[Any, int], mos
         is_wide = element_type(leaf.dtype).bits > element_type(d.dtype).bits
         if is_wide and str(leaf.node.target) in OPS:
             return f"it reads {leaf.node.name}, which would have to be written as {leaf.dtype}"
+    for node in (region.exit,) if region.results is None else region.results.replaced:
+        made = value_of(node)
+        is_as_product = made is not None and same_shape(made.shape, product.value.shape)
+        if made is None or (not is_as_product and sizes_in(product, region, made.shape) is None):
+            return f"{node.name} has sizes that are known at run time only"
     return Fusion(product, region, nodes, tuple(leaves.values()), d.dtype)
 
 

@@ -15,6 +15,7 @@ from lowtide.compiler.fx.values import is_one, same_shape, value_of
 
 ROW_SUM, COLUMN_SUM = "row_sum", "column_sum"
 _SUM, _MEAN = "aten.sum.dim_IntList", "aten.mean.dim"
+_MATRIX = 2  # its rank
 _INTEGERS = ("torch.int64", "torch.int32")
 
 
@@ -62,6 +63,18 @@ class Results:
         return (*(f"y{i}" for i in range(len(self.full))), *(f"s{i}" for i in range(len(self.reduced))), *softmax)
 
     @property
+    def replaced(self) -> tuple[Any, ...]:
+        """The nodes of the graph that get other values."""
+        softmax = () if self.softmax is None else (self.softmax.node, *(node for node, _ in self.softmax.gathers))
+        joined = () if self.joined is None else (self.joined,)
+        return (
+            *self.full[: len(self.full) - 2 * len(joined)],
+            *joined,
+            *(each.node for each in self.reduced),
+            *softmax,
+        )
+
+    @property
     def about(self) -> str:
         """The results in a report."""
         softmax = [] if self.softmax is None else [f"log-sum-exp of {self.softmax.source.name}"]
@@ -81,8 +94,10 @@ def sums_of(node: Any) -> Iterator[Reduced]:
         target = str(user.target)
         if target not in (_SUM, _MEAN) or not user.args[1:] or user.args[0] is not node:
             continue
-        rank = len(value.shape)
-        dims = sorted(dim % rank for dim in user.args[1])
+        rank, given = len(value.shape), user.args[1]
+        if rank < _MATRIX or not isinstance(given, list | tuple) or not all(isinstance(dim, int) for dim in given):
+            continue
+        dims = sorted(dim % rank for dim in given)
         divisor = value.shape[-1] if target == _MEAN else 1
         made = value_of(user)
         if made is None or made.dtype is None or not isinstance(divisor, int):
@@ -96,7 +111,7 @@ def sums_of(node: Any) -> Iterator[Reduced]:
 def log_softmax_of(node: Any) -> LogSoftmax | None:
     """The logarithm of softmax of the rows of a matrix, as torch decomposes it; None if there is none."""
     value = value_of(node)
-    if value is None or len(value.shape) != 2 or value.dtype != "f32":
+    if value is None or len(value.shape) != _MATRIX or value.dtype != "f32":
         return None
     amax = _only(user for user in node.users if str(user.target) == "aten.amax.default" and _is_of_rows(user))
     sub = _only(user for user in _users(amax) if _is(user, "aten.sub.Tensor", node, amax))

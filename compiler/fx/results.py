@@ -17,7 +17,7 @@ from lowtide.compiler.fx.pointwise import CASTS, OPS, POINTWISE, RESHAPES
 from lowtide.compiler.fx.products import FORMS
 from lowtide.compiler.fx.reductions import COLUMN_SUM, LogSoftmax, Reduced, Results, log_softmax_of, sums_of
 from lowtide.compiler.fx.regions import Growth, Region, is_called, readers
-from lowtide.compiler.fx.values import value_of
+from lowtide.compiler.fx.values import is_int, value_of
 from lowtide.elements import element_type
 
 _MOST_FULL = 3  # full results of a kernel
@@ -118,7 +118,8 @@ def _joined(reached: list[Any], roots: tuple[Any, ...]) -> Any:
         parts = list(_parts(cat))
         alone = all(_readers_of_part(part) == {cat} for part in parts)
         widths = [value_of(part) for part in parts]
-        same = all(w is not None and w.dtype == value.dtype and w.shape[-1] * 2 == value.shape[-1] for w in widths)
+        half = value.shape[-1] // 2 if isinstance(value.shape[-1], int) else None
+        same = all(w is not None and w.dtype == value.dtype and is_int(w.shape[-1], half) for w in widths)
         if dim in (-1, len(value.shape) - 1) and alone and same and {*parts} <= inside and parts[0] is not parts[1]:
             return cat
     return None

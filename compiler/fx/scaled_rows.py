@@ -107,7 +107,14 @@ def _products(node: Any) -> list[Product] | None:
             continue
         product = product_of(user)
         is_plain = product is not None and product.op in _PRODUCTS and product.alpha == 1 and product.beta == 1
-        if product is None or not is_plain or product.a is not node or node in (product.b, product.added):
+        width = None if product is None else product.a_value.shape[-1]
+        if (
+            product is None
+            or not is_plain
+            or not isinstance(width, int)
+            or product.a is not node
+            or node in (product.b, product.added)
+        ):
             return None
         found.append(product)
     return found

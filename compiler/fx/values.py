@@ -47,7 +47,12 @@ def same_shape(first: Sequence[Any], second: Sequence[Any]) -> bool:
 
 
 def is_one(extent: Any) -> bool:
-    return isinstance(extent, int) and extent == 1
+    return is_int(extent, 1)
+
+
+def is_int(extent: Any, number: int | None) -> bool:
+    """Whether an extent is known to be a number; no symbolic one is."""
+    return isinstance(extent, int) and extent == number
 
 
 def expected(extent: Any) -> int | None:

@@ -89,6 +89,13 @@ def rms_norm(x: Any, w: Any, c: Any, *more: Any) -> Any:
     return functional.silu(gate) * up, h
 
 
+RMS_NORM = ((2, 8, 16), (32, 16), (2, 8, 32), (32,), (64, 32))
+
+
+def first_of_rms_norm(*inputs: Any) -> Any:
+    return rms_norm(*inputs)[0]
+
+
 @pytest.mark.parametrize("shapes", [((32,), (64, 32)), ((64, 32),)])
 def test_the_scale_of_rmsnorm_comes_after_the_product(shapes: tuple[tuple[int, ...], ...], eager: None) -> None:
     """Without a backward pass. One kernel stores the sum, its product with the scales of columns, and the statistics,
@@ -194,6 +201,28 @@ def test_sizes_of_run_time_are_taken(eager: None) -> None:
         assert error(compiled(x), gated(x.double(), w.double(), down.double())) < 2**-6
     (row,) = (row for row in backend.report() if row.results)
     assert row.results.startswith("mul") and row.epilogue.startswith("(acc: f32, acc2: f32) -> (y0: bf16)")
+
+
+@pytest.mark.parametrize("name", ["gated", "residual", "rms norm"])
+def test_two_sizes_of_run_time_are_no_error(name: str, eager: None) -> None:
+    function, shapes = {**SHAPES, "rms norm": (first_of_rms_norm, RMS_NORM)}[name]
+    torch.manual_seed(0)
+    backend, rest = ltt.Backend(ALL, explain=True), [half(*shape) for shape in shapes[1:]]
+    compiled = torch.compile(function, backend=backend)
+    for batch, rows in ((2, 8), (3, 16)):
+        x, given = half(batch, rows, 16), list(rest)
+        if name in ("residual", "rms norm"):
+            given[1] = half(batch, rows, 32)
+        for each in (x, *(y for y in given if y.dim() == 3)):
+            torch._dynamo.mark_dynamic(each, 0)
+            torch._dynamo.mark_dynamic(each, 1)
+        if name == "residual":
+            assert max(errors(compiled, function, [x, *given]).values()) < 2**-5
+            continue
+        with torch.no_grad():
+            exact = function(*(y.double() for y in (x, *given)))
+            assert error(compiled(x, *given), exact) < 2**-6
+    assert any(row.results for row in backend.report())
 
 
 def test_the_op_gives_halves_of_one_matrix_and_refuses_others() -> None:

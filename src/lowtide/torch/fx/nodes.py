@@ -22,11 +22,12 @@ def operand_of(graph: torch.fx.Graph, leaf: Leaf, fusion: Fusion) -> Any:
     return shaped(graph, leaf.node, wanted, fusion.region.exit)
 
 
-def shaped(graph: torch.fx.Graph, node: Any, shape: tuple[Any, ...], like: Any) -> Any:
-    """The node, reshaped if it does not have the shape."""
+def shaped(graph: torch.fx.Graph, node: Any, shape: tuple[Any, ...], like: Any, sizes: list[Any] | None = None) -> Any:
+    """The node, reshaped if it does not have the shape. `sizes`: those for the reshape, if the shape does not give
+    them."""
     value = value_of(node)
     assert value is not None
-    sizes = sizes_for_reshape(shape)
+    sizes = sizes_for_reshape(shape) if sizes is None else sizes
     if same_shape(value.shape, shape):
         return node
     assert sizes is not None

@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch._inductor.pattern_matcher import stable_topological_sort
 
-from lowtide.compiler.fx.halves import halves_of
+from lowtide.compiler.fx.halves import Halves, halves_of
 from lowtide.compiler.fx.pointwise import CASTS
 from lowtide.compiler.fx.products import Product
 from lowtide.compiler.fx.rule import Rule
 from lowtide.compiler.fx.scaled_rows import ScaledRows, scaled_rows
+from lowtide.compiler.fx.values import same_shape, sizes_for_reshape
 from lowtide.torch.fx.nodes import call, shaped
 
 _convert = torch.ops.prims.convert_element_type.default
@@ -52,9 +53,9 @@ def _unscaled(graph: torch.fx.Graph, scaled: ScaledRows) -> Any:
 def _replace(graph: torch.fx.Graph, product: Product, x: Any, scale: Any) -> None:
     """Replace a product by that of the matrix without scales, and scale it, or its halves if a kernel computes pairs of
     columns."""
-    node, halves = product.node, halves_of(product)
+    node, halves = product.node, _halves(product, scale)
     found = call(graph, _mm, (shaped(graph, x, product.a_value.shape, node), product.b), node)
-    if halves is None or halves.has_others:
+    if halves is None:
         node.replace_all_uses_with(_scaled(graph, found, scale, product.added))
         return
     node.replace_all_uses_with(found)
@@ -64,6 +65,16 @@ def _replace(graph: torch.fx.Graph, product: Product, x: Any, scale: Any) -> Non
             scaled = _scaled(graph, half, scale, None)
         for user in users:
             user.replace_input_with(half, scaled)
+
+
+def _halves(product: Product, scale: Any) -> Halves | None:
+    """The halves of a product that are scaled each by itself, with scales of their shape."""
+    halves = halves_of(product)
+    if halves is None or halves.has_others:
+        return None
+    rows = (*halves.first.meta["val"].shape[:-1], 1)
+    is_known = same_shape(tuple(scale.meta["val"].shape), rows) or sizes_for_reshape(rows) is not None
+    return halves if is_known else None
 
 
 def _scaled(graph: torch.fx.Graph, found: Any, scale: Any, added: Any) -> Any:

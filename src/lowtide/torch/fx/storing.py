@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch._inductor.pattern_matcher import stable_topological_sort
 
-from lowtide.compiler.fx.fusion import Fusion
+from lowtide.compiler.fx.fusion import Fusion, sizes_in
 from lowtide.compiler.fx.reductions import LogSoftmax, Reduced
 from lowtide.compiler.fx.values import value_of
 from lowtide.torch.fx.nodes import call, operand_of, shaped
@@ -40,11 +40,11 @@ def replace_by_results(graph: torch.fx.Graph, fusion: Fusion, epilogue: str) -> 
         full = results.full[:-2] if is_joined else results.full
         replaced = list(zip(full, (found[name] for name in results.names), strict=False))
         replaced += [(results.joined, found[halves[0]])] if is_joined else []
-        new = [(node, _like(graph, value, node)) for node, value in replaced]
-        sums = (found[f"s{i}"] for i in range(len(results.reduced)))
-        new += [(each.node, _sum(graph, each, value)) for each, value in zip(results.reduced, sums, strict=True)]
+        new = [(node, _like(graph, fusion, value, node)) for node, value in replaced]
+        for i, each in enumerate(results.reduced):
+            new.append((each.node, _sum(graph, fusion, each, found[f"s{i}"])))
         if results.softmax is not None:
-            new += _of_softmax(graph, results.softmax, found)
+            new += _of_softmax(graph, fusion, results.softmax, found)
     for node, value in new:
         node.replace_all_uses_with(value)
     stable_topological_sort(graph)
@@ -57,23 +57,26 @@ def _targets(graph: torch.fx.Graph, softmax: LogSoftmax | None) -> Iterator[Any]
         yield call(graph, _convert, (flat, torch.int32), index)
 
 
-def _like(graph: torch.fx.Graph, value: Any, node: Any) -> Any:
+def _like(graph: torch.fx.Graph, fusion: Fusion, value: Any, node: Any) -> Any:
     """A result in the shape and type of the node that it replaces."""
     wanted = node.meta["val"]
-    value = shaped(graph, value, tuple(wanted.shape), node)
+    shape = tuple(wanted.shape)
+    value = shaped(graph, value, shape, node, sizes_in(fusion.product, fusion.region, shape))
     return value if value.meta["val"].dtype == wanted.dtype else call(graph, _convert, (value, wanted.dtype), node)
 
 
-def _sum(graph: torch.fx.Graph, reduced: Reduced, value: Any) -> Any:
+def _sum(graph: torch.fx.Graph, fusion: Fusion, reduced: Reduced, value: Any) -> Any:
     if reduced.divisor != 1:
         value = call(graph, _div, (value, reduced.divisor), reduced.node)
-    return _like(graph, value, reduced.node)
+    return _like(graph, fusion, value, reduced.node)
 
 
-def _of_softmax(graph: torch.fx.Graph, softmax: LogSoftmax, found: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+def _of_softmax(
+    graph: torch.fx.Graph, fusion: Fusion, softmax: LogSoftmax, found: dict[str, Any]
+) -> Iterator[tuple[Any, Any]]:
     """The nodes that the log-sum-exps and the targets' values replace, with what replaces them."""
     for i, (node, _) in enumerate(softmax.gathers):
-        yield node, _like(graph, call(graph, _sub, (found[f"t{i}"], found["lse"]), node), node)
+        yield node, _like(graph, fusion, call(graph, _sub, (found[f"t{i}"], found["lse"]), node), node)
     if softmax.is_read_whole:
         rows = value_of(softmax.source)
         assert rows is not None
