@@ -114,7 +114,7 @@ void MbarriersOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
   llvm::SmallPtrSet<Region *, 4> arriving, waiting;
   for (Operation *user : getResult().getUsers()) {
     auto arrive = dyn_cast<MbarrierArriveOp>(user);
-    isFull |= isa<TmaLoadOp>(user) || (arrive && arrive.getBytes());
+    isFull |= isa<TmaLoadOp, CpAsyncArriveOp>(user) || (arrive && arrive.getBytes());
     isEmpty |= arrive && !arrive.getBytes();
     if (Region *role = roleOf(user))
       (isa<MbarrierWaitOp>(user) ? waiting : arriving).insert(role);

@@ -123,6 +123,21 @@ def Sm_MbarrierArriveOp : Sm_Op<"mbarrier_arrive", [Sm_Ordering, AttrSizedOperan
   let hasVerifier = 1;
 }
 
+def Sm_CpAsyncArriveOp : Sm_Op<"cp_async_arrive", [Sm_Ordering]> {
+  let summary = "Each thread of the role arrives when its copies by cp.async so far have landed";
+  let description = [{
+    Lowers to cp.async.mbarrier.arrive.noinc (PTX ISA, "cp.async.mbarrier.arrive"). The threads do not wait, so they can
+    start the copies of the next slot. A thread that waits for the phase sees the copied data. wgmma reads through the
+    async proxy, so a thread that multiplies by wgmma then needs a `sm.fence_proxy_async`.
+
+    ```mlir
+    sm.cp_async_arrive %full[%slot] : !sm.mbarriers<4>
+    ```
+  }];
+  let arguments = (ins Sm_MbarriersType:$barriers, Index:$index);
+  let assemblyFormat = "$barriers `[` $index `]` attr-dict `:` qualified(type($barriers))";
+}
+
 def Sm_ClusterBarrierOp : Sm_Op<"cluster_barrier", [Sm_Ordering]> {
   let summary = "All threads of all CTAs of the cluster arrive and wait for each other";
   let description = [{

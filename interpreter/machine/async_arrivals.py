@@ -5,9 +5,8 @@ A wait for the phase of such an arrival makes the copied bytes visible, but none
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
-from lowtide.interpreter.machine import mbarrier_objects, mbarriers
+from lowtide.interpreter.machine import mbarriers
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.copies import Tracked
 from lowtide.interpreter.machine.lanes import active_lanes
@@ -16,10 +15,10 @@ from lowtide.interpreter.machine.scheduling import spawn
 from lowtide.interpreter.numbers.accesses import Described
 
 
-def arrive(state: AgentState, op: Described, address: Any, is_counted: bool) -> None:
+def arrive(state: AgentState, op: Described, barrier: Mbarrier, is_counted: bool) -> None:
     """Each active lane arrives once when its copies so far have landed. Unless `is_counted` among the arrivals that the
     mbarrier expects, the phase expects one more for each."""
-    barrier, lanes = mbarrier_objects.at(state, op, address), active_lanes(state)
+    lanes = active_lanes(state)
     if not is_counted:
         barrier.pending += lanes
         if barrier.pending > MAX_ARRIVALS:

@@ -157,6 +157,10 @@ def _arrive_expecting(op: DecodedOp) -> str:
     return f"{guard}mbarrier.arrive.expect_tx{_flag(op, 'relaxed', 'relaxed')}.{_space(op)}.b64 {state}, [$0], $1;"
 
 
+def _arrive_by_copies(op: DecodedOp) -> str:
+    return f"cp.async.mbarrier.arrive{_flag(op, 'noinc', 'noinc')}.{_space(op)}.b64 [$0];"
+
+
 def _fence_proxy(op: DecodedOp) -> str:
     return f"fence.proxy.{word(op, 'kind').replace('.shared', '.shared::cta')};"
 
@@ -183,6 +187,7 @@ enter(
         "nvvm.cp.async.shared.global": _cp_async,
         "nvvm.cp.async.commit.group": "cp.async.commit_group;",
         "nvvm.cp.async.wait.group": lambda op: f"cp.async.wait_group {op.attributes['n']};",
+        "nvvm.cp.async.mbarrier.arrive": _arrive_by_copies,
         "nvvm.cp.async.bulk.tensor.shared.cluster.global": _tma_load,
         "nvvm.cp.async.bulk.tensor.global.shared.cta": _tma_store,
         "nvvm.cp.async.bulk.commit.group": "cp.async.bulk.commit_group;",

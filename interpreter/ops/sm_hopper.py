@@ -6,7 +6,7 @@ import numpy as np
 
 from lowtide.dialects.sm import ClusterLine
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine import clusters, mbarriers, tensor_maps
+from lowtide.interpreter.machine import async_arrivals, clusters, mbarriers, tensor_maps
 from lowtide.interpreter.machine.agents import AgentState, Cta, Steps
 from lowtide.interpreter.machine.barriers import barrier, together
 from lowtide.interpreter.machine.execution import run_block
@@ -153,6 +153,13 @@ def mbarrier_arrive(state: AgentState, op: DecodedOp) -> None:
     each = state.seat.arrivals * (len(state.lanes) // WARP if each_warp else 1)
     for found in _mbarriers(state, op, op.operands[:2], _line(op, "receivers")):
         mbarriers.arrive(state, op, found, each, expected * state.seat.arrivals)
+
+
+@OPS.implements("sm.cp_async_arrive")
+def cp_async_arrive(state: AgentState, op: DecodedOp) -> None:
+    if state.seat.role is None:
+        raise state.violation(op, "threads of a role arrive; arrive inside sm.roles [arrive-in-role]")
+    async_arrivals.arrive(state, op, _mbarrier(state, op, op.operands[:2]), is_counted=True)
 
 
 # TMA ------------------------------------------------------------------------------------------------------------------

@@ -141,4 +141,4 @@ def pending_count(state: AgentState, op: Op, token: Any) -> Any:
 def arrive_by_copies(state: AgentState, op: Op, address: Any) -> None:
     """Each active lane's copies by cp.async so far arrive when they have landed."""
     place, is_counted = op.data
-    async_arrivals.arrive(state, op, place(address), is_counted)
+    async_arrivals.arrive(state, op, mbarrier_objects.at(state, op, place(address)), is_counted)

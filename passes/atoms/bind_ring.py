@@ -24,12 +24,15 @@ After, if one agent fills it and others read it (ring_mbarriers.py): mbarriers; 
                  sm.mbarrier_arrive %full[%w] expects 32768 plus %bytes
                  sm.tma_load %box[%m, %k] rows(%rows) to %a signals %full[%w]
          The full barrier has one arrival, by the filler; the empty barrier has one per warpgroup of the readers. If
-         threads copy, the one arrival follows the writes of all of them, and expects the bytes that TMA adds. A fence
-         makes the writes visible to wgmma, which reads through the async proxy:
-                 sm.mbarrier_wait %empty[%w, %wp ^ 1];  %a, %b = sm.ring_slot %ring[%w]
+         threads copy by cp.async, each of them also arrives, when its copies have landed; so copies into several slots
+         are in flight. After the wait, a fence makes the copies visible to wgmma, which reads through the async proxy:
+                 %full = sm.mbarriers arrivals(129)
+                 sm.mbarrier_wait %empty[%w, %wp ^ 1];  sm.mbarrier_arrive %full[%w] expects 16384
                  sm.cp_async (tile.view %A[%m, %k]) to %a by #tiled_copy;  sm.tma_load %map2[%n, %k] to %b …
-                 sm.cp_async_commit;  sm.cp_async_wait 0;  sm.fence_proxy_async;  sm.barrier
-                 sm.mbarrier_arrive %full[%w] expects 16384
+                 sm.cp_async_arrive %full[%w]
+                 sm.mbarrier_wait %full[%r, %rp];  sm.fence_proxy_async
+         If threads store registers, the one arrival follows the stores of all of them:
+                 sm.store_shared …;  sm.fence_proxy_async;  sm.barrier;  sm.mbarrier_arrive %full[%w] expects 16384
          The expected bytes are those of the copies between acquire and commit. A box is one panel of the buffer. With
          copy = tma.3d, tma.4d or tma.5d the map has 3, 4 or 5 dimensions, a box is all panels, and the host asserts
          that panels divide the matrix. The map of a batch has one more, the outermost. A copy to a prefix of a slot's

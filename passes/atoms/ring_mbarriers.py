@@ -17,13 +17,13 @@ from lowtide.passes.support.agents.atoms import TMA_RANKS
 from lowtide.passes.support.agents.clusters import OPERANDS, Lines, sharing
 from lowtide.passes.support.ir.builder import Builder
 from lowtide.passes.support.ir.rewriting import after, before, erase, uses
-from lowtide.passes.support.problem.kernels import bytes_of, schedule_of
+from lowtide.passes.support.problem.kernels import bytes_of, role_of, schedule_of
 from lowtide.passes.support.streams.cache_hints import written
 from lowtide.passes.support.streams.ragged import mark_ragged
 from lowtide.passes.support.streams.slots import threads_read_slots
 from lowtide.passes.support.streams.tensor_map_arguments import TensorMapArguments, launch_of
 from lowtide.passes.support.work.groups_of_k import whole_of
-from lowtide.targets.atoms import WARPGROUP_WARPS, Operand
+from lowtide.targets.atoms import WARPGROUP_THREADS, WARPGROUP_WARPS, Operand
 
 
 def bind_to_mbarriers(module: ir.Module, kernel: tile.KernelOp, ring: sm.RingOp, roles: sm.RolesOp, warps: int) -> None:
@@ -54,11 +54,13 @@ def bind_to_mbarriers(module: ir.Module, kernel: tile.KernelOp, ring: sm.RingOp,
         carry_slots(loop, as_index=True)
     for release in walk(kernel, sm.ConsumerReleaseOp):
         between.release(release)
-    for acquire in walk(kernel, sm.ProducerAcquireOp):
-        between.fill(acquire)
+    arriving = max((between.fill(acquire) for acquire in walk(kernel, sm.ProducerAcquireOp)), default=1)
+    full.owner.attributes["arrivals"] = ir.IntegerAttr.get(full.owner.attributes["arrivals"].type, arriving)
     for wait in walk(kernel, sm.ConsumerWaitOp):
         with before(wait), wait.operation.location:
             sm.MbarrierWaitOp(full, wait.index, wait.phase)
+            if arriving > 1 and between.by_wgmma:
+                sm.FenceProxyAsyncOp()  # threads wrote the slot, and the async proxy reads it
         take_slot(wait)
     if boxes is not None:
         with before(full.owner.opview):
@@ -93,8 +95,9 @@ class _Between:
             )
         erase(release)
 
-    def fill(self, acquire: sm.ProducerAcquireOp) -> None:
-        """The copies into a slot, and the one arrival, which expects the bytes that TMA copies."""
+    def fill(self, acquire: sm.ProducerAcquireOp) -> int:
+        """The copies into a slot, and the arrivals in a phase, whose number is returned: one, which expects the bytes
+        that TMA copies; and one of each thread if threads copy by cp.async, when its copies have landed."""
         index, commit = acquire.index, _commit_of(acquire)
         filled = [_filled(buffer) for buffer in acquire.buffers]
         names: list[Operand | None] = [*OPERANDS, *[None] * (len(filled) - len(OPERANDS))]  # None: scales
@@ -109,14 +112,18 @@ class _Between:
         }
         size = sum(bytes_of(acquire, buffer.type) for buffer in filled if buffer not in others)
         arrive = partial(self._arrive, index, size, [load.boxes.bytes for load in by_tma if load.boxes.rows])
+        lands = bool(by_threads) and all(isinstance(copy, sm.CpAsyncOp) for copy in by_threads)
+        arrivals = _threads_around(acquire) + bool(by_tma) if lands else 1
         with before(acquire), acquire.operation.location:
             # Every slot is empty in the first round: a wait for the parity before the first phase passes at once.
             sm.MbarrierWaitOp(self.empty, index, Builder.index().xor(acquire.phase, 1))
-            if not by_threads:
+            if not by_threads or (lands and by_tma):
                 arrive()
-        if by_threads:
-            with before(commit), commit.operation.location:
-                self._show_copies(by_threads)
+        with before(commit), commit.operation.location:
+            if lands:
+                sm.CpAsyncArriveOp(self.full, index)
+            elif by_threads:
+                self._show_stores(by_threads)
                 arrive()
         erase(commit)
         take_slot(acquire)
@@ -124,13 +131,14 @@ class _Between:
             with before(load.copy), load.copy.operation.location:
                 load.start(self.full, index)
             erase(load.copy)
+        return arrivals
 
     def _arrive(self, index: ir.Value, size: int, of_rows: list[ir.Value]) -> None:
         """The arrival of one thread. It expects `size` bytes and `of_rows`, the bytes of loads with `rows`."""
         more = reduce(Builder.index().add, of_rows) if of_rows else None
         sm.MbarrierArriveOp(self.full, index, bytes=size if size or of_rows else None, more=more)
 
-    def _show_copies(self, copies: list[ir.OpView]) -> None:
+    def _show_stores(self, copies: list[ir.OpView]) -> None:
         """Before one thread arrives, the writes of all threads are complete and visible to wgmma's async proxy.
 
         The same arrival expects the bytes of TMA, so the phase cannot complete before it.
@@ -200,6 +208,13 @@ class _Load:
         )
         if self.end is not None:
             mark_ragged(load)
+
+
+def _threads_around(op: ir.OpView) -> int:
+    """The threads of the role that executes the op."""
+    role = role_of(op)
+    assert role is not None  # one role fills the ring
+    return int(role[0].warps[role[1]]) * WARPGROUP_THREADS // WARPGROUP_WARPS
 
 
 def _commit_of(acquire: sm.ProducerAcquireOp) -> sm.ProducerCommitOp:

@@ -6,7 +6,8 @@ mbarrier object").
 
 Needs    sm.mbarriers beside sm.roles; other kernels are left alone.
 Refuses  `arrivals(n)` unless n threads arrive per phase: one of the producer, one of each warpgroup of copiers and
-         consumers, of each CTA of the cluster that names this one as a receiver (`to`);
+         consumers, of each CTA of the cluster that names this one as a receiver (`to`); and each thread of a role with
+         a `sm.cp_async_arrive`;
          `expects n` unless the copies without `rows` that signal the same slot bring n bytes; `plus` bytes if none of
          the copies has `rows`, and `rows` without `plus` (the value of `plus` is known only at run time, and not
          checked); copies that signal a slot without an `expects`; a wait on mbarriers at which no thread arrives; in a
@@ -34,7 +35,7 @@ from lowtide.passes.support.problem.kernels import FILLERS, PRODUCER, cluster_sh
 from lowtide.passes.support.streams.panels import SWIZZLE_ROWS
 from lowtide.passes.support.streams.slots import threads_read_slots
 from lowtide.targets import Target
-from lowtide.targets.atoms import WARPGROUP_WARPS
+from lowtide.targets.atoms import WARPGROUP_THREADS, WARPGROUP_WARPS
 
 OpT = TypeVar("OpT", bound=ir.OpView)
 
@@ -59,9 +60,10 @@ class VerifyMbarriers(Pass):
 
 @dataclass(frozen=True)
 class _Role:
-    """A role: its body, and how many of its threads arrive at each `sm.mbarrier_arrive`."""
+    """A role: its body, its threads, and how many of these arrive at each `sm.mbarrier_arrive`."""
 
     name: str
+    threads: int
     threads_arriving: int
     body: ir.Block
 
@@ -78,7 +80,8 @@ class _Role:
 def _roles(op: sm.RolesOp) -> Iterator[_Role]:
     for name, warps, region in zip(op.names, op.warps, op.bodies, strict=True):
         word = ir.StringAttr(name).value
-        yield _Role(word, 1 if word == PRODUCER else int(warps) // WARPGROUP_WARPS, region.blocks[0])
+        warpgroups = int(warps) // WARPGROUP_WARPS
+        yield _Role(word, warpgroups * WARPGROUP_THREADS, 1 if word == PRODUCER else warpgroups, region.blocks[0])
 
 
 def _arrivals(barriers: sm.MbarriersOp, roles: list[_Role], cluster: tuple[int, int]) -> Iterator[Refusal]:
@@ -93,6 +96,8 @@ def _arrivals(barriers: sm.MbarriersOp, roles: list[_Role], cluster: tuple[int, 
             waits = role.uses(sm.MbarrierWaitOp, barriers)
             most = max(sum(_count(b, cluster) for b in arrives if _at_once(a, b, waits)) for a in arrives)
             arriving[role.name] = role.threads_arriving * most
+        if role.uses(sm.CpAsyncArriveOp, barriers):
+            arriving[role.name] = arriving.get(role.name, 0) + role.threads
     found, said = sum(arriving.values()), barriers.arrivals.value
     if not arriving:
         for wait in (wait for role in roles for wait in role.uses(sm.MbarrierWaitOp, barriers)):

@@ -106,6 +106,7 @@ _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     sm.RoleInstanceOp: roles.lower_role_instance,
     sm.MbarrierWaitOp: roles.lower_mbarrier_wait,
     sm.MbarrierArriveOp: roles.lower_mbarrier_arrive,
+    sm.CpAsyncArriveOp: roles.lower_cp_async_arrive,
     sm.ClusterBarrierOp: lambda context, op: lower_cluster_barrier(),
     sm.TmaLoadOp: tma.lower_tma_load,
     sm.ZeroRowsOp: zero_rows.lower_zero_rows,

@@ -168,6 +168,11 @@ def lower_mbarrier_arrive(context: Context, op: sm.MbarrierArriveOp) -> None:
         scf.YieldOp([])
 
 
+def lower_cp_async_arrive(context: Context, op: sm.CpAsyncArriveOp) -> None:
+    """Arrival of each thread, which the mbarrier counts among those that it expects."""
+    nvvm.CpAsyncMBarrierArriveOp(barrier_pointer(context, op.barriers, op.index), noinc=True)
+
+
 def _arriving_together(op: sm.MbarrierArriveOp) -> int:
     """The consecutive threads that arrive once."""
     return WARPGROUP_THREADS // (WARPGROUP_WARPS if op.each_warp else 1)

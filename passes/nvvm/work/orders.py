@@ -11,7 +11,7 @@ from mlir import ir
 from lowtide.dialects import tile
 from lowtide.dialects.tile import RasterKind
 from lowtide.passes.nvvm.work.hilbert import place_on_hilbert_curve
-from lowtide.passes.support.ir.builder import Builder
+from lowtide.passes.support.ir.builder import Builder, constant_of
 
 Pair: TypeAlias = tuple[ir.Value, ir.Value]  # along M, along N
 Order: TypeAlias = Callable[[Builder, tile.RasterAttr, ir.Value, Pair], Pair]
@@ -50,9 +50,12 @@ def _cut(
 ) -> tuple[ir.Value, ir.Value, ir.Value]:
     """Position `index` in strips of `size` along the extent, `across` long: strip start, size, position in it.
 
-    The last strip may be narrower. A strip wider than the extent is cut to it, so that its tiles fit in 32 bits.
+    The last strip may be narrower. A strip wider than the extent is cut to it, so that its tiles fit in 32 bits; if
+    they are known to fit, it is not cut, so that the divisor is a constant.
     """
-    size_here = build.umin(extent, size)
+    known = constant_of(across)
+    fits = known is not None and known * size < 2**31 and constant_of(extent) is None
+    size_here = build.constant(size) if fits else build.umin(extent, size)
     tiles = build.mul(across, size_here)
     first = build.mul(build.udiv(index, tiles), size_here)
     return first, build.umin(build.sub(extent, first), size_here), build.urem(index, tiles)

@@ -21,6 +21,12 @@ _STATEMENTS = (
     ("barrier", r"sm\.barrier( warpgroup)?", r"nvvm\.barrier(0| id .*)", "dropped later earlier"),
     ("wait for cp.async", r"sm\.cp_async_wait \d+", r"nvvm\.cp\.async\.wait\.group \d+", "dropped later"),
     ("commit of cp.async", r"sm\.cp_async_commit", r"nvvm\.cp\.async\.commit\.group", "dropped earlier"),
+    (
+        "arrival by cp.async",
+        r"sm\.cp_async_arrive .*",
+        r"nvvm\.cp\.async\.mbarrier\.arrive .*",
+        "dropped earlier twice",
+    ),
     ("mbarrier wait", r"sm\.mbarrier_wait .*", r"nvvm\.mbarrier\.try_wait\.parity .*", "dropped later"),
     ("mbarrier arrival", r"sm\.mbarrier_arrive .*", r"(%\w+ = )?nvvm\.mbarrier\.arrive\b.*", "dropped earlier twice"),
     ("start of an mbarrier", None, r"nvvm\.mbarrier\.init .*", "dropped twice"),

@@ -102,6 +102,8 @@ tile.kernel @mbarriers(%ring: !ring, %slot: !sm.slot<read>, %retired: !sm.retire
   sm.mbarrier_wait %full[%c0, %c0] : !sm.mbarriers<2>
   // CHECK: sm.mbarrier_arrive %[[FULL]][%c0] : !sm.mbarriers<2>
   sm.mbarrier_arrive %full[%c0] : !sm.mbarriers<2>
+  // CHECK: sm.cp_async_arrive %[[FULL]][%c0] : !sm.mbarriers<2>
+  sm.cp_async_arrive %full[%c0] : !sm.mbarriers<2>
   // CHECK: sm.mbarrier_arrive %[[FULL]][%c0] expects 9216 : !sm.mbarriers<2>
   sm.mbarrier_arrive %full[%c0] expects 9216 : !sm.mbarriers<2>
   // In addition, bytes of loads with `rows`.

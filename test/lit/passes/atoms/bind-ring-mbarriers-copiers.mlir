@@ -1,21 +1,21 @@
-// bind-ring, where threads copy an operand: all write and fence before one arrives, which expects what TMA brings.
+// bind-ring, where threads copy an operand: each arrives when its copies have landed; one more arrival expects what TMA
+// brings. Readers by wgmma fence.
 // RUN: lowtide-opt %s -p bind-copy-atoms,bind-ring | filecheck %s
 
 // CHECK-LABEL: tile.kernel @kernel(
-// CHECK:       %[[FULL:.+]] = sm.mbarriers arrivals(1) : !sm.mbarriers<4>
+// CHECK:       %[[FULL:.+]] = sm.mbarriers arrivals(129) : !sm.mbarriers<4>
 // CHECK:       %[[EMPTY:.+]] = sm.mbarriers arrivals(1) : !sm.mbarriers<4>
 // CHECK:       copiers warps(4) {
 // CHECK:           sm.mbarrier_wait %[[EMPTY]][%[[W:.+]], %{{.+}}]
+// CHECK-NEXT:      sm.mbarrier_arrive %[[FULL]][%[[W]]] expects 1024
 // CHECK-NEXT:      %[[AS:.+]], %[[BS:.+]] = sm.ring_slot %{{.+}}[%[[W]]]
 // CHECK-NEXT:      %[[AT:.+]] = tile.view
 // CHECK-NEXT:      sm.cp_async %[[AT]] to %[[AS]] by
 // CHECK:           sm.tma_load %{{.+}} to %[[BS]] signals %[[FULL]][%[[W]]]
-// CHECK-NEXT:      sm.cp_async_commit
-// CHECK-NEXT:      sm.cp_async_wait 0
-// CHECK-NEXT:      sm.fence_proxy_async
-// CHECK-NEXT:      sm.barrier
-// CHECK-NEXT:      sm.mbarrier_arrive %[[FULL]][%[[W]]] expects 1024
+// CHECK-NEXT:      sm.cp_async_arrive %[[FULL]][%[[W]]]
 // CHECK:       consumer warps(4) {
+// CHECK:         sm.mbarrier_wait %[[FULL]]
+// CHECK-NEXT:    sm.fence_proxy_async
 #a = #tile.layout<(64,64):(64,1), swizzle<3,3,3>>
 #b = #tile.layout<(8,64):(64,1), swizzle<3,3,3>>
 !mat = memref<?x?xbf16, strided<[?, 1]>>

@@ -499,3 +499,25 @@ tile.kernel @kernel(%a: !map) {
   }
   tile.return
 }
+// -----
+
+// Threads that copy by cp.async arrive one by one.
+tile.kernel @kernel() {
+  // expected-error @below {{completes a phase after 1 arrivals, but its roles make 129: 129 by the copiers; write arrivals(129) [arrival-count]}}
+  %full = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  %empty = sm.mbarriers arrivals(1) : !sm.mbarriers<2>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  sm.roles {
+    copiers warps(4) registers(0) {
+      sm.mbarrier_wait %empty[%c0, %c1] : !sm.mbarriers<2>
+      sm.mbarrier_arrive %full[%c0] : !sm.mbarriers<2>
+      sm.cp_async_arrive %full[%c0] : !sm.mbarriers<2>
+    }
+    consumer warps(4) registers(0) {
+      sm.mbarrier_wait %full[%c0, %c0] : !sm.mbarriers<2>
+      sm.mbarrier_arrive %empty[%c0] : !sm.mbarriers<2>
+    }
+  }
+  tile.return
+}
