@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide import targets
-from lowtide.errors import InterpreterError
+from lowtide.errors import InterpreterError, NotInterpreted
 from lowtide.interpreter.machine.agents import LaunchRequest, Machine, Shape, registers_that_fit
 from lowtide.interpreter.machine.clusters import clusters_at_a_time
 from lowtide.interpreter.machine.exploration import pause
@@ -92,13 +92,32 @@ def run(
 ) -> dict[str, NDArray[Any]]:
     """Run the launches of a record in order on the kernels of a text; returns the arrays after them, by name.
 
-    The arrays keep their shapes and have the dtype of their elements, or int64 in the domains "exact" and "field".
+    The arrays keep their shapes and have the dtype of their elements, or int64 in the domains "exact" and "field". If
+    loads race whose values may be unused, the launches run again and watch these loads (machine/unused_reads.py).
     Raises InterpreterError for illegal PTX, an illegal launch, and every broken rule.
     """
     source = parsed(ptx, file) if isinstance(ptx, str) else ptx
-    module, numbers = source.module, domains.domain(domain)
-    memory = GlobalMemory(numbers.payload)
     options, observers = options or Options(), observers or Observers()
+    race: InterpreterError | None = None
+    while True:
+        error: InterpreterError | None = None
+        try:
+            arrays = _run_once(source, record, domains.domain(domain), options, observers)
+        except InterpreterError as broken:
+            error = broken
+        if observers.relied is not None and observers.relied.again():
+            race = race or error
+            observers.restart()
+            continue
+        if error is None:
+            return arrays
+        raise race if race is not None and isinstance(error, NotInterpreted) else error
+
+
+def _run_once(
+    source: Parsed, record: LaunchRecord, numbers: domains.Domain, options: Options, observers: Observers
+) -> dict[str, NDArray[Any]]:
+    module, memory = source.module, GlobalMemory(numbers.payload)
     if observers.relied is not None:
         memory.forgive(observers.relied)
     launcher = Launcher(numbers, memory, options, observers)

@@ -243,6 +243,24 @@ setp.lt.u32 %p2, %r10, %r1;
     )
 
 
+def _unused_reads(uses: bool) -> str:
+    """All threads load a word of global memory, and thread 0 stores a greater value there. In the control, all threads
+    use what they found."""
+    used = "setp.ne.u32 %p3, %r18, %r12;\n@%p3 red.global.add.u32 [%rd3], 1;\n"
+    return _kernel(
+        f"""@%p1 st.global.u32 [%rd2], %r10;
+bar.sync 0;
+ROUND:
+add.u32 %r12, %r10, 1;
+ld.global.u32 %r18, [%rd2];
+add.u32 %r18, %r18, 1;
+@%p1 st.global.u32 [%rd2], %r18;
+{used if uses else ""}bar.sync 0;
+{_compared("ld.global.u32 %r13, [%rd2];", 1)}bar.sync 0;
+{_NEXT}"""
+    )
+
+
 RELIED = (
     Relied("cp-async-seen", THREADS, _cp_async_seen(True), _cp_async_seen(False)),
     Relied("init-seen", THREADS, _init_seen()),
@@ -252,4 +270,5 @@ RELIED = (
     Relied("equal-stores", THREADS, _equal_stores(True), _equal_stores(False), " of lanes"),
     Relied("equal-stores", THREADS, _equal_stores_of_warps(True), _equal_stores_of_warps(False), " of warps"),
     Relied("equal-stores", THREADS, _equal_stores_of_ctas(True), _equal_stores_of_ctas(False), " of CTAs"),
+    Relied("unused-reads", THREADS, _unused_reads(False), _unused_reads(True)),
 )

@@ -46,6 +46,10 @@ Steps: TypeAlias = Generator[Wait, None, Any]
 """The result of a handler that may wait."""
 
 
+class Causes(dict[Any, NDArray[np.uint32]]):
+    """What a register depends on and should not: for each source, a bit for each of its lanes, by lane (n,)."""
+
+
 ASK = "ask"
 """The agent only reads a word or an mbarrier."""
 
@@ -239,8 +243,8 @@ class AgentState:
         self.role = ""
         self.fenced = False
         self.work_tiles = 0  # of all CTAs, in the current tile.work_tiles
-        self.undefined: dict[int, tuple[NDArray[np.bool_], Any]] = {}  # by slot: lanes, and why (undefined.py)
-        self.made_undefined: dict[int, tuple[NDArray[np.bool_], Any]] = {}  # the same, by the present op
+        self.undefined: dict[int, Causes] = {}  # by slot (undefined.py)
+        self.made_undefined: dict[int, Causes] = {}  # the same, by the present op
         self.polls: list[Wait] = []
         self.changes = 0
         self.strong: Strong | None = None

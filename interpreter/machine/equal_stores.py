@@ -117,7 +117,8 @@ class EqualStores:
 
     def note(self, fail: Callable[[], NoReturn]) -> None:
         """The kernel relies on equal stores; `fail` raises the error of the race."""
-        self.relied.note(EQUAL_STORES, fail)
+        if EQUAL_STORES not in self.relied.places:
+            self.relied.note(EQUAL_STORES, fail)
 
     # Records ----------------------------------------------------------------------------------------------------------
 

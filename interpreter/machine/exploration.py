@@ -93,6 +93,10 @@ class Explorer:
         self._seen.clear()
         self._known.clear()
 
+    def restart(self) -> None:
+        """The same order runs again from its beginning."""
+        self._begin()
+
     def _begin(self) -> None:
         self._depth = -1  # of the current step
         self._is_open = False

@@ -50,5 +50,7 @@ class FurtherReaders:
     def _enter(self) -> None:
         for each in self.noted:
             for unit, thread, epoch, site in zip(*(part.tolist() for part in each), strict=True):
-                self.by_unit.setdefault(unit, {})[thread] = epoch, site
+                held = self.by_unit.setdefault(unit, {})
+                if thread not in held or held[thread][0] <= epoch:  # a read that is used later is noted late
+                    held[thread] = epoch, site
         self.noted, self.count = [], 0

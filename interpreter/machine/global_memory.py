@@ -6,7 +6,8 @@ store are in flight from `start_store` to `land_store`: until then nothing order
 operand, reads of the operand must come before the writes that overwrite it, in the same way.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
@@ -19,6 +20,7 @@ from lowtide.interpreter.machine.clocks import Clocks
 from lowtide.interpreter.machine.equal_stores import Change, EqualStores, Made, by_unit
 from lowtide.interpreter.machine.further_readers import FurtherReaders
 from lowtide.interpreter.machine.reliances import Relied
+from lowtide.interpreter.machine.unused_reads import Part, Read, UnusedReads, parts_of
 from lowtide.interpreter.machine.words import Ended, Words
 from lowtide.interpreter.numbers.accesses import (
     LANES,
@@ -32,7 +34,7 @@ from lowtide.interpreter.numbers.accesses import (
     lane_column,
     thread_name,
 )
-from lowtide.interpreter.numbers.cells import IN_FLIGHT, Buffer, Holds
+from lowtide.interpreter.numbers.cells import IN_FLIGHT, MOST_SITES, Buffer, Holds
 from lowtide.interpreter.numbers.codes import ELEMENT_BYTES, UNWRITTEN, ZERO
 from lowtide.interpreter.program.batches import NotTogether
 
@@ -53,7 +55,9 @@ class GlobalMemory(Allocations):
         self._read_epoch: NDArray[np.int32] = np.zeros(0, np.int32)
         self._read_site: NDArray[np.uint16] = np.zeros(0, np.uint16)
         self._further = FurtherReaders()
-        self.equals: EqualStores | None = None  # if given, unordered stores of equal values are noted, and not refused
+        # If given, unordered stores of equal values, and unordered reads of no use, are noted, and not refused.
+        self.equals: EqualStores | None = None
+        self.unused: UnusedReads | None = None
         self._clocks: dict[int, Clocks] = {}
         self.words = Words()
         self._on_write = on_write
@@ -67,7 +71,7 @@ class GlobalMemory(Allocations):
 
     def forgive(self, relied: Relied) -> None:
         """From now on, what hardware is seen to forgive is noted, and not refused."""
-        self.equals = EqualStores(relied)
+        self.equals, self.unused = EqualStores(relied), UnusedReads(relied)
 
     def limit(self, limits: Mapping[Described, tuple[Buffer, ...]]) -> None:
         """From now on, these ops access only these arrays: their addresses are formed from pointers to them."""
@@ -84,7 +88,8 @@ class GlobalMemory(Allocations):
         self._writer, self._reader = np.zeros(len(self._writer), np.int64), np.zeros(len(self._reader), np.int64)
         self._epoch, self._read_epoch = np.zeros(len(self._epoch), np.int32), np.zeros(len(self._read_epoch), np.int32)
         self._further = FurtherReaders()
-        self.equals = None if self.equals is None else EqualStores(self.equals.relied)
+        if self.equals is not None:
+            self.forgive(self.equals.relied)
         self._clocks = {}
         self.words = Words()
         self._earlier_kernels = {} if programmatic else None
@@ -226,6 +231,9 @@ class GlobalMemory(Allocations):
             self._check_words(access, span, "reads")
         if self._is_strong(access):
             self.words.note(access, span, self._clocks[access.cta], self.site(access, span), writes=False)
+        elif self.unused is not None and self.unused.current is not None:
+            made = self._thread(access), self._epoch_of(access) + 1, self.site(access, span)
+            self.unused.add(span, parts_of(self.unused.current, access, span, made))
         elif is_written or self._notes_reads or (self._in_place is not None and _reaches(span, self._in_place)):
             self._note_read(access, span)
 
@@ -347,8 +355,40 @@ class GlobalMemory(Allocations):
                 self.equals.note(partial(self._fail_write, access, span, late, made, (verb, kind)))
                 return late
         if late.any():
-            self._fail_write(access, span, late, made, (verb, kind))
+            fail = partial(self._fail_write, access, span, late, made, (verb, kind))
+            if verb == "writes":
+                fail()
+            self._read_late(access, late, fail)
         return False
+
+    def _read_late(self, access: Access, late: Values, fail: Callable[[], NoReturn]) -> None:
+        """Raise for a read that is not ordered after a write: in `late` units, an array (rows, units)."""
+        if self.unused is None or access.strong is not None:
+            fail()
+        lanes = np.flatnonzero(late.any(axis=1)) if access.lanes is None else np.asarray(access.lanes)[late.any(axis=1)]
+        self.unused.late(access, lanes.tolist(), fail)
+
+    @contextmanager
+    def reading(self, read: Read) -> Iterator[None]:
+        """The next access is a load that is watched."""
+        assert self.unused is not None
+        self.unused.current = read
+        try:
+            yield
+        finally:
+            self.unused.current = None
+
+    def note_used(self, parts: Iterable[Part]) -> None:
+        """Reads that have been without use are used. Their readers are the last, or further ones."""
+        for part in parts:
+            units = np.arange(part.start // self.unit, -(-part.end // self.unit))
+            made = part.thread, part.epoch, part.site
+            is_first = self._reader[units] == 0
+            first = units[is_first]
+            self._reader[first], self._read_epoch[first], self._read_site[first] = made
+            others = units[~is_first]
+            if others.size:
+                self._further.note(others, *(np.full(others.shape, value) for value in made))
 
     def _fail_write(self, access: Access, span: Span, late: Values, made: Made, what: tuple[str, str]) -> NoReturn:
         """Raise for an access that is not ordered after a write. `what` it does, and the kind of race."""
@@ -360,12 +400,15 @@ class GlobalMemory(Allocations):
         """Raise if another thread read bytes that this launch wrote, and nothing orders that before this write. Returns
         further readers that it forgets, by unit."""
         units, forgotten = span.units, []
+        rule = "(write after read): writes what {} read"
+        if self.unused is not None:
+            late, fail = partial(self._is_late, access), partial(self._fail_part, access, span, rule)
+            self.unused.before_write(access, span, late, fail)
         reader = self._reader[units]
         if not np.count_nonzero(reader):
             return []
-        rule = "(write after read): writes what {} read"
         racing = self._unordered(access, reader, self._read_epoch[units])
-        if racing.any():
+        if racing.any() and not self._forgives(access, self._read_site[units][racing]):
             row, byte = span.first(racing)
             site = int(self._read_site[units][racing][0])
             self._fail_race(access, span, row, byte, rule, int(reader[racing][0]), site)
@@ -375,13 +418,29 @@ class GlobalMemory(Allocations):
         for row, column in np.argwhere(reader) if self._further else ():
             one = replace(access, lanes=None if access.lanes is None else access.lanes[row : row + 1], ops=())
             for thread, epoch, site in self._further.of(int(units[row, column]), is_weak):
-                if self._unordered(one, np.array([[thread]]), np.array([[epoch]]))[0, 0]:
+                is_late = self._unordered(one, np.array([[thread]]), np.array([[epoch]]))[0, 0]
+                if is_late and not self._forgives(access, np.array([site])):
                     self._fail_race(access, span, int(row), int(column) * span.unit, rule, thread, site)
                 if is_weak:
                     forgotten.append((int(units[row, column]), Made(thread, epoch, site)))
         if is_weak:  # whatever must come after the reads must come after this write
             self._reader[units] = 0
         return forgotten
+
+    def _forgives(self, access: Access, sites: Values) -> bool:
+        """Whether reads by these ops may race with a write for now: the next run watches them."""
+        if self.unused is None or access.warps is not None:
+            return False
+        return all([site < MOST_SITES and self.unused.watch(self._sites[site]) for site in sites.tolist()])
+
+    def _is_late(self, access: Access, row: int, part: Part) -> bool:
+        """Whether a part of a load is not ordered before the write of a row."""
+        return bool(self._late(access, np.array([row]), np.array([part.thread]), np.array([part.epoch]))[0])
+
+    def _fail_part(self, access: Access, span: Span, rule: str, row: int, part: Part) -> NoReturn:
+        """Raise for the write of a row, which is not ordered after a part of a load."""
+        byte = max(0, part.start - int(span.addresses[row]))
+        self._fail_race(access, span, row, byte, rule, part.thread, part.site)
 
     def refine(self, unit: int) -> None:
         if self.unit > unit:
@@ -406,7 +465,11 @@ class GlobalMemory(Allocations):
             what = f"(strong access): {verb} what {{}} {'wrote' if found.wrote else 'read'} by a strong operation"
             if found.is_narrow:
                 what = f"{what}, and the scopes of the two do not include each other's thread"
-            self._fail_race(access, span, found.row, found.byte, what, found.thread + 1, found.site)
+            thread = found.thread + 1
+            fail = partial(self._fail_race, access, span, found.row, found.byte, what, thread, found.site)
+            if verb == "writes":
+                fail()
+            self._read_late(access, np.ones(span.units.shape, np.bool_), fail)
         return self.words.overwritten(span) if access.strong is None and verb != "reads" else []
 
     def _unordered(self, access: Access, thread: Ints, stored: Ints) -> NDArray[np.bool_]:

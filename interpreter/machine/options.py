@@ -83,3 +83,13 @@ class Observers:
     work: Work | None = None
     unwritten: dict[str, NDArray[np.bool_]] | None = None
     last_writes: list[LastWrite] | None = None
+
+    def restart(self) -> None:
+        """The launches run again from the beginning, in the same order."""
+        if self.report is not None:
+            self.report.kernels.clear()
+            self.report.timed.clear()
+        if self.explorer is not None:
+            self.explorer.restart()
+        if self.work is not None:
+            self.work.instructions = 0

@@ -292,7 +292,8 @@ class OrderedMemory(Cells):
         epoch = None if end is None else end()
         if held is None or epoch is None:
             return None
-        relied.note(UNUSED_MBARRIERS, fail)
+        if UNUSED_MBARRIERS not in relied.places:
+            relied.note(UNUSED_MBARRIERS, fail)
         self.disclaim(held.name, held.start, held.end - held.start)
         self._write_epoch[held.start // self.unit : held.end // self.unit] = epoch
         self.codes[held.start : held.end] = UNWRITTEN

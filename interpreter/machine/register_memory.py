@@ -16,6 +16,7 @@ from lowtide.interpreter.machine.lanes import active_rows, disjoint, rows_togeth
 from lowtide.interpreter.machine.reliances import EQUAL_STORES, Relied
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.machine.unwritten import load_any
+from lowtide.interpreter.machine.watched_loads import watched
 from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.accesses import Access, Ints
 from lowtide.interpreter.numbers.cells import Cells
@@ -49,7 +50,8 @@ def load(
         whole, domain = load(state, ops, cells, addresses, size, count // 2), state.machine.domain
         return [tuple(half for each in held for half in registers.split(each, 8 * size, domain)) for held in whole]
     size = min(width, size)
-    payload, dtype = load_any(state, ops, cells, access, rows, (size, width, count))
+    with watched(state, ops, cells, access, rows) as (access, rows):
+        payload, dtype = load_any(state, ops, cells, access, rows, (size, width, count))
     if access.lanes is None:  # the same for all warps of a CTA
         is_one = access.crews is None or cells is state.machine.memory
         payload = payload[:1] if is_one else np.repeat(payload, WARP, axis=0)

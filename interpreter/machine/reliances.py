@@ -43,6 +43,12 @@ EQUAL_STORES = Reliance(
     "if several threads store one value to the same bytes, and nothing orders these stores, that value is there",
     "Memory Consistency Model: Morally strong operations, Data-races",
 )
+UNUSED_READS = Reliance(
+    "unused-reads",
+    "if a load of global memory races with a write, and no effect of the kernel depends on the loaded value, the load "
+    "does no harm",
+    "Memory Consistency Model: Morally strong operations, Data-races",
+)
 UNUSED_MBARRIERS = Reliance(
     "unused-mbarriers",
     "the bytes of an mbarrier that nothing has used since its initialisation need no mbarrier.inval before they are "
@@ -64,17 +70,29 @@ WRAPPED_ADDRESSES = Reliance(
 
 @dataclass
 class Relied:
-    """The reliances of a run, each with the message of the first place that needs it."""
+    """The reliances of a run, each with the message of the first place that needs it. `watched`: the lines of loads
+    whose values are followed (unused_reads.py); `wanted`: further ones, for the next run."""
 
     places: dict[Reliance, str] = field(default_factory=dict)
+    watched: frozenset[int] = frozenset()
+    wanted: set[int] = field(default_factory=set)
+
+    def again(self) -> bool:
+        """Prepare another run if it would watch further loads; returns whether it would."""
+        if not self.wanted:
+            return False
+        self.watched |= self.wanted
+        self.wanted.clear()
+        self.places.clear()
+        return True
 
     def on(self, reliance: Reliance, place: str) -> None:
         self.places.setdefault(reliance, place)
 
-    def note(self, reliance: Reliance, fail: Callable[[], NoReturn]) -> None:
-        """As `on`; `fail` raises the error of the place."""
-        if reliance not in self.places:
-            try:
-                fail()
-            except InterpreterError as broken:
-                self.places[reliance] = str(broken)
+    def note(self, reliance: Reliance, fail: Callable[[], NoReturn]) -> InterpreterError:
+        """As `on`; `fail` raises the error of the place, which is returned."""
+        try:
+            fail()
+        except InterpreterError as broken:
+            self.on(reliance, str(broken))
+            return broken.with_traceback(None)

@@ -1,16 +1,19 @@
-"""Registers that are undefined in some lanes: after a shuffle from a lane outside its member mask (PTX ISA,
-"shfl.sync"), and after a load of unwritten memory (unwritten.py).
+"""Registers that depend, in some lanes, on what an instruction should not have read: on a lane outside the member mask
+of a shuffle (PTX ISA, "shfl.sync"), on unwritten memory (unwritten.py), or on memory that others may write at the same
+time (unused_reads.py).
 
 A program may compute with such a value, move it and discard it. It is an error if an address, a store, a branch, a
 guard, or another instruction with an effect uses it.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.agents import AgentState, Causes
+from lowtide.interpreter.machine.unused_reads import Read
 from lowtide.interpreter.numbers.accesses import Described
 
 Lanes = NDArray[np.bool_]
@@ -27,6 +30,16 @@ def flatten(op: Any) -> tuple[Any, ...]:
     return ops
 
 
+def bits_of(lanes: Lanes) -> NDArray[np.uint32]:
+    """For each of these lanes its own bit, and 0 for others: each depends on itself."""
+    return np.where(lanes, np.uint32(1) << np.arange(len(lanes), dtype=np.uint32), np.uint32(0))
+
+
+def add(causes: Causes, source: Any, origins: NDArray[np.uint32]) -> None:
+    """Registers also depend on lanes of a source."""
+    causes[source] = causes[source] | origins if source in causes else origins
+
+
 def executing(state: AgentState, op: Any) -> Lanes:
     """The lanes that execute an instruction, by its guard too. Raises InterpreterError for an undefined guard."""
     lanes = np.ones(len(state.lanes), np.bool_) if state.mask is None else state.mask
@@ -38,23 +51,23 @@ def executing(state: AgentState, op: Any) -> Lanes:
     return lanes & (holds != op.instruction.guard.negated)
 
 
-def check(state: AgentState, op: Described, slot: int, lanes: Lanes | None = None) -> None:
-    """Raise InterpreterError if the register in a slot is undefined in some of these lanes, by default the active."""
-    found = state.undefined.get(slot)
-    if found is None:
-        return
-    mask, source = found
+def check(state: AgentState, op: Described, slot: int, lanes: Lanes | None = None, may_keep: bool = False) -> None:
+    """Raise InterpreterError if the register in a slot is undefined in some of these lanes, by default the active.
+    `may_keep`: the instruction passes undefined values on."""
     running = state.mask if lanes is None else lanes
-    active = mask if running is None else mask & running
-    if active.any():
-        used = f"uses an undefined register in lanes {np.flatnonzero(active).tolist()}: it depends on what "
-        if source.name.startswith("shfl."):
-            raise state.violation(
-                op, f"{used}{source.describe()} read from a lane outside of its member mask [undefined-used]"
-            )
-        stores = source.name.startswith("st.")
-        did = "stored from a register that was never written" if stores else "read from unwritten memory"
-        raise state.violation(op, f"{used}{source.describe()} {did} [unwritten-used]")
+    for source, origins in state.undefined.get(slot, {}).items():
+        active = origins if running is None else np.where(running, origins, 0)
+        if isinstance(source, Read):
+            source.use(int(np.bitwise_or.reduce(active)))
+        elif active.any() and not may_keep:
+            used = f"uses an undefined register in lanes {np.flatnonzero(active).tolist()}: it depends on what "
+            if source.name.startswith("shfl."):
+                raise state.violation(
+                    op, f"{used}{source.describe()} read from a lane outside of its member mask [undefined-used]"
+                )
+            stores = source.name.startswith("st.")
+            did = "stored from a register that was never written" if stores else "read from unwritten memory"
+            raise state.violation(op, f"{used}{source.describe()} {did} [unwritten-used]")
 
 
 def stored_slots(state: AgentState, op: Any) -> list[int | None]:
@@ -72,24 +85,24 @@ def stored_slots(state: AgentState, op: Any) -> list[int | None]:
     return [next(slots) if hasattr(each, "slot") else None for each in getattr(value, "elements", (value,))]
 
 
-def before(state: AgentState, op: Any) -> tuple[Lanes, Lanes, Any]:
-    """Checks an instruction with an effect. Returns the lanes that execute it, those in which the result of one without
-    is undefined, and the source of that."""
-    lanes = executing(state, op)
-    undefined, source = np.zeros(lanes.shape, np.bool_), None
+def before(state: AgentState, op: Any) -> tuple[Lanes, Causes]:
+    """Checks an instruction with an effect. Returns the lanes that execute it, and for one without what its result
+    depends on."""
+    lanes, causes = executing(state, op), Causes()
     words, kept = op.instruction.name.split("."), stored_slots(state, op)
     places = _operands(op) if words[0] in _CHOOSING else []
     for place, slot in enumerate(op.sources):
-        found = state.undefined.get(slot)
-        if found is None:
+        if slot not in state.undefined:
             continue
-        mask, source = found
-        if places:
-            mask = mask & _matters(state, op, words, places, slot)
-        undefined = undefined | mask
-        if not op.computes and not (words[0] == "shfl" and place == 0) and slot not in kept:
-            check(state, op, slot, lanes)
-    return lanes, undefined if op.computes else np.zeros(lanes.shape, np.bool_), source
+        if not op.computes:
+            is_shuffled = words[0] == "shfl" and place == 0
+            if not is_shuffled:
+                check(state, op, slot, lanes, may_keep=slot in kept)
+            continue
+        matters = _matters(state, op, words, places, slot) if places else True
+        for source, origins in state.undefined[slot].items():
+            add(causes, source, np.where(matters, origins, 0))
+    return lanes, causes
 
 
 def _operands(op: Any) -> list[int | None]:
@@ -114,15 +127,29 @@ def _matters(state: AgentState, op: Any, words: list[str], places: list[int | No
     return matters
 
 
-def after(state: AgentState, op: Any, lanes: Lanes, undefined: Lanes | None = None, source: Any = None) -> None:
-    """Note the lanes in which the results are undefined; other lanes keep what they were."""
+def after(state: AgentState, op: Any, lanes: Lanes, causes: Mapping[Any, NDArray[np.uint32]] | None = None) -> None:
+    """Note what the results depend on in these lanes; other lanes keep what they were."""
     made, state.made_undefined = state.made_undefined, {}
-    nowhere = np.zeros(lanes.shape, np.bool_) if undefined is None else undefined
     for slot in op.results:
-        old = state.undefined.pop(slot, None)
-        here, why = made.get(slot, (nowhere, source))
-        now = here & lanes
-        if old is not None:
-            now = now | (old[0] & ~lanes)
-        if now.any():
-            state.undefined[slot] = now, why if why is not None else old[1] if old is not None else op
+        now = Causes()
+        for source, origins in state.undefined.pop(slot, {}).items():
+            add(now, source, np.where(lanes, 0, origins))
+        for source, origins in made.get(slot, causes or {}).items():
+            add(now, source, np.where(lanes, origins, 0))
+        now = Causes({source: _unused(source, origins) for source, origins in now.items()})
+        if now := Causes({source: origins for source, origins in now.items() if origins.any()}):
+            state.undefined[slot] = now
+
+
+def _unused(source: Any, origins: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Lanes of a load that are used already need not be followed."""
+    return origins & ~np.uint32(source.used) if isinstance(source, Read) else origins
+
+
+def lacking(state: AgentState, slot: int) -> Lanes:
+    """The lanes in which a register is undefined."""
+    found = np.zeros(len(state.lanes), np.bool_)
+    for source, origins in state.undefined.get(slot, {}).items():
+        if not isinstance(source, Read):
+            found |= origins != 0
+    return found

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.agents import AgentState, Causes
 from lowtide.interpreter.machine.lanes import by_lane
-from lowtide.interpreter.machine.undefined import stored_slots
+from lowtide.interpreter.machine.undefined import add, bits_of, stored_slots
+from lowtide.interpreter.machine.undefined import lacking as undefined_lanes
 from lowtide.interpreter.numbers.accesses import Access, Ints
 from lowtide.interpreter.numbers.cells import Cells
 from lowtide.interpreter.numbers.codes import UNWRITTEN, ZERO
@@ -55,9 +56,8 @@ def _mark(state: AgentState, op: Any, unwritten: NDArray[np.bool_], source: Any)
     undefined = np.zeros((len(state.lanes), registers), np.bool_)
     active = slice(None) if state.mask is None else state.mask
     undefined[active] = unwritten.reshape(len(unwritten), registers, -1).any(-1)
-    for place, slot in enumerate(op.results):
-        known = state.made_undefined.get(slot, (False, None))[0]  # lanes that load from another CTA
-        state.made_undefined[slot] = undefined[:, place] | known, source
+    for place, slot in enumerate(op.results):  # another part of the lanes may have loaded from another CTA
+        add(state.made_undefined.setdefault(slot, Causes()), source, bits_of(undefined[:, place]))
 
 
 def lacking(state: AgentState, op: Any, values: Sequence[Any]) -> NDArray[np.bool_] | None:
@@ -73,7 +73,7 @@ def lacking(state: AgentState, op: Any, values: Sequence[Any]) -> NDArray[np.boo
         if value is None:
             found[:, place] = True
         elif slot is not None and slot in state.undefined:
-            found[:, place] = state.undefined[slot][0]
+            found[:, place] = undefined_lanes(state, slot)
     return found if found.any() else None
 
 
@@ -84,5 +84,6 @@ def erase(state: AgentState, op: Any, cells: Cells, address: Any, width: int, la
     at = rows[:, None] + np.arange(width * lacks.shape[1])
     lost = at[np.repeat(lacks[active], width, axis=1)]
     cells.codes[lost] = UNWRITTEN
-    known = next((state.undefined[slot][1] for slot in stored_slots(state, op) if slot in state.undefined), op)
+    stored = (slot for slot in stored_slots(state, op) if slot is not None and undefined_lanes(state, slot).any())
+    known = next((next(iter(state.undefined[slot])) for slot in stored), op)
     cells.erased.update(dict.fromkeys(lost.tolist(), known))

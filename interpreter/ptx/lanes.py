@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine.agents import AgentState, Causes
 from lowtide.interpreter.machine.barriers import elect
 from lowtide.interpreter.machine.convoys import Convoy
 from lowtide.interpreter.machine.lanes import by_lane
 from lowtide.interpreter.machine.members import Groups, bits_of_lanes, groups_of
 from lowtide.interpreter.machine.teams import WARP
+from lowtide.interpreter.machine.undefined import add, bits_of
 from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.registers import Number, canonical, number, raw, unsigned
 from lowtide.interpreter.program.batches import NotTogether
@@ -102,12 +103,13 @@ def _defined(state: AgentState, op: Op, chosen: NDArray[Any], groups: Groups, ar
             op, f"lanes {np.flatnonzero(undefined).tolist()} read lanes outside of their member masks [shuffle-outside]"
         )
     chosen = np.where(undefined, lane, chosen)
-    source: Any = op
+    causes = Causes({op: bits_of(undefined)} if undefined.any() else {})
     operand = op.instruction.operands[1]
-    if state.undefined and isinstance(operand, Register) and (known := state.undefined.get(op.sources[0])):
-        undefined, source = undefined | known[0][chosen], known[1]
-    if undefined.any():
-        state.made_undefined = dict.fromkeys(op.results, (undefined, source))
+    if state.undefined and isinstance(operand, Register):
+        for source, origins in state.undefined.get(op.sources[0], {}).items():
+            add(causes, source, origins[chosen])
+    if causes:
+        state.made_undefined = dict.fromkeys(op.results, causes)
     return chosen
 
 
