@@ -225,7 +225,7 @@ class CompiledKernel:
         found = interpreter.interpret(source, inputs, sms=sms, seed=seed, domain=domain, max_steps=max_steps)
         results = found if len(full) > 1 else {full[0]: found}
         for name, array in outputs.items():
-            if array.dtype == results[name].dtype:
+            if isinstance(results[name], np.ndarray) and array.dtype == results[name].dtype:
                 array[...] = results[name]
                 results[name] = array
         return returned(results)

@@ -62,8 +62,8 @@ def problem_in_text(text: str) -> Problem:
 
 def _emit_function(spec: GemmSpec, schedule: Schedule | None) -> None:
     names = ["a", "b", *(each.name for each in spec.results), *(each.name for each in spec.operands)]
-    b = _matrix(spec.b_shape, spec.stored_b)
-    types = [_matrix(spec.a_shape, spec.a), b if spec.lists is None else list_of(b)]
+    a, b, lists = _matrix(spec.a_shape, spec.a), _matrix(spec.b_shape, spec.stored_b), spec.lists or ""
+    types = [list_of(type_) if name in lists else type_ for name, type_ in (("a", a), ("b", b))]
     types += [_result_type(spec, result) for result in spec.results]
     types += [_operand_type(spec, operand) for operand in spec.operands]
     function = ir.Operation.create(
@@ -109,7 +109,7 @@ def _matrix(shape: tuple[int | None, ...], dtype: str) -> ir.MemRefType:
     return ir.MemRefType.get(_extents(*shape), ir_type(dtype), ir.StridedLayoutAttr.get(0, strides))
 
 
-def _output(spec: GemmSpec, shape: tuple[int | None, ...], dtype: str) -> ir.Type:
+def _output(spec: GemmSpec, shape: tuple[int | None, ...], dtype: str) -> ir.MemRefType:
     """The type of D or a full operand of a shape in memory, in terms of (M, N): if D is by columns, the columns are
     contiguous."""
     if spec.d_order == "row":
@@ -128,7 +128,8 @@ def _result_type(spec: GemmSpec, result: Result) -> ir.Type:
         return ir.MemRefType.get([1], ir_type(result.dtype))
     if (reduction := result.kind.reduction) is not None:
         return _vector(spec, {"m": spec.m, "n": spec.n}.get(reduction.dims, 1), result.dtype, bool(reduction.dims))
-    return _output(spec, spec.d_shape, result.dtype)
+    d = _output(spec, spec.d_shape, result.dtype)
+    return list_of(d) if "d" in (spec.lists or "") else d
 
 
 def _vector(spec: GemmSpec, extent: int | None, dtype: str, of_each_product: bool = True) -> ir.Type:

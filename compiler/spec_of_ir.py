@@ -133,7 +133,7 @@ def spec_of(module: ir.Module) -> FoundProblem:
             pairs=problem.pairs,
             a_rows=problem.takes_rows,
             d_rows=problem.places_rows,
-            lists=problem.lists,
+            lists=problem.lists or None,
             amax=ResultKind.amax in problem.results,
             result_types={name: dtype for name, dtype in full.items() if dtype != _dtype(d)},
             epilogue=_replay(found[0] if whole else None, in_epilogue, given, problem),
@@ -219,7 +219,7 @@ def shape_as_it_lies(type_: ir.MemRefType) -> list[int | None]:
 def words_of(problem: Problem) -> dict[str, Any]:
     """The words of a manifest's spec for pairs of columns, for rows of A and D at an index, for counts of rows, and for
     lists of matrices."""
-    given = {"pairs": problem.pairs, "lists": problem.lists}
+    given = {"pairs": problem.pairs, "lists": problem.lists or None}
     words = {name: word for name, word in given.items() if word is not None}
     indices = {"a_rows": problem.takes_rows, "d_rows": problem.places_rows, "counts": problem.is_padded}
     return words | {name: True for name, is_there in indices.items() if is_there}

@@ -6,6 +6,7 @@ from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.dtypes import choices
 from lowtide.compiler.gemm_fields import GemmFields
 from lowtide.compiler.spec_fields import (
+    ALL_LISTS,
     GROUPED_LAYOUTS,
     K_GROUPED_LAYOUT,
     LARGEST_EXTENT,
@@ -171,13 +172,19 @@ def check_lists(spec: GemmFields) -> None:
     """Raises SpecError for an unknown word, and for fields that lists of matrices do not support."""
     if spec.lists is None:
         return
-    check_word("list", "lists", spec.lists, LISTS)
+    check_word("lists", "lists", spec.lists, LISTS)
     if not spec.rows_are_grouped and not spec.is_batched:
         raise SpecError(
             f"lists={spec.lists!r} without groups of rows and without a batch: a list has a matrix for each group, or "
             "for each product; give groups= or batch=, their number [lists-groups]"
         )
+    if spec.lists == ALL_LISTS and not spec.counts:
+        raise SpecError(
+            f"lists={spec.lists!r} without counts of rows: each matrix of A and D has its own number of rows; give "
+            "batch=, their number, and counts=True [lists-counts]"
+        )
     beside = _beside_batch(spec) | {"packed weights": spec.is_mixed, "pairs of columns": spec.pairs is not None}
+    beside |= {"block scales": spec.lists == ALL_LISTS and spec.block_scales is not None}
     _refuse("lists of matrices", beside, "stack them to one array (groups, N, K) [lists-beside]")
 
 

@@ -1,6 +1,7 @@
 """`interpret`: run a module of any level on numpy arrays."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -14,6 +15,7 @@ from lowtide.dialects.tile import ResultKind
 from lowtide.errors import InterpreterError, IRError, with_code
 from lowtide.interpreter.host import Host
 from lowtide.interpreter.inputs.arguments import Argument, arguments_of, is_returned, output_of, rows_written
+from lowtide.interpreter.inputs.lists import cut_out
 from lowtide.interpreter.inputs.memory import in_place_of, matrix_of
 from lowtide.interpreter.launching import Launcher
 from lowtide.interpreter.machine.exploration import Explorer
@@ -123,12 +125,14 @@ def _run(
     with np.errstate(all="ignore"):
         placed = _placed(host, arguments, offsets)
         if trace is not None:
-            trace.level, trace.output = host.level, memory.buffer(placed[output].name)
+            trace.level = host.level
+            trace.outputs = tuple(memory.buffer(name) for name in placed[output].names_of_parts())
         given = memory.snapshot()
         host.run(placed)
     if paths is not None:
         paths.settle()
-    changed = memory.changed_since(given, {placed[x].name for x in (output, *dict(others))})
+    results_there = (name for x in (output, *dict(others)) for name in placed[x].names_of_parts())
+    changed = memory.changed_since(given, {*results_there})
     if changed is not None:
         raise InterpreterError(
             f"level {host.level}: {changed} has changed; a kernel writes only results and workspaces [kernel-wrote]"
@@ -184,13 +188,14 @@ def _given(result: Argument, numbers: domains.Domain) -> Array:
 def _results(arguments: list[Argument], of_d: Array, others: Sequence[tuple[Argument, Array]]) -> Any:
     """The return value of a run: D, or all full results by name if there are several. Results other than D are also
     written to their arrays."""
-    found = {arguments[output_of(arguments)].name: of_d}
+    d = arguments[output_of(arguments)]
+    found = {d.name: cut_out(of_d, d.shapes)}
     for argument, values in others:
         _give(argument, values)
         if is_returned(argument.result):
-            found[argument.name] = values
+            found[argument.name] = cut_out(values, argument.shapes)
     names = [argument.name for argument in arguments if argument.name in found]
-    return of_d if len(found) == 1 else {name: found[name] for name in names}
+    return found[d.name] if len(found) == 1 else {name: found[name] for name in names}
 
 
 def _give(argument: Argument, values: Any) -> None:
@@ -245,6 +250,8 @@ def _placed(host: Host, arguments: list[Argument], offsets: Mapping[str, int]) -
 def _written(host: Host, matrix: Any, given: Array, rows: Array | None) -> Array:
     """A result as stored. `rows`: whether each row is written, in a batch of each matrix; the others are those of
     `given`. Raises InterpreterError if an element of these rows was not written, or if another element was."""
+    if matrix.is_list:
+        return _written_list(host, matrix, given, rows)
     payload, written = host.memory.contents(matrix.name)
     name = "D" if matrix.name == "d" else matrix.name
     if len(matrix.shape) == 3:  # a batch: the rows of all its matrices
@@ -268,4 +275,18 @@ def _written(host: Host, matrix: Any, given: Array, rows: Array | None) -> Array
     found = host.domain.matrix_of(payload, matrix.element.name)
     if rows is not None:
         found[~rows] = given[~rows]
+    return found
+
+
+def _written_list(host: Host, matrix: Any, given: Array, rows: Array | None) -> Array:
+    """As `_written`, for a list, whose matrices may have fewer rows and columns than `given`."""
+    found = None
+    for number, name in enumerate(matrix.names_of_parts()):
+        buffer = host.memory.buffer(name)
+        part = replace(matrix, name=name, shape=(buffer.rows, buffer.columns), is_list=False)
+        inside = number, slice(buffer.rows), slice(buffer.columns)
+        own = _written(host, part, given[inside], None if rows is None else rows[number, : buffer.rows])
+        found = given.astype(own.dtype) if found is None else found
+        found[inside] = own
+    assert found is not None
     return found

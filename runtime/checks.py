@@ -108,12 +108,12 @@ def _check_listed(argument: Mapping[str, Any], operand: Operand) -> None:
             f"operand {name}: addresses and row strides of the list are multiples of {listed.alignment} bytes, must be "
             f"of {needed}; copy the matrices to aligned rows [list-misaligned]"
         )
-    rows, columns = operand.shape[1:] if operand.strides[2] == 1 else operand.shape[:0:-1]
-    if "per_group" in argument and listed.least != (rows, columns):
-        raise LaunchError(
-            f"operand {name}: the smallest matrix of the list has {listed.least[0]} rows or {listed.least[1]} columns, "
-            f"the largest {rows} and {columns}; groups of rows take matrices of one shape [list-extents]"
-        )
+    for axis, (least, most) in enumerate(zip(listed.least, operand.shape[1:], strict=True)):
+        if least != most and (argument["list"] == "equal" or argument["shape"][1 + axis] is not None):
+            raise LaunchError(
+                f"operand {name}: extent {axis} of the matrices of the list is {least} to {most}, but the kernel takes "
+                "matrices that agree in it; compile it with lists='abd' and that extent None [list-extents]"
+            )
 
 
 def _check_strides(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
@@ -126,7 +126,7 @@ def _check_strides(argument: Mapping[str, Any], operand: Operand) -> MatrixView:
             f" pass a contiguous copy, or compile for its layout [last-stride]"
         )
     strides = aligned_strides(argument, shape, operand.strides)
-    if argument["role"] == "output" and strides:
+    if argument["role"] == "output" and strides and operand.listed is None:
         _check_apart(name, shape, strides)
     if operand.listed is not None:
         return MatrixView(operand.address, shape, tuple(strides), shape[0] * _TABLE_ROW)

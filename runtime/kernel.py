@@ -221,6 +221,12 @@ class Kernel:
                 f"kernel {self.name}: {missing} is not given, and rows are stored into its rows at an index, so their "
                 "number is unknown; pass out= [out-of-placed-rows]"
             )
+        unlisted = next((x for x in self._outputs if outputs.get(x) is None and is_list(self._entry(x))), None)
+        if unlisted is not None:
+            raise LaunchError(
+                f"kernel {self.name}: {unlisted} is not given, and it is a list of matrices, which are not allocated; "
+                "pass out=, made by lt.matrix_list [out-of-list]"
+            )
         inputs = [*matrices, *[operands[name] for name in by_name]]
         results = {
             name: self._allocate(inputs, stream, place) if (given := outputs.get(name)) is None else given
@@ -229,6 +235,10 @@ class Kernel:
         beside = results | {name: self._no_d(inputs) for name in self._absent}
         given_inputs = iter(inputs)
         return [beside[name] if name in beside else next(given_inputs) for name in self._names], returned(results)
+
+    def _entry(self, name: str) -> dict[str, Any]:
+        """The manifest's entry of an argument."""
+        return self._arguments[self._names.index(name)]
 
     def _no_d(self, inputs: Sequence[Any]) -> Operand:
         """The record of a D that is not stored: extents without memory."""

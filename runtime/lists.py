@@ -52,7 +52,7 @@ def matrix_list(
         return _of_table(view(_in_halves(table), "table"), shape, dtype)
     records = [view(each, f"matrix {number}") for number, each in enumerate(matrices)]
     rows, turned = _rows_of(records)
-    on_device = view(_in_halves(_on_device(matrices[0], rows)), "table")
+    on_device = view(_in_halves(_array(matrices[0], rows)), "table")
     return _list_of(rows, records[0], on_device, (on_device.owner, [*matrices]), turned=turned)
 
 
@@ -86,10 +86,10 @@ def _rows_of(records: Sequence[Operand]) -> tuple[np.ndarray, bool]:
         raise LaunchError("a list of no matrices; give at least one [list-empty]")
     first = records[0]
     for number, each in enumerate(records):
-        if len(each.shape) != _RANK or 0 in each.shape:
+        if len(each.shape) != _RANK:
             raise LaunchError(
-                f"matrix {number} of the list has shape {each.shape}; matrices of a list have two dimensions, and "
-                "elements [list-matrix]"
+                f"matrix {number} of the list has shape {each.shape}; matrices of a list have two dimensions"
+                " [list-matrix]"
             )
         if (each.dtype, each.device) != (first.dtype, first.device):
             raise LaunchError(
@@ -98,7 +98,7 @@ def _rows_of(records: Sequence[Operand]) -> tuple[np.ndarray, bool]:
             )
     for turned in (False, True):
         lie = [each if not turned else _turned(each) for each in records]
-        if all(each.strides[1] == 1 or each.shape[1] == 1 for each in lie):
+        if all(each.strides[1] == 1 or each.shape[1] <= 1 or not each.shape[0] for each in lie):
             return np.array([(each.address, *each.shape, each.strides[0]) for each in lie], np.int64), turned
     raise LaunchError(
         "the matrices of a list have the same contiguous dimension, the last or the one before it; copy the others "
@@ -123,8 +123,9 @@ def _list_of(rows: np.ndarray, like: Operand, table: Operand, owner: Any, *, tur
 def _listed(rows: np.ndarray, dtype: str) -> Listed:
     """What a call checks of a table: the alignment of addresses and rows, and the least extents."""
     size = element_type(dtype).bytes
-    apart = [int(stride) * size for count, stride in rows[:, [1, 3]] if count > 1]
-    together = math.gcd(*(int(address) for address in rows[:, 0]), *apart, _MOST_ALIGNED)
+    filled = rows[(rows[:, 1:3] > 0).all(axis=1)].tolist()
+    apart = [stride * size for _, count, _, stride in filled if count > 1]
+    together = math.gcd(*(address for address, *_ in filled), *apart, _MOST_ALIGNED)
     least = rows[:, 1:3].min(axis=0)
     return Listed(together & -together, (int(least[0]), int(least[1])))
 
@@ -154,15 +155,16 @@ def _in_halves(table: Any) -> Any:
     return table
 
 
-def _on_device(like: Any, rows: np.ndarray) -> Any:
-    """The table as an array of the matrices' library. Raises LaunchError for libraries other than torch and CuPy."""
+def _array(like: Any, values: np.ndarray) -> Any:
+    """Integers as an array of the matrices' library. Raises LaunchError for libraries other than torch and CuPy."""
     library = view(like, "matrix 0").library
     if library == "torch":
-        return sys.modules["torch"].tensor(rows.tolist(), dtype=sys.modules["torch"].int64, device=like.device)
+        torch = sys.modules["torch"]
+        return torch.tensor(values.tolist(), dtype=getattr(torch, values.dtype.name), device=like.device)
     if library == "cupy":
         cupy = sys.modules["cupy"]
         with cupy.cuda.Device(like.device.id):
-            return cupy.asarray(rows)
+            return cupy.asarray(values)
     raise LaunchError(
         f"a list of {type(like).__name__}: its table is made with torch or CuPy; make one and pass table= "
         "[list-library]"
@@ -170,11 +172,19 @@ def _on_device(like: Any, rows: np.ndarray) -> Any:
 
 
 class Lists:
-    """Lists of matrices that were given before: their tables, which hold addresses and not the matrices. Threads may
-    share it."""
+    """Lists of matrices that were given before: their tables, which hold addresses and not the matrices, and numbers of
+    rows. Threads may share it."""
 
     def __init__(self, most: int) -> None:
         self._kept = Recent(most)
+
+    def counts(self, like: Any, rows: tuple[int, ...]) -> Any:
+        """The number of rows of each matrix, s32, on the GPU of `like`."""
+        key = rows, like.device
+        found = self._kept[key]
+        if found is None:
+            found = self._kept[key] = _array(like, np.array(rows, np.int32))
+        return found
 
     def of(self, matrices: Sequence[Any]) -> Operand:
         """The list of matrices. Of torch tensors that lie as others did, it is the same. Raises as `matrix_list`."""

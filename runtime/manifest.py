@@ -12,7 +12,7 @@
               "a_rows": true,                                rows of A are taken at an index; without: all, in order
               "counts": true,         each product of the batch has its own number of rows; without: all have M
               "d_rows": true,                               rows of D are stored at an index; without: all, in order
-              "lists": "b",          the matrices of B lie anywhere, a list (`lists`); without: B is one array
+              "lists": "b"|"abd",    the matrices of B, or of A, B and D, lie anywhere; without: one array each
               "group": 128},                                  of packed weights (`weights`), "b"; default: no scales
      "schedule": text, "epilogue": text|null,                                             for the reader
      "summation": text|null,                               the order of sums; equal texts give equal bits
@@ -27,7 +27,7 @@
                     "dtype", "shape": [int|null, …], "base_alignment": bytes,
                     "row_stride_alignment": bytes,
                     "allocated_alignment": bytes,          rows of an output that the runtime allocates; optional
-                    "list": true,                          of a list of matrices; optional
+                    "list": "equal"|"any",                 of a list: the shapes of its matrices; optional
                     "per_group": true}, …],                of a B with a matrix for each group of rows, and of an
                                                                input of columns with a part for each; optional
      "host": [op, …]}                                                        as `host_compiler` reads it
@@ -157,7 +157,8 @@ ROWS_OF_A = "rows_of_a"  # in place of m: of an A whose rows are taken at an ind
 ROWS_OF_D = "rows_of_d"  # in place of m: of full outputs whose rows are stored at an index
 PAIRED_ROWS = "paired_rows"  # in place of n: rows of B; two belong to each column of D
 PAIRS = ("stacked", "interleaved")
-LISTS = ("b",)  # the matrices that may be lists
+LISTS = ("b", "abd")  # the matrices that may be lists
+SHAPES = ("equal", "any")  # of the matrices of a list
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _REQUIRED: dict[str, type] = {
     "lowtide": str,
@@ -347,8 +348,10 @@ def _check_arguments(arguments: Sequence[Any], spec: Mapping[str, Any]) -> None:
         raise ValueError(
             "with spec.row_groups, and only then, B is per_group; with groups or counts one argument has the kind ends"
         )
-    if [x.get("list") for x in inputs] != [None, True if "lists" in spec else None]:
-        raise ValueError("with spec.lists, and only then, B is a list")
+    full = [x for x in arguments if x["role"] == "output" and x["kind"] == "full"]
+    letters = {**dict(zip("ab", inputs, strict=True)), **{f"d{number}": x for number, x in enumerate(full)}}
+    if any(("list" in x) != (name[0] in spec.get("lists", "")) for name, x in letters.items()):
+        raise ValueError("the matrices that spec.lists names, and only these, are lists")
     for word in ROW_INDICES:
         if sum(x["kind"] == word for x in arguments) != int(word in spec):
             raise ValueError(f"with spec.{word}, and only then, one argument has the kind {word}")
@@ -374,8 +377,8 @@ def _check_argument(argument: Mapping[str, Any], at: str, spec: Mapping[str, Any
         raise ValueError(f"{at}: role {shown(argument.get('role'))} must be input or output")
     if not _is_word(argument.get("dtype"), ELEMENTS):
         raise ValueError(f"{at}: dtype {shown(argument.get('dtype'))} must be one of {', '.join(ELEMENTS)}")
-    if argument.get("list") not in (None, True):
-        raise ValueError(f"{at}: list {shown(argument['list'])} must be true, or left out")
+    if "list" in argument and not _is_word(argument["list"], SHAPES):
+        raise ValueError(f"{at}: list {shown(argument['list'])} must be one of {', '.join(SHAPES)}, or left out")
     if argument.get("per_group") not in (None, True):
         raise ValueError(f"{at}: per_group {shown(argument['per_group'])} must be true, or left out")
     if "per_group" in argument and (kind not in ("matrix", *OF_COLUMNS) or ROW_GROUPS not in spec):

@@ -83,10 +83,10 @@ def launch_record(manifest: Mapping[str, Any], operands: Mapping[str, Any], sm_c
 def _listed(name: str, batch: Array) -> dict[str, Array]:
     """The matrices of a batch, each an array of its own, and the table that makes them a list."""
     rows = np.array([(0, *batch.shape[1:], batch.strides[1])] * batch.shape[0], np.int64).reshape(-1, ENTRIES)
-    parts = {
-        f"{name}[{number}]": Array(batch.dtype, batch.shape[1:], batch.strides[1:], batch.values[number])
-        for number in range(batch.shape[0])
-    }
+    parts = {}
+    for number in range(batch.shape[0]):
+        values = None if batch.values is None else batch.values[number]
+        parts[f"{name}[{number}]"] = Array(batch.dtype, batch.shape[1:], batch.strides[1:], values)
     pointers = tuple((number * ENTRIES * ENTRY_BYTES, Pointer(part)) for number, part in enumerate(parts))
     return parts | {name: Array("i64", rows.shape, (ENTRIES,), rows, relocations=pointers)}
 

@@ -80,7 +80,8 @@ def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tu
             continue
         dims = problem_dims(manifest)[name]
         is_ends = argument["kind"] == "ends"
-        is_shared = argument["role"] == "input" and dims[0] == BATCH and not is_ends and rng.random() < _SHARED
+        may_be_shared = argument["role"] == "input" and dims[0] == BATCH and not is_ends and not is_list(argument)
+        is_shared = may_be_shared and rng.random() < _SHARED
         grouped = extents["k" if K_GROUPS in spec else "m"]
         shape = tuple(extent_of(dim, extents) for dim in dims[is_shared:])
         if argument["role"] == "output":

@@ -120,6 +120,7 @@ def _facts(function: ir.OpView) -> dict[str, Any] | None:
         "results": [str(kind) for kind in asked.results],
         "kinds": [str(kind) for kind in asked.kinds],
         "grouped": _grouped(asked),
+        "lists": "any" if "d" in asked.lists else "equal",  # the shapes of matrices
         "more": words_of(asked),
     }
 
@@ -177,7 +178,7 @@ def _arguments(
         }
         has_parts = kind in OF_COLUMNS and facts["grouped"] == ROW_GROUPS and len(extents) > len(dims)
         is_per_group = has_parts or (kind == "matrix" and ROW_GROUPS in dims)
-        entry |= {"list": True} if is_list(type_) else {}
+        entry |= {"list": facts["lists"]} if is_list(type_) else {}
         entries.append(entry | ({"per_group": True} if is_per_group else {}))
     return entries
 

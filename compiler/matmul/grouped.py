@@ -9,7 +9,7 @@ of similar sizes share a kernel.
 
 import importlib
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,20 +17,25 @@ from typing import Any, NamedTuple
 from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.matmul.calls import wants_gradients
 from lowtide.compiler.matmul.family import check_not_packed, fields_of_weights, result_type, sums_of
+from lowtide.compiler.matmul.listed import fields_anywhere, pairs_of
 from lowtide.compiler.matmul.options import Options
 from lowtide.compiler.native import target_of
 from lowtide.compiler.spec import GemmSpec
 from lowtide.compiler.spec_fields import GROUPED_LAYOUTS, K_GROUPED_LAYOUT, PAIRED_LAYOUTS, Groups, extent_of
 from lowtide.errors import CompileError, LaunchError, ScheduleError
 from lowtide.runtime import driver
+from lowtide.runtime.allocation import allocate
 from lowtide.runtime.call_keys import Recent
 from lowtide.runtime.lists import Lists
 from lowtide.runtime.operands import Operand, view
+from lowtide.runtime.streams import handle_of
 
 # These import MLIR, which takes half a second.
 _COMPILE, _CHOSEN, _TARGETS = "lowtide.compiler.compile", "lowtide.compiler.chosen", "lowtide.targets"
+_SCHEDULE = "lowtide.dialects.tile.schedule"
 _MOST_KERNELS = 1024
 _LEAST_SHARE, _MOST_SHARE = 16, 4096  # rows of a group for which a schedule is chosen
+_ROW_BYTES = 16  # rows of D that are allocated begin at multiples of it
 _FACTOR_RANKS = (2, 3)  # of A and B, if rows are grouped; if K is, B has two dimensions
 
 Epilogue = Callable[..., Any]
@@ -40,13 +45,14 @@ class Grouped(NamedTuple):
     """A grouped product with any number of rows, or any K: the types of A, B and D, the layout, N, K (if rows are
     grouped) or M (if K is), the number of groups, the rows or K per group for which the schedule is chosen (`share`),
     the target, the epilogue, how pairs of columns lie in B, whether rows of A are taken, or rows of D stored, at an
-    index, whether groups are padded, which matrices are a list, and the fields of `GemmSpec` for its sums, by name."""
+    index, whether groups are padded, which matrices are a list, whether these lie at any addresses, and the fields of
+    `GemmSpec` for its sums, by name."""
 
     types: tuple[str, str, str]
     layout: str
-    n: int
-    other: int
-    groups: int
+    n: int | None
+    other: int | None
+    groups: int | None
     share: int
     target: str
     epilogue: Epilogue | None
@@ -55,6 +61,7 @@ class Grouped(NamedTuple):
     d_rows: bool = False
     padded: bool = False
     lists: str | None = None
+    anywhere: bool = False
     scaled: tuple[tuple[str, Any], ...] = ()
 
     @property
@@ -67,7 +74,7 @@ class Grouped(NamedTuple):
         odd number of columns, or K is not contiguous in it."""
         if pairs is None:
             return self
-        if self.layout not in PAIRED_LAYOUTS or self.n % 2:
+        if self.layout not in PAIRED_LAYOUTS or self.n is None or self.n % 2:
             raise LaunchError(
                 f"pairs={pairs!r}: b has {self.n} columns and the layout {self.layout}; it must be (groups, K, 2·N) "
                 "with K contiguous, such as w.mT for w (groups, 2·N, K) [grouped-pairs]"
@@ -82,6 +89,7 @@ class Grouped(NamedTuple):
             check_not_packed(a, b)
             own = {"block_scales": options.block_scales, "precision": options.precision}
             return self._replace(scaled=tuple((name, value) for name, value in own.items() if value is not None))
+        assert self.n is not None and self.other is not None
         n = self.n * options.columns_per_byte
         given = {name: view(operands[name], name) for name in options.kinds(operands)}
         fields = fields_of_weights((layout, b), n, self.other, given, groups=True)
@@ -96,7 +104,7 @@ class Grouped(NamedTuple):
                 "for each group; pass a (rows, K), b (groups, K, N) and ends, or gather or scatter rows in another "
                 "kernel [grouped-row-index]"
             )
-        share = _share(rows, self.groups)
+        share = _share(rows, self.groups or 1)
         return self._replace(share=share, a_rows="a_rows" in names, d_rows="d_rows" in names)
 
     def spec(self, grouped: int | None) -> GemmSpec:
@@ -201,13 +209,16 @@ def kernel_for(product: Grouped) -> Any:
     """The kernel, from the cache on disk or compiled. Raises the errors of `compile_gemm`."""
     compile_gemm = partial(importlib.import_module(_COMPILE).compile_gemm, product.spec(None), product.target)
     target = importlib.import_module(_TARGETS).get(product.target)
-    expected = product.share * (1 if product.padded else product.groups)
-    schedule = importlib.import_module(_CHOSEN).chosen(product.spec(expected), target)
+    expected = product.share * (1 if product.padded else product.groups or 1)
+    given = None
+    if product.anywhere:
+        given = importlib.import_module(_SCHEDULE).Schedule.parse(fields_anywhere(product.types))
+    schedule = importlib.import_module(_CHOSEN).chosen(product.spec(expected), target, given)
     try:
         kernel = compile_gemm(schedule)
         kernel.assembly  # noqa: B018  # code that spills is refused
     except (CompileError, ScheduleError):  # use the choice for an unknown number of rows
-        return compile_gemm()
+        return compile_gemm(given)
     return kernel
 
 
@@ -274,6 +285,10 @@ class GroupedMatmul:
         Raises LaunchError for arrays that do not fit, and if autograd would record the call; SpecError for types or an
         epilogue that groups do not support; DeviceError without a GPU; and the errors of `compile_gemm`.
         """
+        if isinstance(a, list | tuple):
+            others = {"ends": ends, "counts": counts, "expected_rows": expected_rows, "pairs": pairs, "a_rows": a_rows}
+            others |= {"d_rows": d_rows, "weights": weights, "block_scales": block_scales, "precision": precision}
+            return self._of_lists((a, b, out), epilogue, stream, operands, others)
         if wants_gradients([a, b, out, *operands.values()]):
             raise LaunchError(
                 "an operand requires a gradient, and lt.grouped_matmul is not recorded by autograd: call it under"
@@ -308,6 +323,55 @@ class GroupedMatmul:
         matrices = b if product.layout[1] == "t" else _transposed(b, right)
         operands |= {"ends": ends} if counts is None else {"counts": counts}
         return kernel(a, matrices, out=out, stream=stream, **operands)
+
+    def _of_lists(
+        self,
+        matrices: tuple[Sequence[Any], Any, Any],
+        epilogue: Epilogue | None,
+        stream: Any,
+        operands: Mapping[str, Any],
+        others: Mapping[str, Any],
+    ) -> list[Any]:
+        """The products of two lists of matrices, A (M, K) and B (K, N): a list of D (M, N). `others`: the arguments
+        that lists do not support."""
+        a, b, out = matrices
+        given = [name for name, value in others.items() if value is not None]
+        if not isinstance(b, list | tuple) or not isinstance(out, list | tuple | None) or given:
+            what = given[0] if given else "one array in place of a list"
+            raise LaunchError(
+                f"a is a list of matrices, and then b, out and the result are lists too; {what} is not supported "
+                "beside them: pass one array for a, or multiply the pairs one by one [grouped-lists]"
+            )
+        if wants_gradients([*a, *b, *(out or ()), *operands.values()]):
+            raise LaunchError(
+                "a matrix requires a gradient, and lt.grouped_matmul is not recorded by autograd: call it under"
+                " torch.no_grad() [listed-autograd]"
+            )
+        lefts, rights = ([view(each, name) for each in list_] for name, list_ in (("a", a), ("b", b)))
+        pairs = pairs_of(lefts, rights)
+        first, dtype = lefts[0], None if not out else view(out[0], "out").dtype
+        types = first.dtype, rights[0].dtype, dtype or result_type(first.dtype, rights[0].dtype)
+        target = target_of(driver.device(first.device or 0)).name
+        share = _share(sum(pairs.rows), len(pairs.rows))
+        product = Grouped(
+            types, pairs.layout, pairs.n, pairs.k, None, share, target, epilogue, padded=True, lists="abd"
+        )
+        if out is None:
+            handle = None if stream is None else handle_of(stream)
+            out = [allocate(a[0], first.library, shape, types[2], _ROW_BYTES, handle) for shape in pairs.shapes_of_d]
+        lists = [self._lists.of(each) for each in (a, b, out)]
+        if any(each.listed is not None and each.listed.alignment % _ROW_BYTES for each in lists):
+            product = product._replace(anywhere=True)
+        kernel = self._kernels[product]
+        if kernel is None:
+            kernel = self._kernels[product] = kernel_for(product)
+        left, right = (
+            listed if letter == "t" else _transposed(listed, listed)
+            for letter, listed in zip(pairs.layout, lists, strict=False)
+        )
+        counts = self._lists.counts(a[0], pairs.rows)
+        kernel(left, right, counts=counts, out=lists[2], stream=stream, **operands)
+        return list(out)
 
 
 def _transposed(b: Any, record: Operand) -> Any:

@@ -24,6 +24,7 @@ from lowtide.interpreter.inputs.extents import (
     types_of,
     with_batch,
 )
+from lowtide.interpreter.inputs.lists import Shapes, check_shapes, filled_up, shapes_of_product
 from lowtide.interpreter.inputs.values import Array, Parameter, check_size, checked, checked_matrix, padded
 from lowtide.interpreter.numbers.domains import NUMPY_DTYPES, Domain
 from lowtide.interpreter.program.types import MemRef, Type
@@ -37,7 +38,8 @@ class Argument:
 
     `is_stand_in`: zeros with a small K that replace a matrix with K = 0; they are aligned, as in a launch. `result`:
     its kind if it is a result. `is_ends`: whether it has the ends of groups of rows, or of rows of a batch that count.
-    `is_places`: whether it says into which rows of D rows are stored.
+    `is_places`: whether it says into which rows of D rows are stored. `shapes`: those of the matrices of a list, if
+    they differ; `value` then holds all of them, filled up with zeros.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Argument:
     result: ResultKind | None = None
     is_ends: bool = False
     is_places: bool = False
+    shapes: Shapes | None = None
 
 
 def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Domain) -> list[Argument]:
@@ -68,7 +71,8 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
         )
     allowed = dims or [()] * len(types)
     parameters = [Parameter(*each) for each in zip(types, allowed, kinds, strict=False)]
-    given = _in_order(function, inputs)
+    given, shapes = filled_up(_in_order(function, inputs))
+    check_shapes(shapes, dict(zip(_names(function), types, strict=False)))
     missing = _missing(function, given, full)
     given = _with_outputs(given, parameters, missing, domain) if missing else given
     if len(given) != len(types):
@@ -81,6 +85,11 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
         for place, ((name, value), parameter) in enumerate(zip(given.items(), parameters, strict=True))
     ]
     names = list(given)
+    if {*names[:FACTORS]} <= {*shapes}:
+        of_d = shapes_of_product(
+            [dict(zip(dims[at][1:], one, strict=True)) for one in shapes[names[at]]] for at in (0, 1)
+        )
+        shapes |= {names[place]: of_d for place in full}
     extents = extents_of(names, values, dims) if dims else {}
     if extents.get("k") == 0 and any("g" in letters or PACKED_ROWS in letters for letters in dims):
         raise InterpreterError(
@@ -103,6 +112,7 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
             kind,
             letters == (GROUP,),
             place == places,
+            shapes.get(name),
         )
         for place, (name, value, (type, letters, kind)) in enumerate(zip(names, values, parameters, strict=True))
     ]

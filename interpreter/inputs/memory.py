@@ -12,7 +12,7 @@ from lowtide.interpreter.inputs.arguments import Argument, output_of
 from lowtide.interpreter.inputs.extents import FACTORS
 from lowtide.interpreter.inputs.values import ROW_BYTES, Array
 from lowtide.interpreter.machine.global_memory import GlobalMemory
-from lowtide.interpreter.machine.matrices import Matrix
+from lowtide.interpreter.machine.matrices import Matrix, part_name
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.program.types import MemRef
 
@@ -65,7 +65,7 @@ def matrix_of(memory: GlobalMemory, domain: Domain, argument: Argument, filled: 
     name, array, type = argument.name, argument.value, argument.type
     assert isinstance(array, np.ndarray) and isinstance(type, MemRef)
     if type.is_list:
-        return _list_of(memory, domain, argument, offset)
+        return _list_of(memory, domain, argument, filled, offset)
     *count, rows, columns = (
         array.shape if array.ndim - argument.is_batch == 2 else (*array.shape[:-1], 1, array.shape[-1])
     )
@@ -94,14 +94,22 @@ def matrix_of(memory: GlobalMemory, domain: Domain, argument: Argument, filled: 
     return Matrix(name, address, shape, strides, type.element, type.is_column_major)
 
 
-def _list_of(memory: GlobalMemory, domain: Domain, argument: Argument, offset: int) -> Matrix:
+def _list_of(memory: GlobalMemory, domain: Domain, argument: Argument, filled: bool, offset: int) -> Matrix:
     """A list of matrices: each is allocated by itself, the last one first, and then their table."""
     name, type = argument.name, argument.type
     assert isinstance(argument.value, np.ndarray) and isinstance(type, MemRef)
     own, parts = replace(type, shape=type.shape[1:], is_list=False), []
     for number in reversed(range(len(argument.value))):
-        one = replace(argument, name=f"{name}[{number}]", value=argument.value[number], type=own, is_batch=False)
-        parts.append(matrix_of(memory, domain, one, True, offset))
+        value = argument.value[number]
+        if argument.shapes is not None:
+            rows, columns = argument.shapes[number]
+            value = value[:rows, :columns]
+        one = replace(argument, name=part_name(name, number), value=value, type=own, is_batch=False)
+        if 0 in value.shape:
+            address = memory.allocate(one.name, 1, 0, 0, type.element.name)
+            parts.append(Matrix(one.name, address, value.shape, (value.shape[1],), type.element))
+        else:
+            parts.append(matrix_of(memory, domain, one, filled, offset))
     table = [(part.address, *part.shape, part.row_stride) for part in reversed(parts)]
     address = memory.allocate_table(name, np.array(table, np.int64))
     return Matrix(name, address, argument.value.shape, (0, parts[0].row_stride), type.element, is_list=True)

@@ -52,9 +52,14 @@ class Matrix:
         return replace(self, address=address, shape=self.shape[1:], strides=self.strides[1:])
 
     def listed(self, entries: Sequence[int]) -> "Matrix":
-        """The matrix of a list whose row of the table this is."""
-        address, *shape, stride = entries
-        return replace(self, address=address, shape=tuple(shape), strides=(stride,), is_list=False)
+        """The matrix of a list whose row of the table this is; of it, no more rows and columns than the list has."""
+        address, *own, stride = entries
+        shape = tuple(map(min, own, self.shape[1:]))
+        return replace(self, address=address, shape=shape, strides=(stride,), is_list=False)
+
+    def names_of_parts(self) -> tuple[str, ...]:
+        """The names of the arrays in memory: of a list, those of its matrices."""
+        return tuple(part_name(self.name, at) for at in range(self.shape[0])) if self.is_list else (self.name,)
 
     def rows(self, first: int, end: int) -> "Matrix":
         """Some rows of a matrix that lies by rows, or some elements of a vector."""
@@ -76,6 +81,11 @@ class Matrix:
         if self.is_column_major:
             rows, columns = columns, rows
         return self.address + (np.asarray(rows, np.int64) * self.row_stride + columns) * self.element.bytes
+
+
+def part_name(name: str, number: int) -> str:
+    """The name in memory of a matrix of a list."""
+    return f"{name}[{number}]"
 
 
 @dataclass(frozen=True, slots=True)

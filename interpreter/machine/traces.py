@@ -32,14 +32,15 @@ class Trace:
 
     `work`: by CTA and agent, its work tiles in D, in sequence; empty if no op gives them. `turns`: for an agent that
     takes tiles in turn with others, its turn, and the number of turns. `stores`: by CTA and agent, rows and columns of
-    the elements of D that each op stored. `is_copied`: whether a launch that copies a matrix wrote D.
+    the elements of D that each op stored. `is_copied`: whether a launch that copies a matrix wrote D. `outputs`: D in
+    memory; of a list, each of its matrices.
     """
 
     level: str = ""
     work: dict[int, dict[str, list[Tile]]] = field(default_factory=dict)
     turns: dict[str, tuple[int, int]] = field(default_factory=dict)
     stores: dict[int, dict[str, list[tuple[Ints, Ints]]]] = field(default_factory=dict)
-    output: Buffer | None = None
+    outputs: tuple[Buffer, ...] = ()
     is_copied: bool = False
 
     def begin_work(self, cta: int, agent: str, turn: tuple[int, int] = (0, 1)) -> list[Tile]:
@@ -49,13 +50,14 @@ class Trace:
 
     def store(self, access: Access, span: Span) -> None:
         """An access has written global memory; only writes of D are recorded."""
-        output = self.output
-        if output is None or not span.addresses.size or not output.start <= span.addresses[0] < output.end:
+        at = span.addresses[0] if span.addresses.size else -1
+        number, output = next(((i, x) for i, x in enumerate(self.outputs) if x.start <= at < x.end), (0, None))
+        if output is None:
             return
         self.is_copied |= getattr(access.op, "name", "") == "tile.prepare"
         starts = np.arange(0, span.size, ELEMENT_BYTES[output.dtype])
         matrix, row, rest = output.place((span.addresses[:, None] + starts - output.start).reshape(-1))
-        rows = row_of(matrix, row, output.rows)
+        rows = row_of(matrix + number, row, output.rows)
         agent = access.who or f"warp {access.warp}"
         made = self.stores.setdefault(access.cta, {}).setdefault(agent, [])
         made.append((rows, rest // ELEMENT_BYTES[output.dtype]))

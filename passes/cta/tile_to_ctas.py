@@ -283,7 +283,7 @@ def _within_group(operand: ir.Value, dim: int | None, place: Place) -> ir.Value:
     shape[rows] = ir.ShapedType.get_dynamic_size()
     open_ = [each for each in range(type_.rank) if each == rows or type_.is_dynamic_dim(each)]
     sizes = [place.rows_end if each == rows else extent(operand, each) for each in open_]
-    part = ir.MemRefType.get(shape, type_.element_type, type_.layout)
+    part = ir.MemRefType.get(shape, type_.element_type, type_.layout, type_.memory_space)
     return memref.SubViewOp(part, operand, [], sizes, [], [0] * type_.rank, shape, [1] * type_.rank).result
 
 

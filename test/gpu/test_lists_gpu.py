@@ -21,6 +21,8 @@ CASES: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "wgmma, a batch": ("sm_90a", {"batch": None}, None),
     "wgmma, padded groups": ("sm_90a", {"batch": None, "counts": True}, None),
     "wgmma of 8-bit floats": ("sm_90a", {"groups": None, "a": "e4m3"}, None),
+    "mma.sync, lists of products": ("sm_80", {"batch": None, "counts": True, "lists": "abd"}, None),
+    "wgmma, lists of products": ("sm_90a", {"batch": None, "counts": True, "lists": "abd"}, None),
 }
 
 
@@ -80,3 +82,20 @@ def test_a_table_may_be_made_on_the_device() -> None:
     d = kernel(a, b, ends=ends)
     matrices = [pool[number, :, :k].mT for number in chosen.tolist()]
     assert torch.equal(d.double(), expected(a, matrices, ends.tolist(), torch.zeros_like(d)))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("odd", [False, True])
+def test_lists_of_products_of_any_sizes(dtype: str, odd: bool) -> None:
+    torch = pytest.importorskip("torch")
+    kind, unit = getattr(torch, dtype), 1 if odd else 8
+    sizes = [[unit * int(x) for x in size] for size in torch.randint(0, 40, (30, 3), generator=torch.manual_seed(1))]
+    a = [torch.randint(-3, 4, (m, k), device="cuda").to(kind) for m, _, k in sizes]
+    for by_k in (False, True):
+        b = [torch.randint(-3, 4, (n, k) if by_k else (k, n), device="cuda").to(kind) for _, n, k in sizes]
+        b = [each.mT if by_k else each for each in b]
+        out = [torch.full((m, n), 77.0, device="cuda") for m, n, _ in sizes]
+        for found in (lt.grouped_matmul(a, b), lt.grouped_matmul(a, b, out=out)):
+            for x, y, d in zip(a, b, found, strict=True):
+                wanted = (x.double() @ y.double()).to(d.dtype)
+                assert torch.equal(d, wanted)

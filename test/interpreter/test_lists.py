@@ -1,4 +1,5 @@
-"""Lists of matrices: every level, for groups of rows and batches, with matrices apart in memory, and planted faults."""
+"""Lists of matrices: every level, for groups of rows, batches and lists of products, with matrices apart in memory, and
+planted faults."""
 
 import re
 from functools import cache
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 import lowtide as lt
 from lowtide.compiler.kernel import CompiledKernel
+from lowtide.compiler.matmul.listed import fields_anywhere
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import interpret, run
 from lowtide.runtime import records
@@ -104,11 +106,102 @@ def test_a_k_of_zero_gives_zeros() -> None:
     assert not kernel.interpret(**given, domain="exact").any()
 
 
+# Lists of products: by name the target, the schedule (None: that of matrices at any address), fields, and levels.
+PRODUCTS: dict[str, tuple[str, str | None, dict[str, Any], tuple[str, ...] | None]] = {
+    "mma.sync": ("sm_80", _MMA, {}, None),
+    "wgmma": ("sm_90a", _ROLES, {}, ("cta", "pipelined", "epilogue", "ptx")),
+    "mma.sync, odd sizes": ("sm_80", None, {}, ("atoms", "ptx")),
+    "wgmma, odd sizes": ("sm_90a", None, {"d": "f32"}, ("nvvm",)),
+    "products in f32, odd sizes": ("sm_80", None, {**dict.fromkeys("abd", "f32"), "layout": "nt"}, ("ptx",)),
+}
+_EVEN = ((90, 24, 48), (1, 8, 16), (0, 40, 8), (64, 0, 32), (33, 16, 56), (5, 8, 0))
+_ODD = ((90, 25, 47), (1, 7, 1), (5, 41, 9), (64, 0, 33), (0, 5, 5), (33, 17, 55), (3, 3, 0))
+
+
+MATRIX = np.ones((4, 8), np.int64)
+
+
+@cache
+def of_products(name: str) -> tuple[CompiledKernel, lt.GemmSpec]:
+    target, schedule, fields, _ = PRODUCTS[name]
+    types = {"a": "bf16", "b": "bf16", "d": "bf16"} | fields
+    spec = lt.GemmSpec(**types, batch=None, counts=True, lists="abd")
+    given = fields_anywhere((spec.a, spec.b, spec.d)) if schedule is None else schedule
+    return lt.compile_gemm(spec, target, given), spec
+
+
+def factors(spec: lt.GemmSpec, sizes: Any) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
+    rng = np.random.default_rng(0)
+    a, b = ([rng.integers(-4, 5, (m, k)) for m, _, k in sizes], [rng.integers(-4, 5, (n, k)) for _, n, k in sizes])
+    turned = [
+        x if by_k else [each.T for each in x] for x, by_k in ((a, spec.layout[0] == "t"), (b, spec.layout[1] == "n"))
+    ]
+    return turned[0], turned[1]
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_a_list_of_products_has_matrices_of_any_sizes(name: str) -> None:
+    (kernel, spec), sizes = of_products(name), _EVEN if PRODUCTS[name][1] else _ODD
+    a, b = factors(spec, sizes)
+    wanted = [
+        (x if spec.layout[0] == "t" else x.T) @ (y.T if spec.layout[1] == "n" else y) for x, y in zip(a, b, strict=True)
+    ]
+    counts = np.array([m for m, _, _ in sizes], np.int32)
+    for seed, level in enumerate(PRODUCTS[name][3] or kernel.levels):
+        found = kernel.interpret(a, b, counts=counts, level=level, domain="exact", seed=seed, sms=2)
+        for number, (one, other) in enumerate(zip(found, wanted, strict=True)):
+            np.testing.assert_array_equal(one, other, err_msg=f"{level}, product {number}")
+
+
+def test_rows_that_do_not_count_are_not_written() -> None:
+    kernel, _ = of_products("mma.sync")
+    a, b, out = np.ones((3, 40, 16), np.int64), np.ones((3, 8, 16), np.int64), np.full((3, 40, 8), 77)
+    found = kernel.interpret(a, b, counts=np.array([7, 0, 50], np.int32), out=out, domain="exact")
+    counted = np.arange(40) < np.array([7, 0, 40])[:, None]
+    assert (found == np.where(counted, 16, 77)[..., None]).all()
+
+
+def test_a_saved_kernel_of_lists_of_products_launches() -> None:
+    kernel, spec = of_products("wgmma")
+    given = lt.random_inputs(spec, ROWS, COLUMNS, DEPTH, np.random.default_rng(1), batch=COUNT)
+    arrays = {**given, "d": np.zeros((COUNT, ROWS, COLUMNS), given["a"].dtype)}
+    after = run(kernel.ptx, records.launch_record(kernel.manifest, arrays, 4))
+    found = np.stack([after[f"d[{number}]"] for number in range(COUNT)])
+    compared = lt.compare(spec, found, *lt.reference_with_bound(spec, **given))
+    assert compared.ok, compared.message
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "code"),
+    [
+        ("mma.sync", {"a": [MATRIX, MATRIX[0]]}, "list-of-matrices"),
+        ("groups, mma.sync", {"a": [MATRIX]}, "no-list"),
+        ("groups, mma.sync", {"b": [MATRIX, MATRIX[:3]]}, "list-extent"),
+    ],
+)
+def test_sequences_that_do_not_fit_are_refused(name: str, given: dict[str, Any], code: str) -> None:
+    kernel, spec = (of_products if name in PRODUCTS else compiled)(name)
+    ends = {"counts" if spec.counts else "ends": np.array([4, 4], np.int32)}
+    with pytest.raises(InterpreterError, match=rf"\[{code}\]"):
+        kernel.interpret(**({"a": MATRIX, "b": np.ones((2, 8, 8), np.int64)} | ends | given), domain="exact")
+
+
 FAULTS = {
     "the matrix of the first group for all": ("cta", r"tile\.view %B\[%group", "tile.view %B[%c0"),
     "rows of the table with two integers": ("nvvm", r"%c2_i64 = arith\.constant 2", "%c2_i64 = arith.constant 1"),
     "the rows as the row stride": ("nvvm", r"(getelementptr %\d+)\[3\]", r"\1[1]"),
 }
+
+
+def test_matrices_that_are_read_past_their_own_end_are_found() -> None:
+    kernel, spec = of_products("mma.sync")
+    (a, b), counts = factors(spec, _EVEN[:2]), np.array([90, 1], np.int32)
+    text = kernel.levels["nvvm"]
+    edited = re.sub(r"arith\.minui (%\d+), (%arg\d+) : i32", r"arith.maxui \1, \2 : i32", text)
+    assert edited != text
+    assert interpret(text, {"a": a, "b": b, "counts": counts}, domain="exact")[1].shape == (1, 8)
+    with pytest.raises(InterpreterError, match=r"out of bounds"):
+        interpret(edited, {"a": a, "b": b, "counts": counts}, domain="exact")
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -15,6 +15,7 @@ from lowtide.passes.schedules.choice.choice import choose
 from lowtide.targets import get
 
 TYPES = {"a": "bf16", "b": "bf16", "d": "bf16", "lists": "b"}
+OF_PRODUCTS = {"batch": None, "counts": True, "lists": "abd"}
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,12 @@ TYPES = {"a": "bf16", "b": "bf16", "d": "bf16", "lists": "b"}
         ({"groups": lt.Groups(2, "k"), "layout": "nt"}, "lists-groups"),
         ({"batch": 2, "d_order": "column"}, "lists-beside"),
         ({"groups": 2, "pairs": "stacked", "epilogue": lt.swiglu}, "lists-beside"),
+        ({"groups": 2, "lists": "abd"}, "lists-counts"),
+        ({"batch": 2, "lists": "abd"}, "lists-counts"),
+        (
+            {"batch": 2, "counts": True, "lists": "abd", "a": "e4m3", "b": "e4m3", "block_scales": lt.BlockScales()},
+            "lists-beside",
+        ),
         ({"groups": 2, "b": "s4", "group": 128}, "lists-beside"),
         ({"groups": 2, "a": "f32", "b": "f32", "d": "f32", "precision": "tf32x3"}, "lists-beside"),
     ],
@@ -34,7 +41,7 @@ def test_a_spec_that_is_not_supported_is_refused(fields: dict[str, Any], code: s
         lt.GemmSpec(**(TYPES | fields))
 
 
-@pytest.mark.parametrize("fields", [{"groups": 2}, {"batch": None}, {"batch": None, "counts": True}])
+@pytest.mark.parametrize("fields", [{"groups": 2}, {"batch": None}, {"batch": None, "counts": True}, OF_PRODUCTS])
 def test_the_ir_has_all_of_the_spec(fields: dict[str, Any]) -> None:
     spec = lt.GemmSpec(**(TYPES | fields))
     with make_context() as context:
@@ -65,3 +72,10 @@ def test_the_default_copy_is_the_widest_for_dense_rows_and_tma_loads_a(types: st
     spec = lt.GemmSpec(groups=8, n=512, k=k, **(TYPES | dict.fromkeys("abd", types)))
     chosen = choose(seen_by_passes(spec, get("sm_90a")), get("sm_90a"), Schedule()).schedule
     assert (chosen.mainloop.a.copy, chosen.mainloop.b.copy, chosen.mainloop.b.pack) == ("tma", copy, None)
+
+
+@pytest.mark.parametrize("given", ["epilogue.path = tma", "a.copy = tma", "a.pack = rows"])
+def test_a_field_that_lists_of_products_do_not_support_is_refused(given: str) -> None:
+    problem = seen_by_passes(lt.GemmSpec(**(TYPES | OF_PRODUCTS)), get("sm_90a"))
+    with pytest.raises(ScheduleError, match=r"\[lists-field\]"):
+        choose(problem, get("sm_90a"), Schedule.parse(given))

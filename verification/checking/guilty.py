@@ -144,10 +144,11 @@ class _StoredBy(Trace):
         self.op = ""
 
     def store(self, access: Access, span: Span) -> None:
-        output = self.output
-        if output is None:
+        if not self.outputs:
             return
-        at = output.start + (self.element.matrix or 0) * output.batch_stride + self.element.row * output.stride
+        matrix, are_apart = self.element.matrix or 0, len(self.outputs) > 1  # of a list
+        output = self.outputs[matrix if are_apart else 0]
+        at = output.start + (0 if are_apart else matrix * output.batch_stride) + self.element.row * output.stride
         at += self.element.column * ELEMENT_BYTES[output.dtype]
         starts = np.asarray(span.addresses)
         if ((starts <= at) & (at < starts + span.size)).any():

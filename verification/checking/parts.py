@@ -20,7 +20,7 @@ _BLOCK = 1 << 16  # elements of D for which the epilogue is evaluated at once: t
 def products(spec: GemmSpec, inputs: Mapping[str, Any]) -> Iterator[tuple[GemmSpec, dict[str, Any]]]:
     """Each product of a batch as a separate problem, with its part of each input; with `counts` of rows, only of the
     rows that count. Raises SpecError."""
-    one = replace(spec, batch=UNBATCHED) if not spec.counts else replace(spec, batch=UNBATCHED, counts=False, m=None)
+    one = replace(spec, batch=UNBATCHED, counts=False, lists=None, m=None if spec.counts else spec.m)
     ranks = {"a": 2, "b": 2} | {operand.name: len(operand.shape(None, None)) for operand in spec.operands}
     arrays = {name: np.asarray(value) for name, value in inputs.items()}
     owners = {name: array.shape[0] for name, array in arrays.items() if array.ndim > ranks.get(name, 0) > 0}

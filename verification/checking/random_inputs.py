@@ -69,7 +69,8 @@ def random_inputs(
     def count(name: str) -> tuple[int, ...]:
         if shared is not None:
             return () if name in shared else outer
-        return () if outer and name != "a" and rng.random() < _SHARED else outer
+        may_be_shared = bool(outer) and name not in ("a", *(spec.lists or ""))
+        return () if may_be_shared and rng.random() < _SHARED else outer
 
     inputs = stale(spec)
     for name, dtype, (rows, columns) in (("a", spec.a, of_a), ("b", spec.stored_b, of_b)):

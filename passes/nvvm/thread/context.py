@@ -7,7 +7,7 @@ from mlir import ir
 
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.thread.clusters import ClusterPlace
-from lowtide.passes.nvvm.thread.values import Fragment, Lowered, SharedBuffer, Window
+from lowtide.passes.nvvm.thread.values import Fragment, GlobalMatrix, Lowered, SharedBuffer, Window
 from lowtide.passes.support.ir.builder import Builder
 from lowtide.targets import CopyAtom, copy_atom, family_of
 
@@ -32,6 +32,8 @@ class Context:
     is_first_tile: ir.Value | None = None  # whether that loop is at its first one
     promotes: bool = False  # threads add the sums of each K step to others
     values: dict[ir.Value, Lowered] = field(default_factory=dict)
+    #: matrices of lists that were loaded, by list and number, with the block that has the loads
+    listed: dict[tuple[GlobalMatrix, ir.Value], tuple[ir.Block, GlobalMatrix]] = field(default_factory=dict)
 
     def get(self, value: ir.Value) -> Lowered:
         return self.values[value]

@@ -31,7 +31,7 @@ from lowtide.passes.nvvm.thread.values import (
     unflatten,
 )
 from lowtide.passes.schedules.facts.resources import aligned
-from lowtide.passes.support.ir.builder import Builder, constant_of
+from lowtide.passes.support.ir.builder import constant_of
 from lowtide.passes.support.problem.element_types import buffer_bytes
 from lowtide.passes.support.problem.kernels import copies_of
 from lowtide.passes.support.problem.operand_kinds import SCALES
@@ -68,7 +68,7 @@ def _matrix_of(context: Context, batch: GlobalMatrix, numbers: Iterable[ir.Value
     for number in numbers:
         if batch.is_list:
             with before_loop(number):
-                batch = _listed(build, batch, number)
+                batch = _listed(context, batch, number)
             continue
         stride, *strides = batch.strides
         pointer = element_pointer(batch.pointer, build.mul(build.zext(number, build.i64), stride), batch.element)
@@ -76,8 +76,12 @@ def _matrix_of(context: Context, batch: GlobalMatrix, numbers: Iterable[ir.Value
     return batch
 
 
-def _listed(build: Builder, matrices: GlobalMatrix, number: ir.Value) -> GlobalMatrix:
-    """A matrix of a list, from its row of the table, which each thread loads."""
+def _listed(context: Context, matrices: GlobalMatrix, number: ir.Value) -> GlobalMatrix:
+    """A matrix of a list, from its row of the table, which each thread loads once in a block."""
+    build, key, block = context.build, (matrices, number), ir.InsertionPoint.current.block
+    there, found = context.listed.get(key, (None, None))
+    if found is not None and there == block:
+        return found
     row = element_pointer(matrices.pointer, build.mul(build.zext(number, build.i64), len(Entry)), build.i64)
 
     def entry(which: Entry) -> ir.Value:
@@ -86,11 +90,13 @@ def _listed(build: Builder, matrices: GlobalMatrix, number: ir.Value) -> GlobalM
 
     pointer = llvm.IntToPtrOp(matrices.pointer.type, entry(Entry.address)).result
     extents = tuple(
-        known if isinstance(known, int) else arith.trunci(build.i32, entry(which))
-        for known, which in zip(matrices.extents[1:], (Entry.rows, Entry.columns), strict=True)
+        most if isinstance(most, int) else build.umin(arith.trunci(build.i32, entry(which)), most)
+        for most, which in zip(matrices.extents[1:], (Entry.rows, Entry.columns), strict=True)
     )
     strides = (entry(Entry.row_stride),)
-    return replace(matrices, pointer=pointer, strides=strides, extents=extents, is_list=False)
+    found = replace(matrices, pointer=pointer, strides=strides, extents=extents, is_list=False)
+    context.listed[key] = block, found
+    return found
 
 
 def offset_of(context: Context, value: ir.Value) -> Offset:

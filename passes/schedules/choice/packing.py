@@ -43,7 +43,7 @@ def of_one_column(given: Schedule, problem: Problem) -> Schedule:
     turned = [
         name
         for name, dim in (("a", "m"), ("b", "n"))
-        if not lies[name] and getattr(problem.compiled, dim) == 1 and name != problem.lists
+        if not lies[name] and getattr(problem.compiled, dim) == 1 and name not in problem.lists
         if not any(path.startswith(f"mainloop.{name}.") for path in fields)
     ]
     return given.filled({PACK_FIELDS[name]: PackKind.transposed for name in turned})
@@ -60,7 +60,7 @@ def transposing(given: Schedule, problem: Problem, target: Target) -> Schedule:
     has_other = by_warps and not problem.is_scaled  # scales of blocks need roles, and so wgmma
     readers = {"a": problem.n, "b": problem.m}
     lies = dict(zip("ab", k_is_last(problem.layout), strict=True))
-    may_be = [name for name, is_last in lies.items() if not is_last and name != problem.lists]
+    may_be = [name for name, is_last in lies.items() if not is_last and name not in problem.lists]
     turned = [name for name in may_be if not given.get(PACK_FIELDS[name])]
     is_open = not given.agents.has_producer and not asks_for_roles(given)
     if is_open and has_other and any((readers[name] or _LEAST_READERS) < _LEAST_READERS for name in turned):
@@ -86,7 +86,7 @@ def _is_packed(name: str, schedule: Schedule, problem: Problem) -> bool:
     """Whether rows that lie one behind the other may be misaligned for the accesses of the schedule."""
     if name != "d" and problem.decomposition is not None:  # pieces lie in aligned rows
         return False
-    if name == problem.lists:
+    if name in problem.lists:
         return False
     if name == "d" and (problem.d_is_column_major or problem.is_grouped or problem.places_rows):
         return False

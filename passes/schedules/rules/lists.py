@@ -1,36 +1,43 @@
-"""Rules of lists of matrices: threads copy them, each thread from the address of its work item's matrix."""
+"""Rules of lists of matrices: threads copy and store them, each from, or to, the address of its work item's matrix."""
 
 from collections.abc import Iterator
 from math import gcd
 from types import MappingProxyType
+from typing import Any
 
-from lowtide.dialects.tile import OperandsKind, PackKind
+from lowtide.dialects.tile import OperandsKind, PackKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.rules.required import Table, not_taken
 from lowtide.passes.support.agents.atoms import CP_ASYNC_COPIES, GLOBAL_LOADS, RING_COPIES
-from lowtide.passes.support.problem.matrix_layouts import b_is_nk
+from lowtide.passes.support.problem.matrix_layouts import k_is_last
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 
-WHY = "the matrices of B are a list, whose addresses only the device reads"
+WHY = "their matrices are a list, whose addresses only the device reads"
 _WIDEST = 16  # bytes of a copy
 
 
 def taken_with_lists(problem: Problem) -> Table:
     """The values of fields that the problem's lists support, by path; empty without lists. The first is the default: of
-    the copy, the widest one for rows that lie one behind the other."""
-    if problem.lists is None:
+    a copy, the widest one for rows that lie one behind the other."""
+    if not problem.lists:
         return MappingProxyType({})
-    columns = (problem.k if b_is_nk(problem.layout) else problem.n) or 0
-    width = gcd(columns * element_type(problem.b).bytes, _WIDEST)
-    widest = f"cp.async.{width}"
-    others = [copy for copy in (*RING_COPIES, *GLOBAL_LOADS) if copy != widest]
-    return {
-        "grid.operands": (None, OperandsKind.as_given),
-        "mainloop.b.copy": (widest, *others) if widest in CP_ASYNC_COPIES else (CP_ASYNC_COPIES[-1], *others),
-        "mainloop.b.pack": (None, PackKind.none),
-    }
+    table: dict[str, tuple[Any, ...]] = {"grid.operands": (None, OperandsKind.as_given)}
+    for name, by_k, other in zip("ab", k_is_last(problem.layout), (problem.m, problem.n), strict=True):
+        if name in problem.lists:
+            table |= _of_operand(name, (problem.k if by_k else other) or 0, problem)
+    if "d" in problem.lists:
+        table["epilogue.path"] = (StorePath.smem, StorePath.direct)  # groups do not pack D
+    return table
+
+
+def _of_operand(name: str, columns: int, problem: Problem) -> Table:
+    """The fields of A or B, whose rows have this length; 0 if it is known only at run time."""
+    width = gcd(columns * element_type(problem.stream(name).element).bytes, _WIDEST)
+    copy = f"cp.async.{width}" if f"cp.async.{width}" in CP_ASYNC_COPIES else CP_ASYNC_COPIES[-1]
+    others = (each for each in (*RING_COPIES, *GLOBAL_LOADS) if each != copy)
+    return {f"mainloop.{name}.copy": (copy, *others), f"mainloop.{name}.pack": (None, PackKind.none)}
 
 
 def lists(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:

@@ -118,8 +118,8 @@ class Problem:
     for each column of D."""
     is_padded: bool = False
     """Whether groups of rows are padded: a batch of products, each with its own number of rows, at most M."""
-    lists: str | None = None
-    """The matrix, "b", whose matrices lie anywhere in memory; None if there is none."""
+    lists: str = ""
+    """The operands among "abd" that are lists of matrices, which lie anywhere in memory; "d" are the full results."""
 
     @property
     def has_math(self) -> bool:
@@ -203,7 +203,7 @@ class Problem:
     @property
     def copied_by_threads(self) -> bool:
         """Whether threads must copy A or B: its rows are taken at an index, or its matrices are a list."""
-        return self.takes_rows or self.lists is not None
+        return self.takes_rows or bool(self.lists)
 
     @property
     def places_rows(self) -> bool:
@@ -384,7 +384,7 @@ class Problem:
             results=results,
             pairs=_word_of_pairs(attribute) if attribute.pairs else None,
             is_padded=OperandKind.ends in kinds and is_batched and is_batch_of_a,
-            lists="b" if len(arguments) > 1 and is_list(arguments[1]) else None,
+            lists="".join(name for name, type_ in zip("abd", (*arguments[:2], d_type), strict=False) if is_list(type_)),
         )
 
 

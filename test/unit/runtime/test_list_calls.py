@@ -17,6 +17,7 @@ import lowtide as lt
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.matmul import grouped
 from lowtide.compiler.matmul.grouped import Grouped, GroupedMatmul
+from lowtide.compiler.matmul.listed import fields_anywhere
 from lowtide.errors import LaunchError
 from lowtide.runtime import Kernel
 from lowtide.runtime.dtypes import from_bits, to_bits
@@ -178,12 +179,12 @@ def test_a_manifest_has_a_list_where_its_word_says_so() -> None:
     validate(manifest, "kernel")
     assert manifest["spec"]["lists"] == "b"
     one = [{key: value for key, value in each.items() if key != "list"} for each in manifest["arguments"]]
-    with pytest.raises(lt.LoadError, match=r"with spec\.lists, and only then, B is a list"):
+    with pytest.raises(lt.LoadError, match=r"the matrices that spec\.lists names, and only these"):
         validate({**manifest, "arguments": one}, "kernel")
-    with pytest.raises(lt.LoadError, match=r"spec\.lists is 'a', must be left out, or one of b"):
+    with pytest.raises(lt.LoadError, match=r"spec\.lists is 'a', must be left out, or one of b, abd"):
         validate({**manifest, "spec": {**manifest["spec"], "lists": "a"}}, "kernel")
     odd = [{**each, "list": "yes"} if each["name"] == "b" else each for each in manifest["arguments"]]
-    with pytest.raises(lt.LoadError, match=r"list 'yes' must be true, or left out"):
+    with pytest.raises(lt.LoadError, match=r"list 'yes' must be one of equal, any, or left out"):
         validate({**manifest, "arguments": odd}, "kernel")
 
 
@@ -209,3 +210,115 @@ def test_grouped_matmul_takes_a_list_and_makes_its_table_once(
     assert product.spec(None).lists == "b" and passed[0].address == passed[1].address
     assert passed[0].shape == ((COUNT, N, K) if by_k else (COUNT, K, N)) and passed[0].strides[2] == 1
     assert torch.tables == 1
+
+
+# Lists of products ----------------------------------------------------------------------------------------------------
+
+SIZES = ((9, 24, 40), (0, 8, 16), (37, 16, 8))
+
+
+def products(fake: Driver) -> Callable[[list[Any]], None]:
+    """A kernel that multiplies lists in numpy, as far as their tables and the counts say."""
+
+    def kernel(values: list[Any]) -> None:
+        *tables, at_counts = [value for value, kind in zip(values, fake.types, strict=True) if kind == "ptr"]
+        count = len(SIZES)
+        rows = [
+            np.frombuffer((ctypes.c_char * (8 * ENTRIES * count)).from_address(at), np.int64).reshape(count, ENTRIES)
+            for at in tables
+        ]
+        counts = np.frombuffer((ctypes.c_char * (4 * count)).from_address(at_counts), np.int32).tolist()
+        for counted, of_a, of_b, of_d in zip(counts, *(each.tolist() for each in rows), strict=True):
+            assert (of_d[1], of_d[2], of_a[2]) == (of_a[1], of_b[1], of_b[2]) and counted == of_a[1]
+            if counted:
+                left, right, d = (matrix(x[0], x[1], x[3], x[2]).view(np.float16) for x in (of_a, of_b, of_d))
+                d[:] = left @ right.T
+
+    return kernel
+
+
+def tensors(offset: int = 0) -> tuple[list[Tensor], list[Tensor]]:
+    rng, lists = np.random.default_rng(0), ([], [])
+    for m, n, k in SIZES:
+        for place, (rows, columns) in zip(lists, ((m, k), (n, k)), strict=True):
+            array = aligned(rows, columns, offset=offset)
+            array[...] = rng.integers(-3, 4, array.shape)
+            place.append(Tensor(array))
+    return lists[0], [Tensor(each.array.T) for each in lists[1]]
+
+
+def test_a_list_of_products_is_one_launch(install_driver: Any, torch: FakeTorch) -> None:
+    spec = lt.GemmSpec(a="f16", b="f16", d="f16", batch=None, counts=True, lists="abd")
+    found = lt.compile_gemm(spec, "sm_80", "grid.tile = [32, 32], k = 32, stages = 2")
+    fake = install_driver(Driver(found))
+    fake.kernel = products(fake)
+    (a, b), call = tensors(), GroupedMatmul()
+    made: list[Grouped] = []
+
+    def make(wanted: Grouped) -> Kernel:
+        made.append(wanted)
+        return Kernel(found.manifest, found.ptx)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grouped, "kernel_for", make)
+        results = call(a, b)
+        call(a, b, out=results)
+    assert len(fake.launches) == 2 and len(made) == 1
+    (product,) = made
+    assert (product.n, product.other, product.groups, product.layout, product.lists) == (None, None, None, "tn", "abd")
+    for left, right, d in zip(a, b, results, strict=True):
+        np.testing.assert_array_equal(d.array.astype(float), left.array.astype(float) @ right.array.astype(float))
+
+
+def test_matrices_at_odd_addresses_have_a_kernel_that_takes_any(
+    install_driver: Any, torch: FakeTorch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_driver(Driver(compiled()))
+    made: list[Grouped] = []
+
+    def make(wanted: Grouped) -> Any:
+        made.append(wanted)
+        return lambda a, b, **others: None
+
+    monkeypatch.setattr(grouped, "kernel_for", make)
+    for offset in (0, 2):
+        GroupedMatmul()(*tensors(offset=offset))
+    assert [each.anywhere for each in made] == [False, True]
+    assert fields_anywhere(("bf16", "bf16", "f32")).endswith("epilogue.path = direct, epilogue.store = 4")
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ({"b": Tensor(aligned(8, 8))}, "grouped-lists"),
+        ({"ends": Tensor(np.zeros(3, np.int32))}, "grouped-lists"),
+        ({"pairs": "stacked"}, "grouped-lists"),
+        ({"out": Tensor(aligned(8, 8))}, "grouped-lists"),
+        ({"b": [Tensor(aligned(40, 8))]}, "listed-count"),
+        ({"a": [], "b": []}, "listed-count"),
+        ({"b": [Tensor(aligned(8, 8))] * 3}, "listed-shapes"),
+    ],
+)
+def test_lists_of_products_that_do_not_fit_are_refused(
+    install_driver: Any, torch: FakeTorch, given: dict[str, Any], code: str
+) -> None:
+    install_driver(Driver(compiled()))
+    a, b = tensors()
+    with pytest.raises(LaunchError, match=rf"\[{code}\]"):
+        GroupedMatmul()(**({"a": a, "b": b} | given))
+
+
+def test_matrices_that_require_gradients_are_refused(install_driver: Any, torch: FakeTorch) -> None:
+    install_driver(Driver(compiled()))
+    a, b = tensors()
+    torch.records_gradients = a[0].requires_grad = True
+    with pytest.raises(LaunchError, match=r"\[listed-autograd\]"):
+        GroupedMatmul()(a, b)
+
+
+def test_a_kernel_of_lists_does_not_allocate_d(install_driver: Any, torch: FakeTorch) -> None:
+    spec = lt.GemmSpec(a="f16", b="f16", d="f16", batch=None, counts=True, lists="abd")
+    found = lt.compile_gemm(spec, "sm_80", "grid.tile = [32, 32], k = 32, stages = 2")
+    install_driver(Driver(found))
+    with pytest.raises(LaunchError, match=r"\[out-of-list\]"):
+        Kernel(found.manifest, found.ptx)(*[listed(torch, aligned(8, 8))] * 2, counts=Tensor(np.zeros(1, np.int32)))

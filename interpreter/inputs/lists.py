@@ -1,0 +1,63 @@
+"""Lists of matrices as inputs: sequences of arrays, which may differ in shape."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from lowtide.errors import InterpreterError
+from lowtide.interpreter.program.types import MemRef, Type
+
+Shapes: TypeAlias = tuple[tuple[int, int], ...]
+_RANK = 2
+
+
+def filled_up(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Shapes]]:
+    """The inputs with each sequence of matrices as one array, with zeros where a matrix has no elements, and the shapes
+    of these matrices by name. Raises InterpreterError for sequences of anything else."""
+    found, shapes = dict(inputs), {}
+    for name, value in inputs.items():
+        if isinstance(value, list | tuple):
+            found[name], shapes[name] = _filled_up(name, [np.asarray(each) for each in value])
+    return found, shapes
+
+
+def _filled_up(name: str, matrices: Sequence[np.ndarray]) -> tuple[np.ndarray, Shapes]:
+    if not matrices or any(each.ndim != _RANK or each.dtype != matrices[0].dtype for each in matrices):
+        raise InterpreterError(
+            f"operand {name}: a list has matrices of two dimensions and one type, and at least one [list-of-matrices]"
+        )
+    shapes = tuple((each.shape[0], each.shape[1]) for each in matrices)
+    whole = np.zeros((len(matrices), *np.max(shapes, axis=0)), matrices[0].dtype)
+    for place, each in zip(whole, matrices, strict=True):
+        place[: each.shape[0], : each.shape[1]] = each
+    return whole, shapes
+
+
+def check_shapes(shapes: Mapping[str, Shapes], types: Mapping[str, Type]) -> None:
+    """Raises InterpreterError for a sequence in place of an array, and for matrices that differ in an extent that the
+    kernel knows, or in any if not all of A, B and D are lists."""
+    all_are_lists = sum(isinstance(type, MemRef) and type.is_list for type in types.values()) > 1
+    for name, own in shapes.items():
+        type = types.get(name)
+        if not isinstance(type, MemRef) or not type.is_list:
+            raise InterpreterError(f"operand {name}: the kernel takes one array, not a list; stack it [no-list]")
+        for axis, known in enumerate(type.shape_as_it_lies[1:]):
+            if (known is not None or not all_are_lists) and len({one[axis] for one in own}) > 1:
+                raise InterpreterError(
+                    f"operand {name}: matrices of shapes {', '.join(map(str, own))} differ in extent {axis}, which is "
+                    "the same in all for this kernel; compile it with lists='abd' and that extent None [list-extent]"
+                )
+
+
+def shapes_of_product(factors: Iterable[Sequence[Mapping[str, int]]]) -> Shapes:
+    """The shapes of the matrices of D, from the extents m, n and k of those of A and B."""
+    a, b = factors
+    return tuple((left["m"], right["n"]) for left, right in zip(a, b, strict=True))
+
+
+def cut_out(whole: np.ndarray, shapes: Shapes | None) -> Any:
+    """The matrices of a list with these shapes; the whole array without shapes."""
+    if shapes is None:
+        return whole
+    return [one[:rows, :columns] for one, (rows, columns) in zip(whole, shapes, strict=True)]
