@@ -112,7 +112,7 @@ def _part(
     the registers that may still be read; it already has those of `known`."""
     if (work := convoy.machine.observers.work) is not None and at.edge is None:  # the warps count the rest themselves
         work.instructions -= graph.blocks[at.block].count(at.index) * len(convoy.states)
-    if convoy.crews and not waiting:
+    if convoy.crews and not waiting and not any(state.undefined for state in convoy.states):
         convoy.divide(graph.live_at(at.block, at.index), at)
         return
     convoy.scatter(slot for slot in graph.live_at(at.block, at.index) if slot not in known)

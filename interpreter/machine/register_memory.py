@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from lowtide.errors import NotInterpreted
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.lanes import active_rows, disjoint, rows_together, spread
-from lowtide.interpreter.machine.reliances import EQUAL_STORES, Relied
 from lowtide.interpreter.machine.teams import WARP
+from lowtide.interpreter.machine.thread_stores import store_by_threads
 from lowtide.interpreter.machine.unwritten import load_any
 from lowtide.interpreter.machine.watched_loads import watched
 from lowtide.interpreter.numbers import registers
-from lowtide.interpreter.numbers.accesses import Access, Ints
+from lowtide.interpreter.numbers.accesses import Ints
 from lowtide.interpreter.numbers.cells import Cells
 from lowtide.interpreter.numbers.codes import ELEMENT_BYTES, ZERO_TYPE
 from lowtide.interpreter.numbers.domains import Domain
@@ -116,7 +116,7 @@ def store(
         raise state.violation(ops[0], rule, NotInterpreted)
     values, (width, *_) = zip(*(_whole(each, dtype, width, domain) for each in values), strict=True)
     if dtype == ZERO_TYPE:
-        payload, count = np.zeros((1, 1), domain.payload), size // 2
+        payload = np.zeros((1, size // 2), domain.payload)
     else:
         count = size // ELEMENT_BYTES[dtype]
         payload = np.empty((len(ops), len(state.lanes), count), domain.payload)
@@ -126,32 +126,7 @@ def store(
                 payload[at, :, place * own : (place + 1) * own] = _elements(value, dtype, width, domain)
         payload = (payload if state.mask is None else payload[:, state.mask]).reshape(-1, count)
     disjoint(cells, access, rows, size, min(16, size))
-    relied = state.machine.observers.relied
-    is_plain = relied is not None and access.lanes is not None and access.strong is None
-    if relied is not None and is_plain and not cells.span(access, rows, size, min(16, size)).is_disjoint:
-        again = _equals(cells, access, rows, payload, relied)
-        if again is not None:
-            for lanes in (~again, again):
-                part = np.broadcast_to(payload, (len(rows), count))[lanes]
-                cells.store(access.of_rows(lanes), rows[lanes], part, dtype, count, min(16, size), by_threads=True)
-            return
-    cells.store(access, rows, payload, dtype, count, min(16, size), by_threads=is_plain)
-
-
-def _equals(cells: Cells, access: Access, rows: Ints, payload: Values, relied: Relied) -> Values | None:
-    """The lanes of a store that write what an earlier lane writes there, too; None if there are none, or if some lane
-    writes another value there. They race, but hardware keeps the value."""
-    places, first, group = np.unique(rows, return_index=True, return_inverse=True)
-    each = np.broadcast_to(payload, (len(rows), payload.shape[1]))
-    kept = each[first][group.reshape(-1)]
-    same = (each == kept) & (np.signbit(each) == np.signbit(kept))
-    if len(places) == len(rows) or not (same | ((each != each) & (kept != kept))).all():
-        return None
-    again = np.ones(len(rows), np.bool_)
-    again[first] = False
-    rule = "race: two lanes write the same bytes in one instruction, with equal values [lanes-store-equals]"
-    relied.on(EQUAL_STORES, cells.broken(access, rows - cells.origin, int(np.flatnonzero(again)[0]), 0, rule))
-    return again
+    store_by_threads(cells, access, rows, payload, dtype, state.machine.observers.relied)
 
 
 def _whole(values: Sequence[Any], dtype: str, width: int, domain: Domain) -> tuple[Sequence[Any], int]:

@@ -13,6 +13,7 @@ from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.hardware import MmaFragments
 from lowtide.interpreter.machine.lanes import by_lane, disjoint, whole_warp
 from lowtide.interpreter.machine.teams import WARP
+from lowtide.interpreter.machine.thread_stores import store_by_threads
 from lowtide.interpreter.numbers.accesses import Access, Described, Ints
 from lowtide.interpreter.numbers.codes import ELEMENT_BYTES, ZERO_TYPE
 from lowtide.interpreter.numbers.domains import Domain
@@ -90,7 +91,8 @@ def stmatrix(
     rows = np.concatenate([by_lane(address)[lanes] for address in addresses])
     access = state.access_of(ops, np.concatenate([lanes] * len(ops)))
     disjoint(shared, access, rows, _ROW_BYTES)
-    shared.store(access, rows, hardware.stmatrix(values, len(together), trans), dtype, _ROW_BYTES // width)
+    stored = hardware.stmatrix(values, len(together), trans)
+    store_by_threads(shared, access, rows, stored, dtype, state.machine.observers.relied)
 
 
 def transposed(state: AgentState, op: Described, register: Any) -> Any:

@@ -13,7 +13,7 @@ TEXT = """.version 8.0
 .address_size 64
 .visible .entry k(.param .u64 x)
 {{
-.reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<20>; .reg .f32 %f<4>; .reg .b64 %rd<9>;
+.reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<40>; .reg .f32 %f<4>; .reg .b64 %rd<9>;
 .shared .align 16 .b8 kept[64];
 ld.param.u64 %rd1, [x]; mov.u32 %r1, %tid.x; mov.u32 %r2, kept; shr.u32 %r3, %r1, 5; and.b32 %r4, %r1, 31;
 mov.u32 %r5, %ctaid.x; setp.eq.u32 %p1, %r3, 0; setp.eq.u32 %p2, %r5, 0; setp.eq.u32 %p3, %r1, 0; mov.u32 %r10, 0;
@@ -41,6 +41,8 @@ FORGIVEN = {
     "over another value, after a barrier": ("@%p3 st.shared.u32 [%r2], 1; bar.sync 0; st.shared.u32 [%r2], 7;", 1),
     "several times": ("st.shared.u32 [%r2], 7; st.shared.u32 [%r2], 7;", 1),
     "a vector": ("st.shared.v2.u32 [%r2], {0, 16843009};", 1),
+    "rows of a matrix": ("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r2], {%r10};", 1),
+    "rows of a matrix by lanes": ("@%p1 stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r2], {%r10};", 1),
     "zeros of other widths": ("@%p1 st.shared.u32 [%r2], 0; @!%p1 st.shared.v4.u32 [%r2], {0, 0, 0, 0};", 1),
     "floats": ("st.shared.f32 [%r2], 0f3F800000;", 1),
     "not numbers": ("st.shared.f32 [%r2], 0f7FC00000;", 1),
@@ -52,6 +54,7 @@ FORGIVEN = {
     ),
 }
 RACES = {
+    "other rows of a matrix": ("@%p1 stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r2], {%r1};", 1),
     "another value in the other warp": ("st.shared.u32 [%r2], %r3;", 1),
     "another value in the same warp, later": ("st.shared.u32 [%r2], 7; @%p1 st.shared.u32 [%r2], 8;", 1),
     "another value and back": (
@@ -90,11 +93,11 @@ RACES = {
     ),
     "a read between equal stores of a CTA": (
         "@%p2 bra OWN; st.global.u32 [%rd1], 7; bra END; OWN: @!%p3 bra END; ld.global.u32 %r6, [%rd1];"
-        "st.global.u32 [%rd1], 7; END:",
+        "st.global.u32 [%rd1], 7; st.global.u32 [%rd1+64], %r6; END:",
         2,
     ),
     "a read after the stores of a CTA": (
-        "st.global.u32 [%rd1], 7; bar.sync 0; @%p2 ld.global.u32 %r6, [%rd1];",
+        "st.global.u32 [%rd1], 7; bar.sync 0; @%p2 ld.global.u32 %r6, [%rd1]; @%p2 st.shared.u32 [%r2], %r6;",
         2,
     ),
     "another value after a barrier of one CTA": (
@@ -134,9 +137,10 @@ def test_one_warp_after_the_other_needs_no_forgiving() -> None:
 
 
 # Random programs of two lanes of three warps, each an access (what, warp, lane, word, value) or the warps of a barrier.
+# The value of a load is used at once, at the end or, in global memory, not at all: then it may race (`unused-reads`).
 Step = tuple[str, int, int, int, int] | tuple[int, ...]
-WHAT = ("st", "st", "st", "st", "st", "st", "ld", "red")
-BODIES = """setp.eq.u32 %p1, %r4, 0; setp.eq.u32 %p2, %r4, 1;
+WHAT = ("st", "st", "st", "st", "st", "st", "ld", "ld later", "ld unused", "red")
+BODIES = """mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd1, %rd2; setp.eq.u32 %p1, %r4, 0; setp.eq.u32 %p2, %r4, 1;
 @%p3 st.shared.v2.u32 [%r2], {{1, 2}}; @%p3 st.global.v2.u32 [%rd1], {{1, 2}};
 bar.sync 0;
 setp.eq.u32 %p3, %r3, 1; @%p3 bra B1; setp.eq.u32 %p3, %r3, 2; @%p3 bra B2;
@@ -154,7 +158,8 @@ def drawn(rng: random.Random) -> list[Step]:
 
 
 def is_race(steps: list[Step]) -> bool:
-    """Whether two accesses conflict that nothing orders: not both atomic, nor both stores of one value."""
+    """Whether two accesses conflict that nothing orders: not both atomic, nor both stores of one value. Loads whose
+    value is not used do not conflict."""
     threads = list(itertools.product(range(3), range(2)))
     known: dict[tuple[int, int], set[int]] = {thread: set() for thread in threads}
     for at, step in enumerate(steps):
@@ -163,10 +168,14 @@ def is_race(steps: list[Step]) -> bool:
             known |= {thread: set(met) for thread in threads if thread[0] in step}
             continue
         what, warp, lane, word, value = step
+        what = what.removesuffix(" later")
+        if what == "ld unused":
+            continue
         for before in set(range(at)) - known[warp, lane]:
             if isinstance(steps[before][0], str) and steps[before][3] == word:
-                pair = {steps[before][0], what}
+                pair = {str(steps[before][0]).removesuffix(" later"), what}
                 is_same = pair == {"st"} and steps[before][4] == value
+                is_same |= "ld unused" in pair
                 if not is_same and pair not in ({"ld"}, {"red"}):
                     return True
         known[warp, lane].add(at)
@@ -175,26 +184,34 @@ def is_race(steps: list[Step]) -> bool:
 
 def written(steps: list[Step], space: str) -> str:
     bodies: list[list[str]] = [[], [], []]
+    last: list[list[str]] = [[], [], []]
     base = {"shared": "%r2", "global": "%rd1"}[space]
-    forms = {"st": f"st.{space}.u32 {{}}, {{}};", "ld": f"ld.{space}.u32 %r9, {{}};"}
-    forms["red"] = f"red.{space}.add.u32 {{}}, 1;"
-    for step in steps:
-        if isinstance(step[0], str):
-            what, warp, lane, word, value = step
-            bodies[warp].append(f"@%p{lane + 1} " + forms[what].format(f"[{base}+{4 * word}]", value + 5))
-        else:
+    for number, step in enumerate(steps, 20):
+        if not isinstance(step[0], str):
             for warp in step:
                 bodies[warp].append(f"bar.sync {sum(1 << each for each in step)}, {32 * len(step)};")
+            continue
+        what, warp, lane, word, value = step
+        guard, place = f"@%p{lane + 1}", f"[{base}+{4 * word}]"
+        access = {"st": f"st.{space}.u32 {place}, {value + 5};", "red": f"red.{space}.add.u32 {place}, 1;"}
+        bodies[warp].append(f"{guard} {access.get(str(what), f'ld.{space}.u32 %r{number}, {place};')}")
+        if what in ("ld", "ld later"):
+            used = last if what == "ld later" else bodies
+            used[warp].append(f"{guard} st.global.u32 [%rd3+64], %r{number};")
+    for body, more in zip(bodies, last, strict=True):
+        body += more
     return BODIES.format(*map(" ".join, bodies))
 
 
 @pytest.mark.parametrize("space", ["shared", "global"])
 def test_random_programs_are_racy_by_the_definition(space: str) -> None:
     rng, relied = random.Random(5), 0
-    for _ in range(40):
+    for _ in range(60):
         steps = drawn(rng)
+        if space == "shared":
+            steps = [("ld", *step[1:]) if step[0] == "ld unused" else step for step in steps]
         kernel = lt.ptx.load(TEXT.format(body=written(steps, space)))["k"]
-        found = kernel.check(grid=1, block=96, args=[np.zeros(96, np.int32)], settings=lt.ptx.Settings(orders=1))
+        found = kernel.check(grid=1, block=96, args=[np.zeros(128, np.int32)], settings=lt.ptx.Settings(orders=1))
         assert found.kind == ("race" if is_race(steps) else "ok"), (steps, found.message)
         relied += bool(found.relies)
     assert relied > 3
