@@ -190,6 +190,7 @@ def test_a_rule_leaves_results(eager: None) -> None:
     backend = ltt.Backend(replace(ALL, results=False), explain=True)
     torch.compile(gated, backend=backend)(half(2, 8, 16), half(64, 16), half(24, 32))
     assert not any(row.results for row in backend.report())
+    assert ltt.GemmPass().rule.results and not ltt.GemmPass(numerics="batch_invariant").rule.results
 
 
 def test_sizes_of_run_time_are_taken(eager: None) -> None:

@@ -1,7 +1,8 @@
 """Products of torch tensors with several results, pairs of columns or reductions, each by one kernel.
 
 A kernel is compiled for the types, the layout, N, K and the epilogue. Its schedule is chosen for the number of rows,
-rounded up to a power of two, so calls of similar sizes share a kernel. On the CPU, torch computes the same results.
+rounded up to a power of two, so calls of similar sizes share a kernel. The same call gives the same bits in each run.
+On the CPU, torch computes the same results.
 """
 
 import importlib
@@ -15,6 +16,7 @@ from lowtide.compiler.epilogue.text import TextEpilogue
 from lowtide.compiler.matmul.family import sums_of
 from lowtide.compiler.matmul.matmul import matmul
 from lowtide.compiler.native import target_of
+from lowtide.compiler.numerics_words import REPEATABLE
 from lowtide.compiler.spec import GemmSpec
 from lowtide.errors import CompileError, LaunchError, ScheduleError
 from lowtide.runtime import driver
@@ -62,12 +64,12 @@ class Wanted(NamedTuple):
     def kernel(self) -> Any:
         """The kernel, from the cache on disk or compiled. Raises the errors of `compile_gemm`."""
         compile_gemm = importlib.import_module(_COMPILE).compile_gemm
-        schedule = compile_gemm(self.spec(self.rows), self.target).schedule  # one that does not spill
+        chosen = compile_gemm(self.spec(self.rows), self.target, numerics=REPEATABLE)  # code that does not spill
         try:
-            kernel = compile_gemm(self.spec(None), self.target, schedule)
+            kernel = compile_gemm(self.spec(None), self.target, chosen.schedule, numerics=REPEATABLE)
             kernel.assembly  # noqa: B018  # code that spills is refused
         except (CompileError, ScheduleError):  # use the choice for an unknown number of rows
-            return compile_gemm(self.spec(None), self.target)
+            return compile_gemm(self.spec(None), self.target, numerics=REPEATABLE)
         return kernel
 
 

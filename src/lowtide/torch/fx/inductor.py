@@ -22,7 +22,7 @@ from lowtide.compiler import fx as matching
 from lowtide.compiler.cache.sources import own_digest
 from lowtide.compiler.fx.report import Report, Row
 from lowtide.compiler.fx.rule import Rule
-from lowtide.compiler.numerics_words import REPEATABLE, check_numerics
+from lowtide.compiler.numerics_words import BATCH_INVARIANT, REPEATABLE, check_numerics
 from lowtide.torch.calls import OF_PRECISIONS, How, check_precision
 from lowtide.torch.fx import lowering
 from lowtide.torch.fx.fuse import fuse
@@ -68,7 +68,8 @@ class GemmPass(CustomGraphPass):
         check_precision(precision, torch.float32, torch.float32)
         rule = Rule() if rule is None else rule
         taken = dict.fromkeys((*rule.dtypes, *((OF_PRECISIONS,) if precision else ())))
-        self.rule = replace(rule, dtypes=tuple(taken))
+        # Kernels with results are chosen for a number of rows.
+        self.rule = replace(rule, dtypes=tuple(taken), results=rule.results and numerics != BATCH_INVARIANT)
         self.how = How(numerics=numerics, precision=precision)
         self.explain = explain
         self.before = before
