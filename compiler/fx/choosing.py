@@ -15,10 +15,14 @@ from lowtide.compiler.fx.results import with_results
 from lowtide.compiler.fx.rule import MOST_FULL, Rule
 from lowtide.errors import Error
 
+_ONE_VALUE = "kernels of groups take other ops only for groups of rows of torch._grouped_mm, and give one value"
+# Rows that belong to no group may have any values there.
+_EPILOGUES_OF_GROUPS, _OF_MATRICES = "aten._grouped_mm.default", 3
+
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """`fusion` and `epilogue` are None if the product is left, or is one of groups, which has no epilogue."""
+    """`fusion` and `epilogue` are None if the product is left, or is one of groups without an epilogue."""
 
     row: Row
     fusion: Fusion | None = None
@@ -35,9 +39,9 @@ def choose(
     refusal = rule.refusal(product)
     if refusal is not None:
         return Choice(Row(*about, None, refusal))
-    if product.form.grouped:
-        return Choice(Row(*about, (), "kernels of groups take no other ops"))
     growth = grow(node, position, is_backward)
+    if product.form.grouped:
+        return _of_groups(product, growth, about, (position, is_backward, rule))
     refusals: list[str] = []
     for region in _with_results(product, growth, position, is_backward, rule):
         found = _taken(product, region, about, position, rule)
@@ -95,6 +99,32 @@ def _taken(
     names = (str(other.target).split(".")[1] for other in region.nodes if other not in region.roots)
     row = Row(*about, tuple(names), "", text, results=region.results.about)
     return Choice(row, fusion, text)
+
+
+def _of_groups(product: Product, growth: Growth, about: tuple[str, str, str, str], at: Any) -> Choice:
+    """The choice of a product of groups. If its rows are grouped, ops that follow may be in its epilogue, which gives
+    one value. `at`: the order of the nodes, whether one is part of the backward pass, and the rule."""
+    position, is_backward, rule = at
+    alone = Choice(Row(*about, (), _ONE_VALUE))
+    if not rule.results or product.op != _EPILOGUES_OF_GROUPS or len(product.b_value.shape) != _OF_MATRICES:
+        return alone
+    regions, halves = [region for region in growth.regions if len(region.nodes) > 1], halves_of(product)
+    if halves is not None:
+        of_halves = grow(product.node, position, is_backward, (halves.first, halves.second))
+        paired = with_results(product.node, of_halves, position, halves)
+        is_one = paired is not None and paired.results is not None and len(paired.results.full) == 1
+        regions = [paired, *regions] if paired is not None and is_one else regions
+    for region in regions:
+        fusion = rule.refusal_of_ops(region) or fusion_of(product, region, position, rule.most_full(region))
+        if isinstance(fusion, Fusion):
+            try:
+                text = text_of(fusion)
+            except Error:
+                continue
+            names = (str(other.target).split(".")[1] for other in region.nodes if other not in region.roots)
+            stored, reason = ("", growth.reason(region)) if region.results is None else (region.results.about, "")
+            return Choice(Row(*about, tuple(names), reason, text, results=stored), fusion, text)
+    return alone
 
 
 def _shape(product: Product) -> str:

@@ -32,9 +32,9 @@ class Halves:
 def halves_of(product: Product) -> Halves | None:
     """The halves of a product; None if its columns are not split in two, or if pairs of columns cannot compute it."""
     columns, is_matrix = product.value.shape[-1], len(product.value.shape) == 2
-    if not is_matrix or product.added is not None or product.alpha != 1 or product.form.grouped:
+    if not is_matrix or product.added is not None or product.alpha != 1:
         return None
-    if not isinstance(columns, int) or columns % 2 or not is_one(product.b_value.strides[0]):
+    if not isinstance(columns, int) or columns % 2 or not is_one(product.b_value.strides[-2]):
         return None
     found: dict[int, list[Any]] = {0: [], columns // 2: []}
     has_others = False

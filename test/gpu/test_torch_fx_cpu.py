@@ -190,6 +190,24 @@ def test_products_of_groups_are_taken_forward_and_backward(eager: None) -> None:
     assert report.specs("sm_90a") == []
 
 
+def gathered_experts(x: Any, up: Any, down: Any, index: Any, weight: Any, ends: Any) -> Any:
+    gate, value = functional.grouped_mm(x[index], up.mT, offs=ends).chunk(2, -1)
+    return functional.grouped_mm(functional.silu(gate) * value, down.mT, offs=ends) * weight[:, None]
+
+
+def test_inference_of_experts_has_gathers_activations_and_weights_in_kernels(eager: None) -> None:
+    torch.manual_seed(0)
+    x, up, down = half(13, 16), half(3, 48, 16), half(3, 16, 24)
+    index, weight, ends = torch.randint(-13, 13, (40,)), half(40), torch.tensor([10, 10, 40], dtype=torch.int32)
+    backend = ltt.Backend(ALL, explain=True)
+    with torch.no_grad():
+        found = torch.compile(gathered_experts, backend=backend)(x, up, down, index, weight, ends)
+    wanted = by_a_loop(x[index].double(), up.double(), down.double(), ends) * weight.double()[:, None]
+    assert error(found, wanted) < 2**-7
+    first, second = backend.report()
+    assert first.results == "mul" and second.taken == ("mul",) and "per_row" in second.epilogue
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("name", ["mixtral", "qwen3_moe"])
 def test_layers_of_experts_of_transformers_are_taken(name: str, dtype: str, eager: None) -> None:

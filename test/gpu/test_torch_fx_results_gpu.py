@@ -36,7 +36,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     """One cache of kernels for all tests of a run. A product that torch computes instead of a kernel is an error."""
     monkeypatch.setenv("LOWTIDE_CACHE", str(tmp_path_factory.getbasetemp() / "kernels"))
     torch._dynamo.reset()
-    several._warn.cache_clear()
+    several.warn.cache_clear()
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="torch computes a product")
         yield

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -57,6 +58,23 @@ def test_the_backend_takes_products_of_groups_forward_and_backward(split: int) -
     for name, (ours, right) in zip(("y", "dx", "d up", "d down"), pairs, strict=True):
         error = ((ours.double() - right).norm() / right.norm()).item()
         assert error < 2**-6, (name, error)
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("name", ["mixtral", "qwen3_moe"])
+def test_inference_of_experts_of_transformers_is_two_products(name: str) -> None:
+    """Gathers, activations and the weights of the router are in their kernels."""
+    torch._dynamo.reset()
+    layer, exact = layer_of_experts(name, WIDTH, HIDDEN, EXPERTS, "cuda")
+    layer, tokens, backend = layer.bfloat16(), ROWS // 2, ltt.Backend(explain=True)
+    x, weight = (torch.randn(tokens, n, device="cuda").bfloat16() for n in (WIDTH, 2))
+    chosen = torch.rand(tokens, EXPERTS - 1, device="cuda").argsort(-1)[:, :2]  # the last one has no rows
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.filterwarnings("error", message="torch computes a product")
+        found = torch.compile(layer, backend=backend, fullgraph=True, dynamic=False)(x, chosen, weight)
+        assert error(found, exact(x.double(), chosen, weight.double())) < 2**-6
+    first, second = backend.report()
+    assert first.results and second.taken == ("mul",), str(backend.report())
     torch._dynamo.reset()
 
 

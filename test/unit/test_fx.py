@@ -299,6 +299,23 @@ def test_products_of_groups_of_rows_and_of_k_are_taken_alone() -> None:
     assert chosen(graph, node, Rule(least=2**30)).row.reason == "64×512×128: fewer than 1073741824 multiplications"
 
 
+def test_ops_after_groups_of_rows_are_in_the_epilogue() -> None:
+    graph = Graph()
+    w, ends = graph.input(8, K, N, strides=(K * N, 1, K)), graph.input(8, dtype="torch.int32")
+    sums = graph.call("aten._grouped_mm.default", graph.input(M, K), w, ends, shape=(M, N))
+    split = graph.call("aten.split.Tensor", sums, N // 2, -1)
+    gate, up = (graph.call("getitem.x", split, i, shape=(M, N // 2)) for i in (0, 1))
+    hidden = graph.call("aten.mul.Tensor", graph.call("aten.relu.default", gate), up)
+    down = graph.call("aten._grouped_mm.default", hidden, graph.input(8, N // 2, N), ends, shape=(M, N))
+    weighted = graph.call("aten.mul.Tensor", down, graph.input(M, 1))
+    graph.output(weighted)
+    first, second = chosen(graph, sums, Rule(least=0)), chosen(graph, down, Rule(least=0))
+    assert first.row.results == hidden.name and first.row.taken == ("relu", "mul")
+    assert second.epilogue == "(acc: f32, %x0: per_row bf16) -> bf16 { %0 = mul acc, %x0; %0 }"
+    graph.output(graph.call("aten.sin.default", gate))  # a second value
+    assert chosen(graph, sums, Rule(least=0)).row.taken == ()
+
+
 def test_both_results_of_the_backward_op_of_transformers_are_products() -> None:
     """dA is a product of rows with the transposed weights, dB one of groups of K."""
     graph, f16 = Graph(), "torch.float16"

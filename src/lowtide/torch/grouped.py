@@ -120,7 +120,7 @@ def _grouped(
             more["epilogue"] = _weighted_f64 if wide is torch.float64 else _weighted
         with torch.no_grad():
             more |= {"counts" if a.dim() == 3 else "ends": ends.contiguous()}
-            multiply_groups(*_readable(a, b), out=out, **more)
+            multiply_groups(*readable(a, b), out=out, **more)
     elif a.device.type == "cpu":
         multiply_by_torch(a, b, ends, at, out)
     else:
@@ -130,7 +130,7 @@ def _grouped(
     return out
 
 
-def _readable(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def readable(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """A and B, copied if no kernel can read them as they lie."""
     if b.dim() == 2:  # groups are rows of aᵀ and of b
         return _by_rows(a.mT).mT, _by_rows(b)

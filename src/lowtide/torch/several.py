@@ -34,14 +34,15 @@ LIBRARY.define(
 
 
 @functools.lru_cache(maxsize=4096)
-def _read(text: str) -> TextEpilogue:
+def read_text(text: str) -> TextEpilogue:
+    """The epilogue of a text; the same object for the same text. Raises SpecError."""
     return TextEpilogue(text)
 
 
 def _gemm_results(
     a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], epilogue: str, halves: Sequence[str]
 ) -> list[torch.Tensor]:
-    asked, returned = _read(epilogue), _fake(a, b, operands, epilogue, halves)
+    asked, returned = read_text(epilogue), _fake(a, b, operands, epilogue, halves)
     names = [name for name, _, _ in asked.results if name not in halves[1:]]
     whole = returned[names.index(halves[0])] if halves else None
     out = {} if whole is None else dict(zip(halves, whole.chunk(2, dim=1), strict=True))
@@ -49,7 +50,7 @@ def _gemm_results(
     try:
         found = None if 0 in (*a.shape, *b.shape) else _by_kernel(a, b, asked, given, out)
     except Error as error:
-        _warn(str(error))
+        warn(str(error))
         found = None
     if found is None:
         found = by_torch(a, b, asked, given, sums=asked.sums)
@@ -74,14 +75,15 @@ def _by_kernel(
 
 
 @functools.lru_cache(maxsize=1024)
-def _warn(error: str) -> None:
-    warnings.warn(f"torch computes a product with several results, because no kernel does: {error}", stacklevel=4)
+def warn(error: str) -> None:
+    """Warn once that torch computes a product, since kernels raised an error."""
+    warnings.warn(f"torch computes a product of a compiled graph, because no kernel does: {error}", stacklevel=4)
 
 
 def _fake(
     a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], epilogue: str, halves: Sequence[str]
 ) -> list[torch.Tensor]:
-    asked = _read(epilogue)
+    asked = read_text(epilogue)
     if a.dim() != 2 or b.dim() != 2 or len(operands) != len(asked.operands):
         raise LaunchError(
             f"a {tuple(a.shape)}, b {tuple(b.shape)} and {len(operands)} operands: pass matrices (M, K) and (K, N), and"

@@ -15,14 +15,14 @@ import torch
 
 from lowtide.compiler.fx.choosing import choose
 from lowtide.compiler.fx.fusion import Fusion
-from lowtide.compiler.fx.products import Product, product_of
+from lowtide.compiler.fx.products import product_of
 from lowtide.compiler.fx.report import Row
 from lowtide.compiler.fx.rule import Rule
 from lowtide.torch.calls import OF_PRECISIONS, How
+from lowtide.torch.fx.grouping import replace_groups
 from lowtide.torch.fx.nodes import PERMUTE, RESHAPE, call, operand_of
 from lowtide.torch.fx.scaling import scale_after_products
 from lowtide.torch.fx.storing import replace_by_results
-from lowtide.torch.grouped import grouped_gemm
 
 
 def fuse(graph: torch.fx.Graph, name: str, rule: Rule, how: How) -> list[Row]:
@@ -39,12 +39,14 @@ def fuse(graph: torch.fx.Graph, name: str, rule: Rule, how: How) -> list[Row]:
         choice = choose(product, name, position, _is_backward(graph), rule)
         rows.append(choice.row)
         if choice.fusion is not None and choice.epilogue is not None:
-            if choice.fusion.region.results is not None:
+            if product.form.grouped:
+                replace_groups(graph, choice.fusion, choice.epilogue)
+            elif choice.fusion.region.results is not None:
                 replace_by_results(graph, choice.fusion, choice.epilogue)
             else:
                 _replace(graph, choice.fusion, how._replace(epilogue=choice.epilogue))
         elif choice.row.is_taken:
-            _replace_groups(graph, product)
+            replace_groups(graph, product)
     graph.eliminate_dead_code()
     return rows
 
@@ -74,18 +76,3 @@ def _replace(graph: torch.fx.Graph, fusion: Fusion, how: How) -> None:
     exit.replace_all_uses_with(made)
     for node in reversed(fusion.region.nodes):
         graph.erase_node(node)
-
-
-def _replace_groups(graph: torch.fx.Graph, product: Product) -> None:
-    """Replace a product of groups by a call of `lowtide::grouped_gemm`."""
-    node, given = product.node, product.of_groups
-    with graph.inserting_before(node):
-        a, b = product.a, product.b
-        if product.form.transposes_a:
-            a = call(graph, PERMUTE, (a, [1, 0]), node)
-        if product.form.transposes_b:
-            b = call(graph, PERMUTE, (b, [0, 2, 1]), node)
-        arguments = (a, b, given["offs"], given["out_dtype"])
-        made = call(graph, grouped_gemm, arguments, node)
-    node.replace_all_uses_with(made)
-    graph.erase_node(node)
