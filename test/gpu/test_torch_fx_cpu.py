@@ -206,6 +206,9 @@ def test_inference_of_experts_has_gathers_activations_and_weights_in_kernels(eag
     assert error(found, wanted) < 2**-7
     first, second = backend.report()
     assert first.results == "mul" and second.taken == ("mul",) and "per_row" in second.epilogue
+    text = "(acc: f32) -> (x: bf16, y: bf16) { acc, acc }"
+    with pytest.raises(lt.LaunchError, match=r"\[grouped-epilogue-arguments\]"):
+        torch.ops.lowtide.grouped_epilogue(x, up.mT, ends, [], text, None)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
