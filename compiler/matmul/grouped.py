@@ -218,7 +218,7 @@ def kernel_for(product: Grouped) -> Any:
         kernel = compile_gemm(schedule)
         kernel.assembly  # noqa: B018  # code that spills is refused
     except (CompileError, ScheduleError):  # use the choice for an unknown number of rows
-        return compile_gemm(given)
+        return compile_gemm(*(() if given is None else (given,)))
     return kernel
 
 
