@@ -70,6 +70,21 @@ def test_forward_and_backward_are_as_near_to_float64_as_without(name: str, eager
     assert [row.results for row in report if row.results] == TRAINED[name] and not report.left
 
 
+@pytest.mark.parametrize("name", ["gated", "gated of two", "biases"])
+def test_no_more_is_kept_for_the_backward_pass_than_by_inductor(name: str, eager: None) -> None:
+    """It keeps an activation that products of both passes read, and what it is computed from."""
+    function, shapes = SHAPES[name]
+    counts = []
+    for results in (True, False):
+        inputs, kept = [half(*shape).requires_grad_() for shape in shapes], []
+        backend = ltt.Backend(replace(ALL, results=results), explain=True)
+        with torch.autograd.graph.saved_tensors_hooks(lambda x, kept=kept: (kept.append(x.numel()), x)[1], lambda x: x):
+            torch.compile(function, backend=backend)(*inputs)
+        counts.append(sum(kept))
+        torch._dynamo.reset()
+    assert counts[0] <= counts[1], counts
+
+
 @pytest.mark.parametrize("name", SHAPES)
 def test_inference_stores_no_more_than_it_needs(name: str, eager: None) -> None:
     function, shapes = SHAPES[name]
