@@ -1,7 +1,7 @@
 """Lanes of a warp on different paths, and barriers at which they arrive one after the other.
 
 PTX ISA, "bar, barrier", "barrier.cluster": without .aligned, such an instruction makes a thread wait for those of its
-warp that have not ended. Then the warp has arrived. So at a barrier that only some lanes have reached, their path
+warp that have not ended. Then the warp has arrived. Lanes that wait at two barriers wait for each other for ever. So at a barrier that only some lanes have reached, their path
 waits, and the other paths of the warp run first, also those of lanes that wait at a point of reconvergence: they
 continue without the others. When all paths wait, the warp executes the barrier.
 
@@ -165,14 +165,20 @@ def _arrive(state: AgentState, graph: Graph, waiting: list[Path]) -> Steps:
     found = [(graph.blocks[path.block].ops[0], _lanes(path)) for path in waiting]
     first, lanes = found[0]
     for op, others in found[1:]:
-        if (op.run, op.data) != (first.run, first.data) or _number(state, op) != _number(state, first):
-            numbers, here = np.flatnonzero(others).tolist(), np.flatnonzero(lanes).tolist()
+        numbers, here = np.flatnonzero(others).tolist(), np.flatnonzero(lanes).tolist()
+        if _barrier(state, op) != _barrier(state, first):
             rule = (
-                f"lanes {here} wait here for the rest of their warp, and lanes {numbers} at {op.describe()}, which is "
-                "another barrier; the PTX ISA does not say whether they wait for each other; let all lanes of a warp "
-                "arrive at one barrier [barrier-lanes-apart]"
+                f"deadlock: lanes {here} wait here for the rest of their warp, and lanes {numbers} at {op.describe()}, "
+                "which is another barrier, for these; let all lanes of a warp arrive at one barrier "
+                "[barrier-lanes-apart]"
             )
-            raise state.violation(first, rule, NotInterpreted)
+            raise state.violation(first, rule)
+        if (op.run, op.data) != (first.run, first.data):
+            rule = (
+                f"lanes {here} execute this, and lanes {numbers} of their warp {op.describe()} at the same barrier; "
+                "only different warps may execute different forms of the instruction [barrier-forms-apart]"
+            )
+            raise state.violation(first, rule)
     union, values = _union(waiting), state.values
     state.mask, state.op = None if union.all() else union, first
     before = [values[slot] for slot in first.results]
@@ -191,9 +197,11 @@ def _arrive(state: AgentState, graph: Graph, waiting: list[Path]) -> Steps:
             values[slot] = blend(mask, new, values[slot])
 
 
-def _number(state: AgentState, op: Any) -> Any:
-    """The number of the barrier, if it has one."""
-    found = op.readers[0](state.values) if op.readers else 0
+def _barrier(state: AgentState, op: Any) -> Any:
+    """The number of a barrier of the CTA; that of the cluster has none."""
+    if op.name.startswith("barrier.cluster"):
+        return "cluster"
+    found = op.readers[0](state.values)
     return found if isinstance(found, int) else np.asarray(found).tolist()
 
 
