@@ -107,6 +107,8 @@ def run_graph(state: AgentState, graph: Graph, start: Start | None = None) -> St
             spin = None
         state.mask = path.mask
         block = graph.blocks[path.block]
+        if state.undefined and path.mask is None and len(paths) == 1:
+            undefined.prune(state, graph.live_at(path.block, index))
         if block.gathers and state.missing:
             path.waits = True
             continue
@@ -115,7 +117,7 @@ def run_graph(state: AgentState, graph: Graph, start: Start | None = None) -> St
             work.instructions += block.count(index)
         place = (path.block, index) if joins and path.mask is None else None
         try:
-            yield from _run_ops(state, block.ops[index:] if index else block.ops, graph.kept, place)
+            yield from _run_ops(state, block.ops[index:] if index else block.ops, graph, place)
         except InterpreterError as error:
             if not has_aside:
                 raise
@@ -145,12 +147,12 @@ def _finished(state: AgentState, start: Start) -> Steps:
         undefined.after(state, state.op, undefined.executing(state, state.op))
 
 
-def _run_ops(state: AgentState, ops: tuple[Any, ...], kept: frozenset[int], place: tuple[int, int] | None) -> Steps:
+def _run_ops(state: AgentState, ops: tuple[Any, ...], graph: Graph, place: tuple[int, int] | None) -> Steps:
     """Run ops of a block. `place`: the numbers of the block and of the first op, if warps may join there."""
     count_steps(state, len(ops) + 1)
-    values = state.values
+    values, kept = state.values, graph.kept
     for number, op in enumerate(ops, 1):
-        if state.undefined:
+        if state.undefined and undefined.touches(state, op):
             yield from _run_undefined(state, op, kept)
             continue
         state.op = op
@@ -159,17 +161,18 @@ def _run_ops(state: AgentState, ops: tuple[Any, ...], kept: frozenset[int], plac
             yield from op.handler(state, op)
         else:
             op.handler(state, op)
-        if saved:
-            for slot, old in saved:
-                values[slot] = blend(state.mask, values[slot], old)
+        if saved and state.mask is not None:
+            undefined.keep(state, op, saved, state.mask)
         if state.made_undefined:
             undefined.after(state, op, undefined.executing(state, op))
-        if place is not None and op.resumable and not state.undefined:
+        if place is not None and op.resumable:
+            if state.undefined:
+                undefined.prune(state, graph.live_at(place[0], place[1] + number))
             yield _joinable(place[0], place[1] + number)
 
 
 def _run_undefined(state: AgentState, batch: Any, kept: frozenset[int]) -> Steps:
-    """As `_run_ops`, for one op, or those of a batch one by one, while some registers are undefined in some lanes."""
+    """As `_run_ops`, for one op, or those of a batch one by one, on registers that are undefined in some lanes."""
     for op in undefined.flatten(batch):
         state.op = op
         known = undefined.before(state, op)
@@ -178,8 +181,8 @@ def _run_undefined(state: AgentState, batch: Any, kept: frozenset[int]) -> Steps
             yield from op.handler(state, op)
         else:
             op.handler(state, op)
-        for slot, old in saved:
-            state.values[slot] = blend(state.mask, state.values[slot], old)
+        if saved and state.mask is not None:
+            undefined.keep(state, op, saved, state.mask)
         undefined.after(state, op, *known)
 
 

@@ -12,13 +12,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from lowtide.errors import InterpreterError
+from lowtide.interpreter.machine import undefined
 from lowtide.interpreter.machine.agents import Steps
 from lowtide.interpreter.machine.branches import Spin, again, parted
 from lowtide.interpreter.machine.convoys import Convoy, Start
 from lowtide.interpreter.machine.execution import OF_PYTHON, count_steps
 from lowtide.interpreter.machine.lane_paths import Path
 from lowtide.interpreter.machine.teams import WARP
-from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.program.batches import NotTogether
 from lowtide.interpreter.program.graphs import EXIT, Branch, Edge, Graph
 
@@ -29,7 +29,7 @@ Partial: TypeAlias = dict[int, Any]
 def run_convoy(convoy: Convoy, graph: Graph, block: int, index: int) -> Steps:
     """Run the blocks from a place, until the warps of a convoy separate or have returned."""
     spin: Spin | None = None
-    acted = 0
+    acted, known = 0, convoy.undefined_registers
     while True:
         ops = graph.blocks[block].ops
         count_steps(convoy, len(ops) - index + 1)
@@ -37,16 +37,22 @@ def run_convoy(convoy: Convoy, graph: Graph, block: int, index: int) -> Steps:
             work.instructions += graph.blocks[block].count(index) * len(convoy.states)
         for number in range(index, len(ops)):
             op, waiting = ops[number], {}
-            if op.signals and convoy.signals(op):
+            touches = known and convoy.touches_undefined(op)
+            if (op.signals and convoy.signals(op)) or (touches and op.resumable):
                 _part(convoy, graph, Start(block, number))
                 return
             if op.resumable:
                 waiting = convoy.wait(op)
+                if known:
+                    convoy.prune(graph.live_at(block, number + 1))
+            elif touches:
+                convoy.run_undefined(op)
             elif convoy.run(op):
                 continue
-            if waiting or any(state.undefined for state in convoy.states):
-                _part(convoy, graph, Start(block, number + 1), waiting, op.results if waiting else ())
+            if waiting:
+                _part(convoy, graph, Start(block, number + 1), waiting, op.results)
                 return
+            known = convoy.undefined_registers
         acted += graph.blocks[block].acts
         edge = _common_edge(convoy, graph.blocks[block].branch)
         if edge is None and (region := _region(convoy, graph, block)) is not None:
@@ -89,7 +95,7 @@ def _common_edge(convoy: Convoy, branch: Branch) -> Edge | None:
         if branch.condition in convoy.apart:
             convoy.gather([branch.condition])
         value = convoy.values[branch.condition]
-        if branch.condition in convoy.apart or value is None:
+        if branch.condition in convoy.apart or value is None or convoy.is_undefined(branch.condition):
             return None
         if isinstance(value, np.ndarray):
             if np.count_nonzero(value != value[0]):
@@ -198,13 +204,13 @@ def _run_masked(convoy: Convoy, op: Any, kept: frozenset[int], partial: Partial)
     before = [values[slot] for slot in op.results]
     is_noted = bool(partial) or any(old is None for old in before)
     active = mask.reshape(-1, WARP).any(axis=1) if is_noted else None
+    if any(values[slot] is None for slot in getattr(op, "unset", ())) or convoy.touches_undefined(op):
+        return False
     if partial and any((active & ~partial[slot]).any() for slot in op.operands if slot in partial):
         return False
     try:
         convoy.compute(op)
-        for slot, old in zip(op.results, before, strict=True):
-            if slot in kept:
-                values[slot] = blend(mask, values[slot], old)
+        undefined.keep(convoy, op, [each for each in zip(op.results, before, strict=True) if each[0] in kept], mask)
     except (NotTogether, InterpreterError, *OF_PYTHON):
         for slot, old in zip(op.results, before, strict=True):
             values[slot] = old
@@ -237,7 +243,7 @@ def _follow(convoy: Convoy, path: Path, branch: Branch, graph: Graph, paths: lis
         if branch.condition in convoy.apart:
             convoy.gather([branch.condition])
         value = convoy.values[branch.condition]
-        if branch.condition in convoy.apart or value is None:
+        if branch.condition in convoy.apart or value is None or convoy.is_undefined(branch.condition):
             return False
         if isinstance(value, np.ndarray):
             taken = parted(branch, value, path.mask)

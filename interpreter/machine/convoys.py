@@ -178,7 +178,7 @@ class Convoy(AgentState):
                 values[slot] = op.run(*[read(values) for read in op.readers])
             except (InterpreterError, *OF_PYTHON):
                 self.run_each(op)
-                return not any(state.undefined for state in self.states)
+                return not self.undefined_registers
             if slot in self.apart:
                 self.apart.discard(slot)
                 self.scatter(op.results)
@@ -187,7 +187,7 @@ class Convoy(AgentState):
             self.gather([slot for slot in op.operands if slot in self.apart])
         if op.by_convoy is not None:
             op.by_convoy(self, op)
-            return not any(state.undefined for state in self.states)
+            return not self.undefined_registers
         is_for_crews = bool(self.crews) and op.in_cta
         if op.is_wide and not is_for_crews and self.apart.isdisjoint(op.operands):
             try:
@@ -207,7 +207,42 @@ class Convoy(AgentState):
             self._run_by_crews(op)
         else:
             self.run_each(op)
-        return not any(state.undefined for state in self.states)
+        return not self.undefined_registers
+
+    @property
+    def undefined_registers(self) -> int:
+        """The number of registers of warps that are undefined in some of their lanes."""
+        return sum(len(state.undefined) for state in self.states)
+
+    def is_undefined(self, slot: int) -> bool:
+        """Whether a register is one of these."""
+        return any(slot in state.undefined for state in self.states)
+
+    def touches_undefined(self, op: Any) -> bool:
+        """Whether an op reads or writes one of these registers, so that each warp must run it alone."""
+        return any(state.undefined and undefined.touches(state, op) for state in self.states)
+
+    def run_undefined(self, batch: Any) -> None:
+        """Run an op, or those of a batch, on such registers: warp by warp, if it does more than compute."""
+        for op in undefined.flatten(batch):
+            if undefined.only_passes_on(op):
+                found = [(state, undefined.before(state, op)) for state in self.states if undefined.touches(state, op)]
+                self.run(op)
+                for state, known in found:
+                    undefined.after(state, op, *known)
+                continue
+            self.scatter(dict.fromkeys((*op.operands, *op.results)))
+            for state in self.each(op):
+                known = undefined.before(state, op)
+                op.handler(state, op)
+                undefined.after(state, op, *known)
+            self._gather_after(op)
+
+    def prune(self, live: frozenset[int]) -> None:
+        """Forget such registers that are not read any more."""
+        for state in self.states:
+            if state.undefined:
+                undefined.prune(state, live)
 
     def compute(self, op: Any) -> None:
         """Run an op that only computes, loads or stores for all warps at once, in the lanes of the mask. Raises

@@ -1,9 +1,10 @@
 """Lanes of a warp on different paths, and barriers at which they arrive one after the other.
 
 PTX ISA, "bar, barrier", "barrier.cluster": without .aligned, such an instruction makes a thread wait for those of its
-warp that have not ended. Then the warp has arrived. Lanes that wait at two barriers wait for each other for ever. So at a barrier that only some lanes have reached, their path
-waits, and the other paths of the warp run first, also those of lanes that wait at a point of reconvergence: they
-continue without the others. When all paths wait, the warp executes the barrier.
+warp that have not ended. Then the warp has arrived. (Lanes at two barriers wait for each other for ever.) So at a
+barrier that only some lanes have reached, their path waits, and the other paths of the warp run first, also those of
+lanes that wait at a point of reconvergence: they continue without the others. When all paths wait, the warp executes
+the barrier.
 
 A path may poll for what other lanes of its warp do. Each thread makes progress by itself, so if no agent can continue,
 the path is put aside until its poll has another answer, and the other paths of its warp run.

@@ -1,22 +1,34 @@
 """Registers that depend, in some lanes, on what an instruction should not have read: on a lane outside the member mask
-of a shuffle (PTX ISA, "shfl.sync"), on unwritten memory (unwritten.py), or on memory that others may write at the same
-time (unused_reads.py).
+of a shuffle (PTX ISA, "shfl.sync"), on unwritten memory (unwritten.py), on a register that only other lanes have
+written, or on memory that others may write at the same time (unused_reads.py).
 
 A program may compute with such a value, move it and discard it. It is an error if an address, a store, a branch, a
 guard, or another instruction with an effect uses it.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.agents import AgentState, Causes
+from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.machine.unused_reads import Read
 from lowtide.interpreter.numbers.accesses import Described
+from lowtide.interpreter.numbers.blending import blend
+from lowtide.interpreter.program.batches import NotTogether
 
 Lanes = NDArray[np.bool_]
+
+
+class _Never:
+    """In place of the op that made a register undefined: no op has written it in these lanes."""
+
+    name = ""
+
+
+NEVER: Final = _Never()
 
 _BITS = (int, bool, np.ndarray, np.generic)
 _CHOOSING = ("selp", "and", "or")
@@ -60,6 +72,9 @@ def check(state: AgentState, op: Described, slot: int, lanes: Lanes | None = Non
         if isinstance(source, Read):
             source.use(int(np.bitwise_or.reduce(active)))
         elif active.any() and not may_keep:
+            if source is NEVER:
+                rule = f"reads a register that lanes {np.flatnonzero(active).tolist()} have never written"
+                raise state.violation(op, f"{rule}; write it in all lanes that use it [register-unset-lanes]")
             used = f"uses an undefined register in lanes {np.flatnonzero(active).tolist()}: it depends on what "
             if source.name.startswith("shfl."):
                 raise state.violation(
@@ -125,6 +140,43 @@ def _matters(state: AgentState, op: Any, words: list[str], places: list[int | No
         if other != slot and other not in state.undefined and isinstance(value, _BITS):
             matters &= np.asarray(value) != decides
     return matters
+
+
+def keep(state: AgentState, op: Any, slots: Iterable[tuple[int, Any]], mask: Lanes) -> None:
+    """The lanes of `mask` have run an op; the others keep the old values of its results: pairs of slot and value.
+
+    A register that no lane had written stays undefined in the others. One that is computed from a register that was
+    never written becomes undefined. Raises NotTogether for a convoy with such a result.
+    """
+    values, before = state.values, [*slots]
+    lost = [slot for slot, old in before if old is not None and values[slot] is None]
+    if lost and len(state.lanes) > WARP:
+        for slot, old in before:
+            values[slot] = old
+        raise NotTogether
+    for slot, old in before:
+        if old is None and values[slot] is not None and slot in getattr(op, "unset", ()):
+            state.undefined.setdefault(slot, Causes()).setdefault(NEVER, bits_of(~mask))
+        values[slot] = blend(mask, values[slot], old)
+    for slot in lost:
+        state.made_undefined[slot] = Causes({NEVER: bits_of(mask)})
+
+
+def only_passes_on(op: Any) -> bool:
+    """Whether the result of an op is undefined where an operand is, whatever the values are."""
+    return bool(op.computes) and op.guard is None and op.instruction.name.split(".")[0] not in _CHOOSING
+
+
+def touches(state: AgentState, op: Any) -> bool:
+    """Whether an op reads or writes a register that is undefined in some lanes."""
+    known = state.undefined.keys()
+    return not (known.isdisjoint(op.operands) and known.isdisjoint(op.results))
+
+
+def prune(state: AgentState, live: frozenset[int]) -> None:
+    """Forget registers that are not read any more."""
+    for slot in state.undefined.keys() - live:
+        del state.undefined[slot]
 
 
 def after(state: AgentState, op: Any, lanes: Lanes, causes: Mapping[Any, NDArray[np.uint32]] | None = None) -> None:

@@ -55,7 +55,7 @@ class Batch:
 
     __slots__ = (
         *("acts", "bulk", "data", "has_places", "is_wide", "name", "operands", "ops", "regions", "results"),
-        *("by_convoy", "in_cta", "is_maskable", "is_single", "resumable", "signals"),
+        *("by_convoy", "in_cta", "is_maskable", "is_single", "resumable", "signals", "unset"),
     )
 
     def __init__(self, ops: tuple[Any, ...], bulk: Bulk) -> None:
@@ -71,6 +71,7 @@ class Batch:
         self.in_cta = any(getattr(op, "in_cta", False) for op in ops)
         self.is_wide = all(getattr(op, "is_wide", False) for op in ops)
         self.regions: tuple[Any, ...] = ()
+        self.unset: tuple[int, ...] = ()
         self.data = bulk.prepare(ops)
 
     def handler(self, state: Any, op: Any) -> None:

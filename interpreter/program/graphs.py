@@ -7,10 +7,10 @@ the LLVM dialect; with plain registers, as in PTX, it moves nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from lowtide.interpreter.program.dominators import immediate_post_dominators, natural_loop, retreating
 
@@ -67,6 +67,10 @@ class Branch:
     condition: int | None = None
     cases: Mapping[int, int] = field(default_factory=dict)
     op: Any = None
+
+
+LiveBefore: TypeAlias = "Callable[[Block, int, frozenset[int]], frozenset[int]]"
+"""The slots that may be read before op `index` of a block, if those of the last argument may be read after it."""
 
 
 @dataclass(eq=False)
@@ -133,6 +137,11 @@ class Graph:
             self._live[block, index] = _live_before(self.blocks[block], index, live)
         return self._live[block, index]
 
+    @cached_property
+    def unset(self) -> frozenset[int]:
+        """The slots that may be used before they are written, because a path or a guard leaves out what writes them."""
+        return _live_at_entries(self.blocks, _used_before)[0]
+
     def written(self, number: int) -> tuple[int, ...]:
         """The slots that a block and its edges write."""
         return tuple(_written(self.blocks[number]))
@@ -147,14 +156,16 @@ def _written(block: Block) -> Iterable[int]:
     yield from (move.target for edge in block.branch.edges for move in edge.moves)
 
 
-def _live_at_entries(blocks: Sequence[Block]) -> list[frozenset[int]]:
+def _live_at_entries(blocks: Sequence[Block], before: LiveBefore | None = None) -> list[frozenset[int]]:
+    """By block, the slots that may be read at its start or later; `before` says so of a block."""
+    before = before or _live_before
     live: list[frozenset[int]] = [frozenset()] * len(blocks)
     changed = True
     while changed:
         changed = False
         for number in reversed(range(len(blocks))):
             after = (edge.target for edge in blocks[number].branch.edges if edge.target != EXIT)
-            found = _live_before(blocks[number], 0, frozenset().union(*(live[target] for target in after)))
+            found = before(blocks[number], 0, frozenset().union(*(live[target] for target in after)))
             changed |= found != live[number]
             live[number] = found
     return live
@@ -173,6 +184,19 @@ def _live_before(block: Block, index: int, after: frozenset[int]) -> frozenset[i
         live.update(op.operands)
         if op.has_places:  # its results are read before
             live.update(op.results)
+    return frozenset(live)
+
+
+def _used_before(block: Block, index: int, after: frozenset[int]) -> frozenset[int]:
+    """As `_live_before`, but an op does not use the results that it keeps: with a guard, or accumulators."""
+    live = set(after)
+    if block.branch.condition is not None:
+        live.add(block.branch.condition)
+    for op in reversed([one for each in block.ops[index:] for one in getattr(each, "ops", (each,))]):
+        guard = getattr(op, "guard", None)
+        if guard is None:
+            live.difference_update(op.results)
+        live.update(op.sources if guard is None else (*op.sources, guard))
     return frozenset(live)
 
 

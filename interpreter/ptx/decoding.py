@@ -105,7 +105,11 @@ def graph_of(
         branch = Branch((Edge(after),)) if last is None else _branch(last, starts, after, slots, targets)
         acts = any(op.acts and not op.name.startswith("atom.") for op in ops)  # those say whether they change something
         blocks.append(Block(ops, branch, acts, len(plain) == 1 and gathers(plain[0])))
-    return Graph.of(blocks, registers=True)
+    graph = Graph.of(blocks, registers=True)
+    if graph.unset:
+        for op in (op for block in blocks for each in block.ops for op in {each, *flat([each])}):
+            op.unset = tuple(slot for slot in op.results if slot in graph.unset)
+    return graph
 
 
 def _batched(ops: Sequence[Op]) -> tuple[Any, ...]:

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from lowtide.errors import InterpreterError
+from lowtide.interpreter.machine import undefined
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.execution import OF_PYTHON, UNSET, reads_unset, violated_by
+from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.numbers.accesses import Described
-from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.numbers.registers import RegisterError
 from lowtide.interpreter.program.batches import Batch, Bulk, NotTogether
 from lowtide.interpreter.ptx.syntax import Guard, Instruction
@@ -42,7 +43,8 @@ class Op:
     If some warp would have to wait, `by_convoy` changes nothing and raises NotTogether. `signals`: it changes values
     that other warps poll. `has_places`: it reads its results, too. `is_single`: it only computes one register.
     `in_cta`: only warps of one CTA run it together, because it may access shared memory, and not as a load or store of
-    `.shared` (machine/shared_of_ctas.py). `is_maskable`: a convoy may run it in some of its lanes.
+    `.shared` (machine/shared_of_ctas.py). `is_maskable`: a convoy may run it in some of its lanes. `unset`: those of
+    its results that lanes which do not run it may use although they have never written them.
     """
 
     instruction: Instruction
@@ -72,6 +74,7 @@ class Op:
     is_single: bool = False
     in_cta: bool = False
     is_maskable: bool = False
+    unset: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -171,8 +174,7 @@ def guarded(guard: Guard, slot: int, inner: Callable[..., Any], resumable: bool)
         return _where_it_holds(state, op, slot, guard.negated)
 
     def finish(state: AgentState, op: Op, old: list[Any], mask: Any) -> None:
-        for result, before in zip(op.results, old, strict=True):
-            state.values[result] = blend(mask, state.values[result], before)
+        undefined.keep(state, op, zip(op.results, old, strict=True), mask)
 
     def run(state: AgentState, op: Op) -> None:
         mask = chosen(state, op)
@@ -180,7 +182,7 @@ def guarded(guard: Guard, slot: int, inner: Callable[..., Any], resumable: bool)
             inner(state, op)
         elif mask is not False:
             outer, old = state.mask, [state.values[result] for result in op.results]
-            _check_kept(state, mask, old)
+            _check_kept(state, mask, old, op.unset)
             state.mask = mask
             inner(state, op)
             state.mask = outer
@@ -199,8 +201,11 @@ def guarded(guard: Guard, slot: int, inner: Callable[..., Any], resumable: bool)
     return run_resumable if resumable else run
 
 
-def _check_kept(state: AgentState, mask: Any, old: list[Any]) -> None:
-    """Raises NotTogether if only some CTAs of a convoy write a register, and it was never written before."""
+def _check_kept(state: AgentState, mask: Any, old: list[Any], unset: tuple[int, ...]) -> None:
+    """Raises NotTogether if only some lanes of a convoy write a register that was never written before, and the others
+    may use it, or are of other CTAs."""
+    if len(state.lanes) > WARP and any(state.values[slot] is None for slot in unset):
+        raise NotTogether
     if len(state.all_ctas) > 1 and any(value is None for value in old) and state.leaves_out(mask):
         raise NotTogether
 
@@ -248,11 +253,12 @@ def _run_masked(bulk: Bulk, state: AgentState, batch: Batch, mask: Any) -> None:
         bulk.run(state, batch)
     elif mask is not False:
         outer, old = state.mask, [state.values[result] for result in batch.results]
-        _check_kept(state, mask, old)
+        _check_kept(state, mask, old, batch.unset)
+        if any(state.values[slot] is None for slot in batch.unset):
+            raise NotTogether
         state.mask = mask
         try:
             bulk.run(state, batch)
         finally:
             state.mask = outer
-        for result, before in zip(batch.results, old, strict=True):
-            state.values[result] = blend(mask, state.values[result], before)
+        undefined.keep(state, batch, zip(batch.results, old, strict=True), mask)
