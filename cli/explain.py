@@ -13,11 +13,21 @@ from lowtide.cli.grouped import grouped
 from lowtide.cli.output import busy, counted, line, table
 from lowtide.cli.problem import OpenProblem
 from lowtide.compiler.compile import resolve_schedule
+from lowtide.compiler.origins.files import load_origins
+from lowtide.errors import IRError
 from lowtide.inspection.explain.composition import Composition, Grid, Role
 from lowtide.inspection.explain.explanation import Explanation, explain_ir, explain_spec
 
 IrFile = Annotated[Path | None, typer.Option("--ir", help="Explain this dump, of a level from problem to epilogue.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON (docs/explain.md).")]
+
+Origin = Annotated[
+    int | None,
+    typer.Option(
+        help="Show only where the op in this line of --ir, a dump of any level, comes from, and what became of it.",
+        metavar="LINE",
+    ),
+]
 
 
 @grouped
@@ -27,8 +37,12 @@ def explain(
     schedule: options.ScheduleText = None,
     ir_file: IrFile = None,
     as_json: Json = False,
+    origin: Origin = None,
 ) -> None:
     """Show the chosen schedule with its reasons, and count the bank conflicts and sectors of every memory access."""
+    if origin is not None:
+        _print_origins(ir_file, origin)
+        return
     with busy("compiling") as update:
         if ir_file is not None:
             options.refuse_beside_file(ir_file, **problem.given, schedule=schedule)
@@ -61,6 +75,23 @@ def _print(found: Explanation) -> None:
     _print_batch(found)
     _print_composition(found.composition)
     print_accesses(found.accesses)
+
+
+def _print_origins(dump: Path | None, line_of_op: int) -> None:
+    """The op, the ops that it comes from wherever they differ, and those that it became at the last level."""
+    if dump is None:
+        raise IRError("--origin is a line of a dump; name its file with --ir [origin-of-dump]")
+    file = dump.absolute()
+    origins = load_origins(file.parent.parent)
+    op = origins.op(f"{file.parent.name}/{file.stem}", line_of_op)
+    typer.echo(str(op))
+    came = [op]
+    while came and (before := origins.of(came[0])):
+        if {one.text for one in before} != {one.text for one in came}:
+            typer.echo("\n".join(f"  from {one}" for one in before))
+        came = list(before)
+    for one in origins.became(op, origins.steps[-1].place) if origins.steps[-1].place != op.place else ():
+        typer.echo(f"  became {one}")
 
 
 def _print_resources(found: Explanation) -> None:

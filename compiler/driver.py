@@ -14,8 +14,12 @@ from typing import NoReturn
 from mlir import ir
 
 from lowtide.compiler.contexts import Source, make_context, parse_source, parse_text
-from lowtide.compiler.dumps import DumpFolder
+from lowtide.compiler.dumps import DumpFolder, place_of
 from lowtide.compiler.native import resolve
+from lowtide.compiler.origins.files import text_of
+from lowtide.compiler.origins.origins import Origins
+from lowtide.compiler.origins.origins import Step as OriginsStep
+from lowtide.compiler.origins.record import Recorder
 from lowtide.compiler.pass_pipeline import Element, UpstreamFailure, parse_pipeline, run_element
 from lowtide.compiler.ptx import keep_device_side, ptx_text
 from lowtide.compiler.ptxas import Assembly
@@ -67,6 +71,8 @@ class Lowered:
     """The schedule, if some of its fields were chosen here."""
     assembly: Assembly | None = None
     """The machine code, if it was assembled."""
+    origins: Origins | None = None
+    """Where the ops of each step come from, down to level `llvm`, if this was recorded."""
 
     @property
     def ptx(self) -> str | None:
@@ -81,12 +87,14 @@ def lower(
     until: Level | str = Level.PTX,
     dump_dir: Source | None = None,
     on_progress: Progress | None = None,
+    origins: bool = False,
 ) -> Lowered:
     """Lower IR of any level to level `until`.
 
     `source` is the text of a module, or a path: a `Path`, or a `str` that ends in `.mlir`. Its level is in `tile.level`
     and its target in `tile.target`; `target` (a name or `native`) may supply the latter but not contradict it. At level
-    `problem` the schedule is chosen first; below it, an edited schedule is verified. `dump_dir` gets one file per step.
+    `problem` the schedule is chosen first; below it, an edited schedule is verified. `dump_dir` gets the text of each
+    step, and the origins of its ops. `origins`: record these too; the code is the same.
 
     Raises IRError for IR that is malformed or not of its level. If a pass refuses, raises PassError (or the class of
     the error that caused it, such as ScheduleError) with a reproducer. Raises Error for a folder that cannot be
@@ -95,6 +103,7 @@ def lower(
     last = until if isinstance(until, Level) else Level.named(until)
     with nullcontext() if dump_dir is None else DumpFolder(dump_dir) as dumps:
         compilation = _enter(source, target, dumps, on_progress or (lambda level, step: None))
+        compilation.recorder = None if dumps is None and not origins else Recorder()
         first = compilation.level
         if last < first:
             raise IRError(
@@ -104,7 +113,7 @@ def lower(
         if dumps is not None:
             later = (level for level in STEPS if level > first)
             dumps.clear((level, n, step.name) for level in later for n, step in enumerate(STEPS[level], 1))
-            write_whole(dumps.step(first, 0, "input"), str(compilation.module))
+        compilation.keep_step(first, 0, "input")
         if first is Level.PROBLEM:
             compilation.entered = str(compilation.module)
         compilation.start()
@@ -150,6 +159,7 @@ class _Compilation:
     timings: list[Timing] = field(default_factory=list)
     entered: str = ""
     chosen: Schedule | None = None
+    recorder: Recorder | None = None
     at_start: ir.Operation | None = None
     """A copy of the module before the level's first pass. If a pass fails, those before it run again from here."""
     ran: list[Element] = field(default_factory=list)
@@ -158,7 +168,8 @@ class _Compilation:
     def result(self) -> Lowered:
         folder = self.dumps.path if self.dumps is not None else None
         timings = tuple(self.timings)
-        return Lowered(self.texts, self.target, timings, folder, self.entered, self.chosen)
+        origins = None if self.recorder is None else self.recorder.result()
+        return Lowered(self.texts, self.target, timings, folder, self.entered, self.chosen, origins=origins)
 
     def start(self) -> None:
         """Run the remaining steps of the input's level."""
@@ -189,8 +200,8 @@ class _Compilation:
             self._run_step(level, step)
             if level is not Level.PTX:
                 self._mark(level, step if number < len(steps) else None)
-            if number < len(steps) and self.dumps is not None:
-                write_whole(self.dumps.step(level, number, step.name), str(self.module))
+            if number < len(steps) and level is not Level.PTX:
+                self.keep_step(level, number, step.name)
         if level is Level.PTX:
             self._take_ptx()
             return
@@ -199,6 +210,26 @@ class _Compilation:
             self._end_level(level, steps[-1], len(steps))
         except IRError as error:
             self._fail(error, steps[-1].name, remaining, level)
+
+    def keep_step(self, level: Level, number: int, name: str) -> None:
+        """Dump a step, and record where its ops come from, if asked to."""
+        if self.recorder is None:
+            return
+        text, place = _verified_text(self.module), place_of(level, number, name)
+        file = self._dump(place, text)
+        self._dump_origins(self.recorder.record(place, self.module, text, file))
+
+    def _dump(self, place: str, text: str) -> str:
+        """Write the text of a step, if there is a folder for it. Returns the file's name, for locations of ops."""
+        if self.dumps is None:
+            return f"<{place}>"
+        path = self.dumps.text(place)
+        write_whole(path, text)
+        return str(path)
+
+    def _dump_origins(self, step: OriginsStep) -> None:
+        if self.dumps is not None:
+            write_whole(self.dumps.origins(step.place), text_of(step))
 
     def _start_level(self) -> None:
         self.at_start, self.ran = self.module.operation.clone(), []
@@ -230,13 +261,12 @@ class _Compilation:
         """Check for legal ops, print, parse and verify again, and dump."""
         started = time.perf_counter()
         check_level(self.module, level)
-        text, name = _verified_text(self.module), f"<level {level}>"
-        if self.dumps is not None:
-            path = self.dumps.step(level, number, step.name)
-            write_whole(path, text)
-            name = str(path)
+        text, place = _verified_text(self.module), place_of(level, number, step.name)
+        file = self._dump(place, text)
         # Parse the text, not the file: another process could change the file meanwhile.
-        self.module = parse_text(text, self.context, name)
+        before, self.module = self.module, parse_text(text, self.context, file)
+        if self.recorder is not None:
+            self._dump_origins(self.recorder.record_parsed(place, before, text, self.module))
         # Below these levels upstream's printers are used and the text is long: a test covers them.
         if level <= Level.EPILOGUE and _verified_text(self.module) != text:
             raise IRError(

@@ -4,9 +4,12 @@
     02-cta/01-tile-to-ctas.mlir
     …
     09-ptx/kernel.ptx
+    origins/02-cta/01-tile-to-ctas.json
+    …
 
 The first number is that of the level, the second the step's place in the table of steps. They do not depend on the
-level at which compilation starts. The last file of a level holds the finished level.
+level at which compilation starts. The last file of a level holds the finished level. `origins` has the origins of the
+ops of each text (`origins/files.py`).
 """
 
 import fcntl
@@ -16,11 +19,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
+from lowtide.compiler.origins.files import origins_file
 from lowtide.compiler.whole_files import write_whole
 from lowtide.dialects.levels import Level
 from lowtide.errors import Error
 
 REPRODUCER = "reproducer.mlir"
+
+
+def place_of(level: Level, number: int, name: str) -> str:
+    """The name of a step, which is that of its files. `number` counts from 1 in the level's table; 0 is the input."""
+    return f"{level.value:02d}-{level}/{number:02d}-{name}"
 
 
 class DumpFolder:
@@ -69,9 +78,13 @@ class DumpFolder:
             return
         self._handle = handle
 
-    def step(self, level: Level, number: int, name: str) -> Path:
-        """The file of a step. `number` counts from 1 in the level's table; 0 is the input."""
-        return self.path / f"{level.value:02d}-{level}" / f"{number:02d}-{name}.mlir"
+    def text(self, place: str) -> Path:
+        """The file of a step's text."""
+        return self.path / f"{place}.mlir"
+
+    def origins(self, place: str) -> Path:
+        """The file of the origins of a step's ops."""
+        return origins_file(self.path, place)
 
     def ptx(self) -> Path:
         """The file of the PTX text."""
@@ -82,7 +95,9 @@ class DumpFolder:
 
         Other files are kept: a user may store edited levels beside the dumps.
         """
-        for path in (*(self.step(*step) for step in steps), self.ptx(), self.path / REPRODUCER):
+        places = [place_of(*step) for step in steps]
+        files = [file(place) for place in places for file in (self.text, self.origins)]
+        for path in (*files, self.ptx(), self.path / REPRODUCER):
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:

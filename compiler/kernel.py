@@ -14,11 +14,12 @@ from lowtide import runtime
 from lowtide.compiler.anywhere import packing
 from lowtide.compiler.attempts import passed_over
 from lowtide.compiler.cache.store import Stored
-from lowtide.compiler.driver import Lowered, Timing
+from lowtide.compiler.driver import Lowered, Timing, lower
 from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.epilogue.operands import RESERVED_NAMES
 from lowtide.compiler.manifest.manifest import manifest_of
 from lowtide.compiler.numerics import summation_in
+from lowtide.compiler.origins.origins import Origins
 from lowtide.compiler.ptxas import Assembly, assemble, confirm_registers
 from lowtide.compiler.ptxas_program import find_ptxas
 from lowtide.dialects.levels import Level
@@ -76,6 +77,18 @@ class CompiledKernel:
     def timings(self) -> tuple[Timing, ...]:
         """The time that each step of the compilation took."""
         return self._lowered.timings
+
+    @cached_property
+    def origins(self) -> Origins:
+        """Where the ops of each step come from (docs/origins.md). Without a dump folder, the kernel is compiled once
+        more, down to level `llvm`."""
+        if self._lowered.origins is not None:
+            return self._lowered.origins
+        source = self._lowered.entered or next(iter(self.levels.values()))
+        last = [level for level in self.levels if level != str(Level.PTX)][-1]
+        found = lower(source, until=last, origins=True).origins
+        assert found is not None
+        return found
 
     @cached_property
     def schedule(self) -> Schedule:

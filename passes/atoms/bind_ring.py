@@ -100,7 +100,7 @@ class BindRing(Pass):
                 len(fillers) == 1 and len(roles) == 1 and fillers.isdisjoint(readers) and None not in fillers | readers
             ):
                 warps = sum(int(roles[0].warps[reader]) for reader in readers)
-                with kernel.operation.location:
+                with rings[0].operation.location:
                     bind_to_mbarriers(module, kernel, rings[0], roles[0], warps)
             else:
                 raise Refusal(

@@ -137,6 +137,15 @@ class _Loop:
             raise Refusal(promote, "must add a sum that starts from zero, the loop's [wgmma-sum]")
         return cls(loop, mma, promote, splat, body[0], prefixes, windows)
 
+    def wait_for(self, slot: ir.Value, phase: ir.Value) -> sm.ConsumerWaitOp:
+        """The loop's wait, for another slot."""
+        return sm.ConsumerWaitOp(self.wait.ring, slot, phase, loc=self.wait.operation.location)
+
+    def release(self, slot: ir.Value, retired: ir.Value) -> None:
+        """The loop's release, of another slot, after the products that read it."""
+        release = next(op for op in ops_in(self.loop.body) if isinstance(op, sm.ConsumerReleaseOp))
+        sm.ConsumerReleaseOp(self.wait.ring, slot, retired=retired, loc=release.operation.location)
+
     def operands(self, slot: sm.ConsumerWaitOp) -> list[ir.Value]:
         """What is read of a slot: A's and B's buffers, then those of staged scales, or prefixes of them."""
         found = []
@@ -184,7 +193,9 @@ class _Loop:
                     " [scales-of-slot]",
                 )
             source, offsets = held.get(view.source, view.source), (moved.get(offset, offset) for offset in view.offsets)
-            found.append(sm.LoadScalesOp(type_, operand_kind(view), source, *offsets).result)
+            found.append(
+                sm.LoadScalesOp(type_, operand_kind(view), source, *offsets, loc=view.operation.location).result
+            )
         return found
 
     def _read_of(self, buffers: Iterable[ir.Value]) -> list[ir.Value]:
@@ -201,7 +212,7 @@ def _overlapped(found: _Loop, zero: ir.Value, attribute: sm.TiledMmaAttr) -> tup
     loop, ring, layout = found.loop, found.wait.ring, found.mma.layout
     pending = sm.PendingType.get(zero.type)
     slot, phase = loop.initArgs[1], loop.initArgs[2]
-    first = sm.ConsumerWaitOp(ring, slot, phase)
+    first = found.wait_for(slot, phase)
     started = sm.WgmmaOp(pending, layout, *found.operands(first), zero, attribute).result
     after = sm.RingAdvanceOp(ring, slot, phase)
     inits = [started, first.slot, after.next_index, after.next_phase]
@@ -209,16 +220,16 @@ def _overlapped(found: _Loop, zero: ir.Value, attribute: sm.TiledMmaAttr) -> tup
     keep_timing(loop, new)
     with ir.InsertionPoint(new.body):
         acc, held, slot, phase = new.inner_iter_args
-        following = sm.ConsumerWaitOp(ring, slot, phase)
+        following = found.wait_for(slot, phase)
         issued = sm.WgmmaOp(pending, layout, *found.operands(following), acc, attribute).result
         waited = sm.MmaWaitOp(pending, sm.RetiredType.get(), 1, issued)
-        sm.ConsumerReleaseOp(ring, held, retired=waited.retired)
+        found.release(held, waited.retired)
         advance = sm.RingAdvanceOp(ring, slot, phase)
         scf.YieldOp([waited.result, following.slot, advance.next_index, advance.next_phase])
     acc, held, slot, phase = new.results
     with before(_first_reader(loop)):  # what is between runs while the last group is in flight
         done = sm.MmaWaitOp(zero.type, sm.RetiredType.get(), 0, acc)
-        sm.ConsumerReleaseOp(ring, held, retired=done.retired)
+        found.release(held, done.retired)
     return done.result, slot, phase
 
 
@@ -233,12 +244,12 @@ def _promoted(found: _Loop, zero: ir.Value, attribute: sm.TiledMmaAttr) -> tuple
     with ir.InsertionPoint(new.body):
         total, slot, phase = new.inner_iter_args
         scales = found.scales(new.induction_variable, zero.type)  # in flight while the slot is waited for
-        wait = sm.ConsumerWaitOp(ring, slot, phase)
+        wait = found.wait_for(slot, phase)
         buffers = found.operands(wait)
         scales = scales or found.scales(new.induction_variable, zero.type, buffers)
         named = dict(zip(("rows", "columns"), scales, strict=bool(scales)))
         added = sm.WgmmaPromoteOp(found.mma.layout, *buffers[:2], total, attribute, **named)
-        sm.ConsumerReleaseOp(ring, wait.slot, retired=added.retired)
+        found.release(wait.slot, added.retired)
         advance = sm.RingAdvanceOp(ring, slot, phase)
         scf.YieldOp([added.result, advance.next_index, advance.next_phase])
     return tuple(new.results)
@@ -266,12 +277,12 @@ def _converted(found: _Loop, zero: ir.Value, tiled: TiledMma) -> tuple[ir.Value,
             *carried[len(of_group) :],
             *groups.at(Builder.index().add(new.induction_variable, _STEPS_AHEAD)).values(),
         ]
-        wait = sm.ConsumerWaitOp(ring, slot, phase)
+        wait = found.wait_for(slot, phase)
         a, b = found.operands(wait)
         converted = weight_load(a, mma.weights.value, zeros, tiled, "a")
         issued = sm.WgmmaOp(pending, mma.layout, converted.result, b, zero, attribute).result
         done = sm.MmaWaitOp(zero.type, sm.RetiredType.get(), 0, issued)
-        sm.ConsumerReleaseOp(ring, wait.slot, retired=done.retired)
+        found.release(wait.slot, done.retired)
         added = add_promoted(done.result, total, factors)
         advance = sm.RingAdvanceOp(ring, slot, phase)
         scf.YieldOp([added, advance.next_index, advance.next_phase, *carried])

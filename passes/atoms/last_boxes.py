@@ -52,7 +52,7 @@ class LastBoxes:
         if work is None or along is None or _is_multiple(along, most):
             return None
         if (row, matrix) not in self.found:
-            with ir.InsertionPoint.at_block_begin(work.body.blocks[0]):
+            with ir.InsertionPoint.at_block_begin(work.body.blocks[0]), copy.operation.location:
                 self.found[row, matrix] = self._boxes(copy, along, most)
             self.rows[buffer] = along, most
         return self.found[row, matrix]

@@ -39,6 +39,8 @@ from lowtide.passes.support.problem.kernels import PRODUCER, gemm_kernels, launc
 from lowtide.passes.support.streams.buffers import is_shared
 from lowtide.targets import Target
 
+_LOADS = (sm.TmaLoadOp, sm.CpAsyncOp, sm.LoadGlobalOp, tile.PrepareOp, tile.FinishOp)
+
 
 @dataclass(frozen=True)
 class OverlapLaunches(Pass):
@@ -55,11 +57,16 @@ class OverlapLaunches(Pass):
             if not prepares and schedule_if_any(kernel).grid.launch is not LaunchKind.programmatic:
                 continue
             for work in _works(kernel):
-                with before(work), kernel.operation.location:
+                with before(work), _served(kernel, work).operation.location:
                     tile.GridDependencyWaitOp()
                     tile.LaunchDependentsOp()
             for launch in launches_of(module, kernel):
                 launch.attributes["programmatic"] = ir.UnitAttr.get()
+
+
+def _served(kernel: tile.KernelOp, work: ir.OpView) -> ir.OpView:
+    """What the wait is for: the kernel's first load of global memory; `work` if there is none."""
+    return next((op for op in _ops(kernel.body.blocks[0]) if isinstance(op, _LOADS)), work)
 
 
 def _works(kernel: tile.KernelOp) -> list[ir.OpView]:

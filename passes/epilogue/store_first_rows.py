@@ -115,7 +115,7 @@ def _wait_by_rows(last: sm.WgmmaOp) -> None:
     rows, columns = _rows(last), done.result.type.shape[1]
     tv = tiled_mma_of(last.mma).tv("c", (rows, columns))
     top = fragment_type(tv, (rows, columns), done.result.type.element_type)
-    with before(done):
+    with before(done), done.operation.location:
         first = sm.MmaWaitRowsOp(top, done.acc.type, _blocks(last) - 1, done.acc)
     for user in list(uses(done.result)):
         if user in early:

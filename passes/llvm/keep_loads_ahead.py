@@ -45,8 +45,9 @@ def _keep_in(blocks: list[ir.Block], kept: set[str]) -> None:
         branch = block.operations[len(block.operations) - 1]
         heads = [blocks.index(successor) for successor in branch.operation.successors]
         loops = [blocks[head : last + 1] for head in heads if head <= last]
-        if any(_calls(loop, kept) for loop in loops) and any(map(_is_load, branch.operands)):
-            with ir.InsertionPoint(branch), branch.location:
+        loads = [value for value in branch.operands if _is_load(value)]
+        if any(_calls(loop, kept) for loop in loops) and loads:
+            with ir.InsertionPoint(branch), loads[0].location:
                 llvm.inline_asm(None, [], "", "~{memory}", has_side_effects=True)
 
 

@@ -126,7 +126,7 @@ def _divides(op: ir.OpView, block: ir.Block) -> bool:
 def _keep(values: list[ir.Value], before: ir.OpView) -> None:
     """Adds an asm statement that reads the values, so that they are computed before it."""
     if values:
-        with ir.InsertionPoint(before), before.location:
+        with ir.InsertionPoint(before), values[0].location:
             llvm.inline_asm(None, values, "", ",".join(["r"] * len(values)), has_side_effects=True)
 
 

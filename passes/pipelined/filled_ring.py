@@ -84,7 +84,8 @@ class FilledRing:
         with after(self.work):
             inits = [*map(build.constant, fills), *start(), *start()]
             work, carried = carrying(self.work, inits)
-            sm.ProducerTailOp(ring)
+            with staged.barrier(-1):
+                sm.ProducerTailOp(ring)
         trips, read, write = carried[: len(fills)], carried[-4:-2], carried[-2:]
         with after(staged.loop):
             write = fill_slots(staged, ring, trips[0], write)
@@ -131,7 +132,8 @@ class FilledRing:
             is_there = arith.cmpi(arith.CmpIPredicate.sge, step, before_it)
             there = arith.select(is_there, build.sub(step, before_it), there)
             origins = {here: arith.select(is_there, origin, origins[here]) for here, origin in after_it.items()}
-        acquire = sm.ProducerAcquireOp(ring, *cursor)
+        with self.staged.barrier(-1):
+            acquire = sm.ProducerAcquireOp(ring, *cursor)
         self.staged.copy(acquire, there, origins, self.moving)
         if is_first is not None:
             is_here = arith.cmpi(arith.CmpIPredicate.slt, step, steps)
@@ -139,7 +141,8 @@ class FilledRing:
             with ir.InsertionPoint(branch.then_block):
                 self.staged.copy(acquire, step, NONE, self.kept)
                 scf.YieldOp([])
-        sm.ProducerCommitOp(ring, acquire.slot)
+        with self.staged.barrier(0):
+            sm.ProducerCommitOp(ring, acquire.slot)
 
     def _at_step(self, slot: ir.Value, step: int) -> ir.Value:
         """The same slot, in a form that shows its remainder by the steps of a tile: the number of its K step."""

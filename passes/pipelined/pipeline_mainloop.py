@@ -126,7 +126,7 @@ def _pipeline(
             )
     buffers = [buffer for staged in loops for buffer in staged.buffers]
     type_ = sm.RingType.get(mainloop.stages, [buffer.type for buffer in loops[0].buffers])
-    with ir.InsertionPoint.at_block_begin(kernel.body.blocks[0]):
+    with ir.InsertionPoint.at_block_begin(kernel.body.blocks[0]), buffers[0].location:
         ring = sm.RingOp(type_)
     if schedule.agents.has_producer:
         _emit_roles(loops, ring.result, schedule)
@@ -143,7 +143,7 @@ def _pipeline(
 
 def _emit_single(staged: StagedLoop, ring: ir.Value) -> None:
     """One agent fills and reads. It fills all slots but one before the loop, and one slot in each round."""
-    build, ahead = Builder.index(), ring.type.stages - 1
+    build, ahead, last_barrier = Builder.index(), ring.type.stages - 1, staged.barrier(-1)
     with after(staged.loop):
         filled = fill_slots(staged, ring, build.constant(ahead), start())
         read_slots(
@@ -154,7 +154,8 @@ def _emit_single(staged: StagedLoop, ring: ir.Value) -> None:
             filled,
             lambda cursor, step: staged.fill(ring, cursor, build.add(step, ahead)),
         )
-        sm.ProducerTailOp(ring)
+        with last_barrier:
+            sm.ProducerTailOp(ring)
 
 
 def _emit_roles(loops: Sequence[StagedLoop], ring: ir.Value, schedule: Schedule) -> None:
@@ -220,7 +221,8 @@ def _fill_tiles(staged: StagedLoop, ring: ir.Value, carried: Sequence[ir.Value])
     values = dict(zip(Place.of(old).values, Place.of(work).values, strict=True))
     with ir.InsertionPoint(body):
         for wait in walk(old, tile.AwaitWaveOp):  # readers follow the agent that fills
-            tile.AwaitWaveOp(wait.counter)
+            with wait.operation.location:
+                tile.AwaitWaveOp(wait.counter)
             erase(wait)
         values = staged.outside(values)
         slot, phase, *turned = list(body.arguments)[-len(carried) :]

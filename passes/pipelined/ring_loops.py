@@ -64,12 +64,14 @@ def read_slots(
             values[old.induction_variable] = staged.place(loop.induction_variable)
         if fill is None:  # an agent that only reads has time for these before the wait
             copy_ops(staged.direct_windows, values)
-        wait = sm.ConsumerWaitOp(ring, *read)
+        with staged.barrier(0):
+            wait = sm.ConsumerWaitOp(ring, *read)
         values.update(zip(staged.buffers, staged.within(wait.buffers), strict=True))
         if fill is not None:
             fill(write, loop.induction_variable)
         copy_ops([op for op in reads if op.results[0] not in values], values)
-        sm.ConsumerReleaseOp(ring, wait.slot)
+        with staged.barrier(-1):
+            sm.ConsumerReleaseOp(ring, wait.slot)
         yielded = [values.get(value, value) for value in list(old.body.operations)[-1].operands]
         scf.YieldOp([*yielded, *advanced(ring, read), *(advanced(ring, write) if write else ())])
     replace(old, list(loop.results)[:count])

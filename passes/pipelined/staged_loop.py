@@ -67,6 +67,12 @@ class StagedLoop:
         """The buffers that the copies fill."""
         return [copy.destination for copy in self.copies]
 
+    def barrier(self, number: int) -> ir.Location:
+        """The origin of the ring's verbs: the loop's first barrier (0), behind which the copies are read, or its last
+        one (-1), behind which the buffers are filled again. Without barriers, a copy."""
+        barriers = [op for op in ops_in(self.loop.body) if isinstance(op, sm.BarrierOp)]
+        return (barriers or self.copies)[number].operation.location
+
     @property
     def work(self) -> tile.WorkTilesOp | None:
         """The work tiles whose body holds the loop."""
@@ -104,9 +110,11 @@ class StagedLoop:
         operands: Sequence[int] | None = None,
     ) -> None:
         """Copies step number `step` to the slot at the cursor: all operands, or those with these numbers."""
-        acquire = sm.ProducerAcquireOp(ring, *cursor)
+        with self.barrier(-1):
+            acquire = sm.ProducerAcquireOp(ring, *cursor)
         self.copy(acquire, step, values, range(len(self.copies)) if operands is None else operands)
-        sm.ProducerCommitOp(ring, acquire.slot)
+        with self.barrier(0):
+            sm.ProducerCommitOp(ring, acquire.slot)
 
     def copy(self, acquire: sm.ProducerAcquireOp, step: ir.Value, values: Values, operands: Sequence[int]) -> None:
         """As `fill`, without a commit."""
@@ -119,7 +127,8 @@ class StagedLoop:
                 is_other = op.operation.block == self.loop.body or not at.keys().isdisjoint(op.operands)
                 if is_other and op.results[0] not in at:
                     copy_ops([op], at)
-            sm.CopyAsyncOp(at.get(source, source), buffers[number])
+            with self.copies[number].operation.location:
+                sm.CopyAsyncOp(at.get(source, source), buffers[number])
 
     def within(self, buffers: Sequence[ir.Value]) -> list[ir.Value]:
         """A slot's buffers, or prefixes of them, of the types of the loop's own buffers.

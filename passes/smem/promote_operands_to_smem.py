@@ -126,7 +126,7 @@ def _window(
     (kernel, mma, promote), scales, (outer, k) = place_of, SCALES[operand_kind(view)], view.offsets
     build = Builder.index()
     type_, of_row = tile.ViewType.get(box, ir.MemRefType(view.source.type).element_type), scales.k * box[1]
-    with before(mma):
+    with before(mma), view.operation.location:
         if scales.k_is_last:
             place = [build.udiv(outer, scales.rows), build.mul(build.udiv(k, of_row), box[1])]
         else:
@@ -134,7 +134,7 @@ def _window(
             place = [build.udiv(k, scales.k), first]
         source, number = _source(view)
         buffer = _copied(kernel, mma, tile.ViewOp(type_, source, [*number, *place]).result)
-    with before(promote):
+    with before(promote), view.operation.location:
         if scales.k_is_last:
             within = [build.urem(outer, scales.rows), build.urem(k, of_row)]
         else:
@@ -143,11 +143,11 @@ def _window(
 
 
 def _copied(kernel: tile.KernelOp, mma: tile.MmaOp, view: ir.Value) -> ir.Value:
-    """A buffer with a copy of the window, which comes before the product."""
+    """A buffer with a copy of the window, which comes before the product. The origin of both is the window."""
     shape = tuple(view.type.shape)
     type_ = buffer_type(shape, view.type.element_type, Layout(shape, (shape[1], 1)))
-    with ir.InsertionPoint.at_block_begin(kernel.body.blocks[0]):
+    with ir.InsertionPoint.at_block_begin(kernel.body.blocks[0]), view.location:
         buffer = sm.AllocOp(type_).result
-    with before(mma):
+    with before(mma), view.location:
         sm.CopyOp(view, buffer)
     return buffer

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from lowtide.compiler.epilogue.reductions import amax, amin, gather, logsumexp, sum
     from lowtide.compiler.matmul.grouped import grouped_matmul
     from lowtide.compiler.matmul.matmul import matmul
+    from lowtide.compiler.origins.files import load_origins
     from lowtide.compiler.presets import PRESETS as presets
     from lowtide.compiler.spec import GemmSpec
     from lowtide.compiler.spec_fields import UNBATCHED, UNGROUPED, Groups
@@ -121,6 +122,7 @@ _HOMES: dict[str, tuple[str, str]] = {
     **{name: ("lowtide.measurement.tuning.tune", name) for name in ("Tuned", "tune", "tuned_schedule")},
     "bundle": ("lowtide.compiler.bundle", "bundle"),
     "check": ("lowtide.verification.checking.check", "check"),
+    "load_origins": ("lowtide.compiler.origins.files", "load_origins"),
     "precompile": ("lowtide.compiler.cache.precompile", "precompile"),
     "draw": ("lowtide.inspection.draw.draw", "draw"),
     "BlockScales": ("lowtide.compiler.block_scales", "BlockScales"),

@@ -11,7 +11,8 @@ from lowtide.passes.support.problem.element_types import element_bits
 def load_factors(scale: ir.Value, accumulator: sm.FragmentType) -> ir.Value:
     """The factors of the sums, from a window, as a fragment."""
     held = sm.FragmentType.get(accumulator.shape, scale.type.element_type, accumulator.tv)
-    return sm.LoadGlobalOp(held, scale, f"ld.global.{element_bits(scale.type.element_type) // 8}").result
+    with scale.location:
+        return sm.LoadGlobalOp(held, scale, f"ld.global.{element_bits(scale.type.element_type) // 8}").result
 
 
 def add_promoted(partial: ir.Value, total: ir.Value, factors: ir.Value | None) -> ir.Value:

@@ -150,7 +150,7 @@ class TensorMapArguments:
         type_ = box_type(op, buffer, rows, rank, [2, *of_batch[1:]] if halves else of_batch)
         key = position, type_, is_last, is_ragged
         if key not in self.found:
-            with before(self.launch):
+            with before(self.launch), op.operation.location:
                 if rank > 2:
                     _assert_whole_panels(self.launch.args[position], type_.shape[-1], rank)
                 if is_written and not self.packs_output and all(position != other for other, *_ in self.found):

@@ -44,7 +44,8 @@ def load_zero_points(window: ir.Value | None, tiled: TiledMma, operand: Operand)
     element = window.type.element_type
     step = tile.ViewOp(tile.ViewType.get((rows, depth), element), view.source, list(view.offsets), kind=view.kind)
     held = fragment_type(tiled.tv(operand, (rows, depth)), (rows, depth), element)
-    return sm.LoadGlobalOp(held, step.result, "ld.global.1").result
+    with window.location:
+        return sm.LoadGlobalOp(held, step.result, "ld.global.1").result
 
 
 def packed_load(buffer: ir.Value, k: int, depth: int, tiled: TiledMma, operand: Operand, weights: ir.Type) -> ir.Value:

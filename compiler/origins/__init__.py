@@ -1,0 +1,1 @@
+"""Origins: the op of the step before that an op replaces or serves."""
