@@ -41,6 +41,9 @@ def explain(
 ) -> None:
     """Show the chosen schedule with its reasons, and count the bank conflicts and sectors of every memory access."""
     if origin is not None:
+        if ir_file is None or as_json:
+            raise IRError("--origin LINE is of a dump, and prints text; give --ir FILE, and no --json [origin-of-dump]")
+        options.refuse_beside_file(ir_file, **problem.given, schedule=schedule)
         _print_origins(ir_file, origin)
         return
     with busy("compiling") as update:
@@ -77,20 +80,18 @@ def _print(found: Explanation) -> None:
     print_accesses(found.accesses)
 
 
-def _print_origins(dump: Path | None, line_of_op: int) -> None:
-    """The op, the ops that it comes from wherever they differ, and those that it became at the last level."""
-    if dump is None:
-        raise IRError("--origin is a line of a dump; name its file with --ir [origin-of-dump]")
+def _print_origins(dump: Path, line_of_op: int) -> None:
+    """The op; the steps that made it and its origins, each with the ops replaced; what it became at the last level."""
     file = dump.absolute()
     origins = load_origins(file.parent.parent)
     op = origins.op(f"{file.parent.name}/{file.stem}", line_of_op)
     typer.echo(str(op))
-    came = [op]
-    while came and (before := origins.of(came[0])):
-        if {one.text for one in before} != {one.text for one in came}:
-            typer.echo("\n".join(f"  from {one}" for one in before))
-        came = list(before)
-    for one in origins.became(op, origins.steps[-1].place) if origins.steps[-1].place != op.place else ():
+    came, before = op, origins.of(op)
+    while before:
+        if {one.name for one in before} != {came.name}:
+            typer.echo("\n".join(f"  by {came.place} from {one}" for one in before))
+        came, before = before[0], origins.of(before[0])
+    for one in origins.became(op, origins.steps[-1].place):
         typer.echo(f"  became {one}")
 
 

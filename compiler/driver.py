@@ -71,7 +71,7 @@ class Lowered:
     """The schedule, if some of its fields were chosen here."""
     assembly: Assembly | None = None
     """The machine code, if it was assembled."""
-    origins: Origins | None = None
+    origins: Origins | None = field(default=None, repr=False)
     """Where the ops of each step come from, down to level `llvm`, if this was recorded."""
 
     @property
@@ -217,7 +217,11 @@ class _Compilation:
             return
         text, place = _verified_text(self.module), place_of(level, number, name)
         file = self._dump(place, text)
-        self._dump_origins(self.recorder.record(place, self.module, text, file))
+        if number:
+            step = self.recorder.record(place, self.module, text, file)
+        else:
+            step = self.recorder.begin(place, self.module, text)
+        self._dump_origins(step)
 
     def _dump(self, place: str, text: str) -> str:
         """Write the text of a step, if there is a folder for it. Returns the file's name, for locations of ops."""

@@ -47,12 +47,12 @@ _PAIRS = (
     (Level.EPILOGUE, "tile.launch_dependents", "sm.tma_load sm.cp_async sm.load_global tile.prepare tile.finish"),
     (Level.NVVM, "nvvm.mma.sync llvm.call_intrinsic math.fma", "sm.mma_sync"),
     (Level.NVVM, "llvm.call_intrinsic", "sm.unpack_weights"),
-    (Level.NVVM, "math.fma", "sm.map sm.wgmma_promote"),
+    (Level.NVVM, "math.fma", "sm.map sm.wgmma_promote sm.reduce sm.store_reduced tile.finish"),
     (Level.NVVM, "nvvm.wgmma.mma_async nvvm.wgmma.fence.aligned sm.ptx_wgmma", "sm.wgmma sm.wgmma_promote"),
     (Level.NVVM, "nvvm.wgmma.commit.group.sync.aligned", "sm.wgmma sm.wgmma_promote"),
     (Level.NVVM, "nvvm.wgmma.wait.group.sync.aligned", "sm.mma_wait sm.mma_wait_rows sm.wgmma_promote"),
     (Level.NVVM, "sm.ptx_wgmma_wait", "sm.mma_wait sm.mma_wait_rows sm.wgmma_promote"),
-    (Level.NVVM, "nvvm.ldmatrix", "sm.ldmatrix"),
+    (Level.NVVM, "nvvm.ldmatrix", "sm.ldmatrix sm.load_shared"),
     (Level.NVVM, "nvvm.cp.async.shared.global", "sm.cp_async"),
     (Level.NVVM, "nvvm.cp.async.commit.group", "sm.cp_async_commit"),
     (Level.NVVM, "nvvm.cp.async.wait.group", "sm.cp_async_wait"),
@@ -69,7 +69,8 @@ _PAIRS = (
     (Level.NVVM, "nvvm.griddepcontrol", "tile.grid_dependency_wait tile.launch_dependents"),
     (Level.NVVM, "nvvm.stmatrix", "sm.store_shared"),
     (Level.NVVM, "llvm.load", "sm.load_shared sm.load_global sm.load_scales tile.add_partials tile.sum_shares"),
-    (Level.NVVM, "llvm.load", "tile.prepare tile.finish tile.work_tiles memref.load sm.store_reduced"),
+    (Level.NVVM, "llvm.load", "tile.prepare tile.finish memref.load sm.store_reduced"),
+    (Level.NVVM, "llvm.load", "sm.cp_async sm.store_global"),  # of the rows at an index
     (Level.NVVM, "llvm.store sm.ptx_store", "sm.store_shared sm.store_global sm.zero_rows sm.store_reduced"),
     (Level.NVVM, "llvm.store", "tile.store_partial tile.semaphore_wait tile.prepare tile.finish"),
     (Level.NVVM, "sm.ptx_semaphore_arrive", "tile.semaphore_arrive"),
@@ -81,7 +82,8 @@ _PAIRS = (
     (Level.LLVM, "llvm.inline_asm", "sm.ptx_semaphore_arrive sm.ptx_semaphore_wait sm.ptx_semaphore_leave"),
     (Level.LLVM, "llvm.inline_asm", "sm.ptx_keep_pair sm.ptx_mask_or sm.ptx_round llvm.load"),
     (Level.LLVM, "llvm.inline_asm", "nvvm.wgmma.mma_async nvvm.mbarrier.try_wait.parity"),
-    (Level.LLVM, "llvm.call_intrinsic", "math.fma"),
+    (Level.LLVM, "llvm.call_intrinsic", "math.fma math.absf math.copysign math.exp2 math.log2 math.roundeven"),
+    (Level.LLVM, "llvm.call_intrinsic", "math.rsqrt math.sqrt arith.divf"),
 )
 
 
@@ -110,7 +112,7 @@ class Share:
     others: tuple[Op, ...]
 
     @property
-    def of_allowed(self) -> float:
+    def allowed(self) -> float:
         return 1 - len(self.others) / self.counted if self.counted else 1.0
 
 

@@ -7,7 +7,7 @@ locations for the next step. Locations are not printed, and no pass decides by t
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from mlir import ir
@@ -16,14 +16,15 @@ from lowtide.compiler.contexts import parse_text
 from lowtide.compiler.origins.origins import Origins, Row, Step
 from lowtide.dialects._lowtide import ops_named
 
-HOLDERS = frozenset(
-    ("builtin.module", "func.func", "tile.kernel", "gpu.module", "gpu.func", "llvm.func", "sm.roles", "tile.work_tiles")
-    + ("scf.for", "scf.while")
-)
+_FUNCTIONS = ("builtin.module", "func.func", "tile.kernel", "gpu.module", "gpu.func", "llvm.func")
+HOLDERS = frozenset((*_FUNCTIONS, "sm.roles", "tile.work_tiles", "scf.for", "scf.while"))
 """Functions, roles and loops. They are origins of each other only: an op comes from an op in a loop, not from the
 loop."""
 
 _AFTER = re.compile(r'tile\.after = "[^"]*", ')
+
+
+_Place = tuple[str, int, int]  # file, line, column
 
 
 @dataclass
@@ -31,16 +32,22 @@ class Recorder:
     """Follows one compilation; `steps`: those that it has seen."""
 
     steps: list[Step] = field(default_factory=list)
-    _source: str = ""  # the file that the locations of the present ops name
+    _lines: dict[_Place, int] = field(default_factory=dict)  # of the last step, by the place in an op's location
 
     def result(self) -> Origins:
         return Origins(tuple(self.steps))
 
+    def begin(self, place: str, module: ir.Module, text: str) -> Step:
+        """Record the input, whose ops keep the locations that messages name."""
+        read = parse_text(text, module.context, f"<{place}>")
+        step = self._add(place, text, _rows(module, read, {}, {}))
+        self._follow(module, read)
+        return step
+
     def record(self, place: str, module: ir.Module, text: str, name: str) -> Step:
         """Record what a step has left. The ops' locations then are their lines in the file `name`."""
-        if self.steps and _AFTER.sub("", text) == _AFTER.sub("", self.steps[-1].text):  # the step changed nothing
-            rows = tuple(Row(row.line, row.op, (row.line,)) for row in self.steps[-1].rows)
-            return self._add(place, text, rows)
+        if _AFTER.sub("", text) == _AFTER.sub("", self.steps[-1].text):  # the step changed nothing
+            return self._add(place, text, [Row(row.line, row.op, (row.line,)) for row in self.steps[-1].rows])
         read = parse_text(text, module.context, name)
         step = self.record_parsed(place, module, text, read)
         for op, again in zip(_ops(module), _ops(read), strict=True):
@@ -49,29 +56,42 @@ class Recorder:
 
     def record_parsed(self, place: str, module: ir.Module, text: str, read: ir.Module) -> Step:
         """Record what a step has left; `read` is its text, parsed, with which the compilation goes on."""
-        before = {row.line: row.op for row in self.steps[-1].rows} if self.steps else {}
-        rows: dict[int, Row] = {}
-        for op, again in zip(_ops(module), _ops(read), strict=True):
-            line, name = again.location.start_line, op.name
-            found = dict.fromkeys(number for file, number in _places(op.location) if file == self._source)
-            origins = (at for at in found if at in before and (name in HOLDERS or before[at] not in HOLDERS))
-            rows.setdefault(line, Row(line, name, tuple(origins)))  # a terminator that is not printed has no line
-        self._source = read.operation.location.filename
-        return self._add(place, text, tuple(rows.values()))
+        names = {row.line: row.op for row in self.steps[-1].rows}
+        step = self._add(place, text, _rows(module, read, self._lines, names))
+        self._follow(read, read)
+        return step
 
-    def _add(self, place: str, text: str, rows: tuple[Row, ...]) -> Step:
-        self.steps.append(Step(place, self.steps[-1].place if self.steps else None, text, rows))
+    def _follow(self, module: ir.Module, read: ir.Module) -> None:
+        """Remember the lines of the module's ops, which are those of `read`."""
+        self._lines = {}
+        for op, again in zip(_ops(module), _ops(read), strict=True):
+            for place in _places(op.location):
+                self._lines.setdefault(place, again.location.start_line)
+
+    def _add(self, place: str, text: str, rows: Iterable[Row]) -> Step:
+        self.steps.append(Step(place, self.steps[-1].place if self.steps else None, text, tuple(rows)))
         return self.steps[-1]
+
+
+def _rows(module: ir.Module, read: ir.Module, lines: Mapping[_Place, int], names: Mapping[int, str]) -> Collection[Row]:
+    """The ops of a module that was parsed again as `read`, with their origins: `lines` of ops with these `names`."""
+    rows: dict[int, Row] = {}
+    for op, again in zip(_ops(module), _ops(read), strict=True):
+        line, name = again.location.start_line, op.name
+        found = dict.fromkeys(lines[place] for place in _places(op.location) if place in lines)
+        origins = (at for at in found if name in HOLDERS or names[at] not in HOLDERS)
+        rows.setdefault(line, Row(line, name, tuple(origins)))  # a terminator that is not printed has no line
+    return rows.values()
 
 
 def _ops(module: ir.Module) -> list[ir.Operation]:
     return list(ops_named(module.operation, "*"))
 
 
-def _places(location: ir.Location) -> Iterator[tuple[str, int]]:
-    """The file and line of each place in a location."""
+def _places(location: ir.Location) -> Iterator[_Place]:
+    """The places in files that a location names."""
     if location.is_a_file():
-        yield location.filename, location.start_line
+        yield location.filename, location.start_line, location.start_col
     elif location.is_a_name():
         yield from _places(location.child_loc)
     elif location.is_a_callsite():

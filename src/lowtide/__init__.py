@@ -193,6 +193,7 @@ __all__ = [
     "geglu_tanh",
     "gelu",
     "grouped_matmul",
+    "load_origins",
     "log",
     "logsumexp",
     "matmul",

@@ -62,3 +62,21 @@ def test_explain_prints_json_and_nothing_else() -> None:
 def test_explain_refuses_levels_below_epilogue(dump: Path, level: str) -> None:
     message = refused("explain", "--ir", str(level_file(dump, level)))
     assert f"level {level} " in message and "[explained-level]" in message
+
+
+def test_explain_says_where_an_op_of_a_dump_comes_from_and_what_became_of_it(dump: Path) -> None:
+    file = level_file(dump, "epilogue")
+    lines = file.read_text().splitlines()
+    line = next(number for number, text in enumerate(lines, 1) if "sm.mma_sync" in text)
+    first, *others = accepted("explain", "--ir", str(file), "--origin", str(line)).splitlines()
+    assert first == f"06-epilogue/{file.stem}:{line}: {lines[line - 1].strip()}"
+    made = {text.split()[1]: text for text in others if text.startswith("  by ")}
+    assert list(made) == ["05-atoms/01-bind-mma-atoms", "02-cta/01-tile-to-ctas"]
+    assert " tile.mma " in made["05-atoms/01-bind-mma-atoms"] and "tile.gemm " in made["02-cta/01-tile-to-ctas"]
+    became = [text for text in others if text.startswith("  became 08-llvm/")]
+    assert len(became) + len(made) == len(others) and all("nvvm.mma.sync" in text for text in became)
+
+
+def test_explain_refuses_an_origin_without_a_dump_and_a_line_without_an_op(dump: Path) -> None:
+    assert "[origin-of-dump]" in refused("explain", *SMALL, "--origin", "3")
+    assert "[op-line]" in refused("explain", "--ir", str(level_file(dump, "smem")), "--origin", "1")

@@ -1,0 +1,197 @@
+"""Origins: the ops that touch memory, multiply or wait come from ops that they replace or serve, at every level."""
+
+import json
+from pathlib import Path
+
+import pytest
+from mlir import ir
+
+import lowtide as lt
+from lowtide.compiler.driver import lower
+from lowtide.compiler.origins.origins import Origins
+from lowtide.compiler.origins.pairs import COUNTED, shares
+from lowtide.compiler.presets import LADDERS
+from lowtide.compiler.problem_ir import problem_text
+from lowtide.dialects._lowtide import ops_named
+from lowtide.dialects.levels import Level
+from lowtide.errors import IRError
+from lowtide.passes.base import Pass
+from lowtide.passes.nvvm.convert_sm_to_nvvm import ConvertSmToNvvm
+from lowtide.passes.pipelined.pipeline_mainloop import PipelineMainloop
+from lowtide.targets import Target, get
+
+REQUIRED = 0.95
+
+# They have nearly all pairs of an op and an origin of any preset; test/origins_of_presets.py measures all presets.
+PRESETS = (
+    "sm80-few-rows",
+    "sm80-simt-double-buffered",
+    "sm80-weights",
+    "sm90-cluster-1x2",
+    "sm90-f64-tma",
+    "sm90-few-rows",
+    "sm90-fp8-blocks",
+    "sm90-pingpong",
+    "sm90-scatter-k",
+    "sm90-streaming-stores",
+    "sm90-unaligned",
+    "sm90-wave-sync",
+)
+
+# The ops that neither touch memory, nor multiply, nor wait.
+OTHERS = (
+    "tile.cluster_count tile.kernel tile.launch tile.next_work_tile tile.return tile.sm_count tile.splat tile.view",
+    "tile.work_tiles tile.workspace tile.yield",
+    "sm.alloc sm.extract sm.map sm.prefix sm.ring sm.ring_advance sm.ring_reuse sm.ring_slot sm.role_instance sm.roles",
+    "sm.splat sm.stack sm.tensor_map sm.unpack_weights sm.ptx_keep_pair sm.ptx_mask_or sm.ptx_round",
+    "nvvm.convert.f32x2.to.f8x2 nvvm.mapa nvvm.setmaxregister nvvm.shfl.sync",
+    "memref.cast memref.dim memref.extract_aligned_pointer_as_index memref.extract_strided_metadata",
+    "memref.reinterpret_cast",
+)
+
+
+def problem(preset: str) -> str:
+    found = LADDERS[preset]
+    return problem_text(found.spec(), get(found.target), found.schedule)
+
+
+def origins_of(preset: str, until: Level = Level.LLVM) -> Origins:
+    found = lower(problem(preset), until=until, origins=True).origins
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def wgmma(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Origins]:
+    """A kernel with roles, and its dumps."""
+    folder = tmp_path_factory.mktemp("dump")
+    found = lower(problem("sm90-cluster-2x1"), until="nvvm", dump_dir=folder).origins
+    assert found is not None
+    return folder, found
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_ops_that_touch_memory_multiply_or_wait_come_from_ops_that_they_replace_or_serve(preset: str) -> None:
+    origins = origins_of(preset)
+    found = shares(origins)
+    assert list(found) == [level for level in Level if level < Level.PTX]
+    for level, share in found.items():
+        assert share.allowed >= REQUIRED, (level, [str(op) for op in share.others])
+    met = {row.op for step in origins.steps for row in step.rows}
+    unknown = (
+        name
+        for name in met - COUNTED - {*" ".join(OTHERS).split()}
+        if name.startswith(("tile.", "sm.", "nvvm.", "memref."))
+    )
+    assert [name for name in unknown if not name.startswith("nvvm.read.")] == []
+
+
+@pytest.mark.parametrize("guilty", [PipelineMainloop, ConvertSmToNvvm])
+def test_a_pass_that_gives_the_location_of_the_loop_is_found(
+    guilty: type[Pass], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = guilty.run
+
+    def faulty(self: Pass, module: ir.Module, target: Target) -> None:
+        run(self, module, target)
+        for loop in ops_named(module.operation, "scf.for"):
+            for op in loop.regions[0].blocks[0].operations:
+                op.operation.location = loop.location
+
+    preset, level = "sm90-cluster-2x1", guilty.gives
+    assert level is not None
+    assert shares(origins_of(preset, level))[level].allowed == 1
+    monkeypatch.setattr(guilty, "run", faulty)
+    share = shares(origins_of(preset, level))[level]
+    assert share.allowed < REQUIRED
+    assert any(op.name in ("sm.consumer_wait", "nvvm.wgmma.mma_async") for op in share.others)
+
+
+def test_recording_changes_no_code_and_no_dump(wgmma: tuple[Path, Origins]) -> None:
+    plain = lower(problem("sm90-cluster-2x1"))
+    recorded = lower(problem("sm90-cluster-2x1"), origins=True)
+    assert recorded.levels == plain.levels
+    folder, origins = wgmma
+    for step in origins.steps:
+        assert (folder / f"{step.place}.mlir").read_text() == step.text
+    assert origins.step("nvvm").text == plain.levels["nvvm"]
+
+
+def test_an_op_leads_to_the_ops_it_comes_from_and_back(wgmma: tuple[Path, Origins]) -> None:
+    _, origins = wgmma
+    load = next(op for op in origins.ops("nvvm") if op.name.startswith("nvvm.cp.async.bulk.tensor"))
+    assert origins.op("nvvm", load.line) == load == origins.ops("nvvm")[load.number]
+    assert load.name in load.text
+    names = [[op.name for op in origins.of(load, str(level))] for level in reversed(Level) if level < Level.NVVM]
+    expected = ["sm.tma_load", "sm.tma_load", "sm.copy_async", "sm.copy", "tile.view", "tile.gemm"]
+    assert names == [[name] for name in expected]
+    for level in Level:
+        if level < Level.NVVM:
+            (origin,) = origins.of(load, str(level))
+            assert load in origins.became(origin, "nvvm")
+    (gemm,) = (op for op in origins.ops("01-problem/00-input") if op.name == "tile.gemm")
+    assert origins.of(gemm) == ()
+    assert {op.name for op in origins.became(gemm, "cta")} >= {"tile.mma", "tile.store", "tile.work_tiles"}
+
+
+def test_functions_loops_and_roles_are_origins_of_each_other_only(wgmma: tuple[Path, Origins]) -> None:
+    _, origins = wgmma
+    holders = {"builtin.module", "func.func", "tile.kernel", "gpu.func", "sm.roles", "tile.work_tiles", "scf.for"}
+    met = set()
+    for before, step in zip(origins.steps, origins.steps[1:], strict=False):
+        names = {row.line: row.op for row in before.rows}
+        for row in step.rows:
+            met |= {names[origin] for origin in row.origins} & holders
+            assert row.op in {*holders, "gpu.module"} or holders.isdisjoint(names[origin] for origin in row.origins)
+    assert met >= {"tile.kernel", "scf.for"}
+
+
+def test_origins_are_read_back_from_a_dump_folder(wgmma: tuple[Path, Origins]) -> None:
+    folder, origins = wgmma
+    assert lt.load_origins(folder) == origins
+
+
+def test_a_compilation_that_begins_at_a_dump_has_its_own_origins(tmp_path: Path) -> None:
+    text = problem("sm90-cluster-2x1")
+    lower(text, until="pipelined", dump_dir=tmp_path)
+    kernel = lt.compile_ir(tmp_path / "03-smem" / "02-assign-smem-layouts.mlir", dump_ir=tmp_path)
+    assert kernel.origins.steps[0].place == "03-smem/00-input"
+    assert lt.load_origins(tmp_path) == kernel.origins
+
+
+def test_a_kernel_without_a_dump_folder_has_the_same_origins() -> None:
+    spec = lt.GemmSpec(m=64, n=64, k=64, a="bf16", b="bf16", d="bf16")
+    kernel = lt.compile_gemm(spec, "sm_80", "grid.tile = [64, 64], k = 32, stages = 2")
+    assert kernel.origins.step("llvm").text == kernel.levels["llvm"]
+    assert kernel.origins.steps[0].place == "01-problem/00-input"
+
+
+def test_questions_without_an_answer_say_what_there_is(wgmma: tuple[Path, Origins]) -> None:
+    _, origins = wgmma
+    op = origins.ops("smem")[-1]
+    with pytest.raises(IRError, match=r"no step is named 'nvm'; did you mean 'nvvm'\? \[step-of-origins\]"):
+        origins.step("nvm")
+    with pytest.raises(IRError, match=r"no op begins in line 0 of 03-smem/.*; one does in line \d+ \[op-line\]"):
+        origins.op("smem", 0)
+    with pytest.raises(IRError, match=r"07-nvvm/.* is not before 03-smem/.* \[order-of-steps\]"):
+        origins.of(op, "nvvm")
+    with pytest.raises(IRError, match=r"02-cta/.* is not after 03-smem/.* \[order-of-steps\]"):
+        origins.became(op, "cta")
+
+
+def test_damaged_origins_and_edited_dumps_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(IRError, match=r"there are no origins in .*\[no-origins\]"):
+        lt.load_origins(tmp_path)
+    lower(problem("sm80-direct"), until="cta", dump_dir=tmp_path)
+    dump, file = tmp_path / "02-cta" / "04-simplify.mlir", tmp_path / "origins" / "02-cta" / "04-simplify.json"
+    text, rows = dump.read_text(), file.read_text()
+    dump.write_text(text.replace("tile.mma", "\ntile.mma"))
+    with pytest.raises(IRError, match=r"04-simplify.mlir was edited after .*\[origins-of-text\]"):
+        lt.load_origins(tmp_path)
+    dump.write_text(text)
+    for damage in ("", "[]", json.dumps({**json.loads(rows), "ops": [["a"]]}), rows.replace("03-", "05-", 1)):
+        file.write_text(damage)
+        with pytest.raises(IRError, match=r"04-simplify.json does not have origins .*\[origins-file\]"):
+            lt.load_origins(tmp_path)
+    file.write_text(rows)
+    assert lt.load_origins(tmp_path).step("cta").text == text
