@@ -17,7 +17,7 @@ from lowtide.compiler.contexts import Source, make_context, parse_source, parse_
 from lowtide.compiler.dumps import DumpFolder, place_of
 from lowtide.compiler.native import resolve
 from lowtide.compiler.origins.files import text_of
-from lowtide.compiler.origins.origins import Origins
+from lowtide.compiler.origins.origins import PTX_PLACE, Origins
 from lowtide.compiler.origins.origins import Step as OriginsStep
 from lowtide.compiler.origins.record import Recorder
 from lowtide.compiler.pass_pipeline import Element, UpstreamFailure, parse_pipeline, run_element
@@ -72,7 +72,7 @@ class Lowered:
     assembly: Assembly | None = None
     """The machine code, if it was assembled."""
     origins: Origins | None = field(default=None, repr=False)
-    """Where the ops of each step come from, down to level `llvm`, if this was recorded."""
+    """Where the ops of each step come from, and the instructions of the PTX, if this was recorded."""
 
     @property
     def ptx(self) -> str | None:
@@ -283,7 +283,9 @@ class _Compilation:
     def _take_ptx(self) -> None:
         self.texts[str(Level.PTX)] = text = ptx_text(self.module)
         if self.dumps is not None:
-            write_whole(self.dumps.ptx(), text)
+            write_whole(self.dumps.text(PTX_PLACE), text)
+        if self.recorder is not None:
+            self._dump_origins(self.recorder.record_ptx(text, STEPS[Level.PTX][0].text(self.target)))
 
     def _before(self) -> str:
         """The module before the pass that failed. The earlier passes run again, since they are pure functions."""

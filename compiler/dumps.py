@@ -19,7 +19,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
-from lowtide.compiler.origins.files import origins_file
+from lowtide.compiler.origins.files import origins_file, text_file
+from lowtide.compiler.origins.origins import PTX_PLACE
 from lowtide.compiler.whole_files import write_whole
 from lowtide.dialects.levels import Level
 from lowtide.errors import Error
@@ -80,24 +81,20 @@ class DumpFolder:
 
     def text(self, place: str) -> Path:
         """The file of a step's text."""
-        return self.path / f"{place}.mlir"
+        return text_file(self.path, place)
 
     def origins(self, place: str) -> Path:
         """The file of the origins of a step's ops."""
         return origins_file(self.path, place)
-
-    def ptx(self) -> Path:
-        """The file of the PTX text."""
-        return self.path / f"{Level.PTX.value:02d}-{Level.PTX}" / "kernel.ptx"
 
     def clear(self, steps: Iterable[tuple[Level, int, str]]) -> None:
         """Remove the files of these steps, the PTX and the reproducer of an earlier compilation, so that none mix.
 
         Other files are kept: a user may store edited levels beside the dumps.
         """
-        places = [place_of(*step) for step in steps]
+        places = [*(place_of(*step) for step in steps), PTX_PLACE]
         files = [file(place) for place in places for file in (self.text, self.origins)]
-        for path in (*files, self.ptx(), self.path / REPRODUCER):
+        for path in (*files, self.path / REPRODUCER):
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:

@@ -80,13 +80,12 @@ class CompiledKernel:
 
     @cached_property
     def origins(self) -> Origins:
-        """Where the ops of each step come from (docs/origins.md). Without a dump folder, the kernel is compiled once
-        more, down to level `llvm`."""
+        """Where the ops of each step and the instructions of the PTX come from (docs/origins.md). Without a dump
+        folder, the kernel is compiled once more."""
         if self._lowered.origins is not None:
             return self._lowered.origins
         source = self._lowered.entered or next(iter(self.levels.values()))
-        last = [level for level in self.levels if level != str(Level.PTX)][-1]
-        found = lower(source, until=last, origins=True).origins
+        found = lower(source, until=list(self.levels)[-1], origins=True).origins
         assert found is not None
         return found
 

@@ -15,7 +15,7 @@ import os
 from pathlib import Path
 
 from lowtide.compiler.contexts import read_text
-from lowtide.compiler.origins.origins import Origins, Row, Step
+from lowtide.compiler.origins.origins import PTX_PLACE, Origins, Row, Step
 from lowtide.errors import IRError
 
 _FOLDER = "origins"
@@ -24,6 +24,11 @@ _FOLDER = "origins"
 def origins_file(folder: Path, place: str) -> Path:
     """The file in a dump folder that has the origins of a step's ops."""
     return folder / _FOLDER / f"{place}.json"
+
+
+def text_file(folder: Path, place: str) -> Path:
+    """The file in a dump folder that has the text of a step."""
+    return folder / f"{place}.{'ptx' if place == PTX_PLACE else 'mlir'}"
 
 
 def text_of(step: Step) -> str:
@@ -48,7 +53,7 @@ def load_origins(folder: str | os.PathLike[str]) -> Origins:
 
 
 def _step(folder: Path, place: str) -> Step:
-    path, dump = origins_file(folder, place), folder / f"{place}.mlir"
+    path, dump = origins_file(folder, place), text_file(folder, place)
     try:
         found = json.loads(read_text(path, "JSON"))
         rows = tuple(Row(int(line), str(op), tuple(map(int, origins))) for line, op, origins in found["ops"])
@@ -58,7 +63,7 @@ def _step(folder: Path, place: str) -> Step:
         is_whole = False
     if not is_whole:
         raise IRError(f"{path} does not have origins as a compilation writes them; compile again [origins-file]")
-    text = read_text(dump, "MLIR text")
+    text = read_text(dump, "MLIR text or PTX")
     if _hash(text) != sha256:
         raise IRError(f"{dump} was edited after {path} was written; compile again [origins-of-text]")
     return Step(place, before, text, rows)

@@ -1,4 +1,7 @@
-"""The origins of ops: for an op of a step, the ops of the step before that it replaces or serves."""
+"""The origins of ops: for an op of a step, the ops of the step before that it replaces or serves.
+
+The last step is the PTX. Its instructions are its ops here.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -6,6 +9,8 @@ from functools import cached_property
 
 from lowtide.errors import IRError
 from lowtide.keywords import nearest
+
+PTX_PLACE = "09-ptx/kernel"
 
 
 @dataclass(frozen=True)

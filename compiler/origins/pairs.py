@@ -84,6 +84,22 @@ _PAIRS = (
     (Level.LLVM, "llvm.inline_asm", "nvvm.wgmma.mma_async nvvm.mbarrier.try_wait.parity"),
     (Level.LLVM, "llvm.call_intrinsic", "math.fma math.absf math.copysign math.exp2 math.log2 math.roundeven"),
     (Level.LLVM, "llvm.call_intrinsic", "math.rsqrt math.sqrt arith.divf"),
+    # Instructions of PTX, by the word before the first dot.
+    (Level.PTX, "mma", "nvvm.mma.sync llvm.call_intrinsic"),
+    (Level.PTX, "wgmma", "llvm.inline_asm nvvm.wgmma.fence.aligned nvvm.wgmma.commit.group.sync.aligned"),
+    (Level.PTX, "wgmma", "nvvm.wgmma.wait.group.sync.aligned"),
+    (Level.PTX, "ldmatrix", "nvvm.ldmatrix"),
+    (Level.PTX, "stmatrix", "nvvm.stmatrix"),
+    (Level.PTX, "cp", "nvvm.cp.async.shared.global nvvm.cp.async.commit.group nvvm.cp.async.wait.group"),
+    (Level.PTX, "cp", "nvvm.cp.async.bulk.tensor.shared.cluster.global nvvm.cp.async.bulk.tensor.global.shared.cta"),
+    (Level.PTX, "cp", "nvvm.cp.async.bulk.commit.group nvvm.cp.async.bulk.wait_group"),
+    (Level.PTX, "bar barrier", "nvvm.barrier nvvm.barrier0 nvvm.cluster.arrive nvvm.cluster.wait"),
+    (Level.PTX, "mbarrier", "nvvm.mbarrier.init nvvm.mbarrier.arrive nvvm.mbarrier.arrive.expect_tx llvm.inline_asm"),
+    (Level.PTX, "fence", "nvvm.fence.proxy nvvm.fence.mbarrier.init"),
+    (Level.PTX, "griddepcontrol", "nvvm.griddepcontrol"),
+    (Level.PTX, "ld", "llvm.load llvm.inline_asm"),
+    (Level.PTX, "st", "llvm.store llvm.inline_asm"),
+    (Level.PTX, "red atom", "llvm.inline_asm"),
 )
 
 
@@ -125,11 +141,20 @@ def shares(origins: Origins) -> Mapping[Level, Share]:
         if place == before:  # where the compilation began
             continue
         for op in origins.ops(place):
-            if op.name in COUNTED and _NO_INSTRUCTION not in op.text:
+            kind = _kind(op, level)
+            if kind in COUNTED:
                 counted += 1
                 names = {origin.name for origin in origins.of(op, before)}
-                if not names or not names <= ALLOWED[level].get(op.name, frozenset()) | {op.name}:
+                if not names or not names <= ALLOWED[level].get(kind, frozenset()) | {kind}:
                     others.append(op)
         found[level] = Share(counted, tuple(others))
         before = place
     return found
+
+
+def _kind(op: Op, level: Level) -> str:
+    """The op's name in the table. Empty for assembly without text, and for loads of parameters."""
+    word, _, rest = op.name.partition(".")
+    if _NO_INSTRUCTION in op.text or (level is Level.PTX and rest.startswith("param")):
+        return ""
+    return word if level is Level.PTX else op.name

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from mlir import ir
 
 from lowtide.compiler.contexts import parse_text
-from lowtide.compiler.origins.origins import Origins, Row, Step
+from lowtide.compiler.origins.origins import PTX_PLACE, Origins, Row, Step
+from lowtide.compiler.origins.ptx_lines import ptx_with_lines, rows_of_ptx
 from lowtide.dialects._lowtide import ops_named
 
 _FUNCTIONS = ("builtin.module", "func.func", "tile.kernel", "gpu.module", "gpu.func", "llvm.func")
@@ -60,6 +61,13 @@ class Recorder:
         step = self._add(place, text, _rows(module, read, self._lines, names))
         self._follow(read, read)
         return step
+
+    def record_ptx(self, ptx: str, emit: str) -> Step:
+        """Record the PTX, which the pass `emit` has made from the last step."""
+        llvm = self.steps[-1]
+        lines = frozenset(row.line for row in llvm.rows if row.op not in HOLDERS)
+        rows = rows_of_ptx(ptx, ptx_with_lines(llvm.text, emit), lines)
+        return self._add(PTX_PLACE, ptx, rows)
 
     def _follow(self, module: ir.Module, read: ir.Module) -> None:
         """Remember the lines of the module's ops, which are those of `read`."""

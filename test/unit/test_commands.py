@@ -116,7 +116,7 @@ def test_an_interrupt_during_compilation_leaves_whole_dumps_and_nothing_else(tmp
     done = shell(f"@ compile {' '.join(SMALL)} --dump-ir {tmp_path}/dump", before=TAKEN + DURING_A_PASS)
     assert (done.returncode, done.stderr) == (130, "\nlowtide: interrupted\n")
     names = [path.name for path in (tmp_path / "dump").rglob("*") if path.is_file()]
-    assert names and all(name.endswith(".mlir") and not name.startswith(".") for name in names)
+    assert names and all(name.endswith((".mlir", ".json")) and not name.startswith(".") for name in names)
 
 
 def test_a_refused_schedule_leaves_no_temporary_folder(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_dumps_are_numbered_by_level_and_by_place_in_the_table(compiled: Compile
     for level in IR_LEVELS:
         for number, step in enumerate(STEPS[level], 1):
             expected.append(f"{level.value:02d}-{level}/{number:02d}-{step.name}.mlir")
-    expected += [f"origins/{file}".replace(".mlir", ".json") for file in expected if file.endswith(".mlir")]
+    expected += [str(Path("origins", file).with_suffix(".json")) for file in expected]
     assert compiled.files() == sorted(expected)
     for level in IR_LEVELS:
         last = compiled.folder / f"{level.value:02d}-{level}"
