@@ -239,23 +239,36 @@ class _Files:
 
 def _watch(update: Callable[[str], None], expected: Estimate) -> Watch:
     """Shows the number of completed CTAs and of instructions, and the estimated time of the other CTAs."""
-    started, work, done = time.monotonic(), Work(), [0, 0]
+    started, work, done = time.monotonic(), Work(), [0, 0, time.monotonic()]
 
     def tell() -> None:
-        ended, ctas = done
+        ended, ctas, last = done
         count = f"{work.instructions:,} warp instructions"
-        if not ended:
-            update(f"running the first CTAs: {count} of {expected}")
-            return
-        left = (time.monotonic() - started) / ended * (ctas - ended)
-        update(f"running: {ended} of {ctas} CTAs, {count}, about {left:.0f} s left")
+        left = time_left(int(ended), int(ctas), last - started, time.monotonic() - last)
+        if ended:
+            update(f"running: {ended} of {ctas} CTAs, {count}, {left}")
+        else:
+            of = f"{count} of {expected}"
+            update(f"running the first CTAs: {of if work.instructions <= expected.instructions else f'{of}; {left}'}")
 
     def on_end(ended: int, ctas: int) -> None:
-        done[:] = ended, ctas
+        done[:] = ended, ctas, time.monotonic()
         tell()
 
     work.on_tick = tell
     return Watch(on_end, work)
+
+
+_PAUSE = 10.0  # seconds without the end of a CTA after which it is told
+
+
+def time_left(ended: int, ctas: int, until: float, pause: float) -> str:
+    """The estimated time of the CTAs that have not ended, in words. `until`: the seconds until the last one ended;
+    `pause`: those since then."""
+    each = until / ended if ended else 0.0
+    if pause > max(_PAUSE, 4 * each):
+        return f"no CTA has ended for {pause:.0f} s; it may never end"
+    return f"about {max(0.0, each * (ctas - ended) - pause):.0f} s left" if ended else "more than estimated"
 
 
 def _ran(source: Parsed, given: Recorded, settings: Settings, watch: Watch, out: Path | None) -> Report:

@@ -184,6 +184,7 @@ class Cta:
         self.everyone = Team("CTA", tuple(seat.index for seat in machine.seats))
         names = [seat.name for seat in machine.seats]
         self.shared = SharedMemory(len(names), shared_memory, machine.domain.payload, names, origin, machine.spans)
+        self.shared.changes = machine.memory.changes
         if machine.observers.relied is not None:
             self.shared.forgive(machine.observers.relied)
         self.copies = AsyncCopies(self.shared)
@@ -250,6 +251,8 @@ class AgentState:
         self.strong: Strong | None = None
         self.remote: tuple[Cta, int] | None = None  # of accesses to another CTA: it, and the agent's clock there
         self.steps = 0
+        self.laps: dict[Any, Any] = {}  # of loops, by the edge that closes them (laps.py)
+        self.quiet: Any = None  # the last lap, if it has changed nothing
         self.mmas: list[Any] = []  # groups of wgmma not covered by a wait, oldest first
         self.accumulators: list[Any] = []  # at level ptx: registers that those groups may still write
         self.local: Any = None  # the memory of its threads, if they have any (variables.py)
@@ -356,10 +359,12 @@ class AgentState:
 
 @dataclass(eq=False)
 class Agent:
-    """`program`: what it runs. `members`: the agents of a convoy."""
+    """`program`: what it runs. `members`: the agents of a convoy. `moved`: when it last continued, by the tick of
+    `Changes`."""
 
     state: AgentState
     steps: Steps
     waits: Wait | None = None
     program: Any = None
     members: tuple[Agent, ...] = ()
+    moved: int = 0

@@ -47,6 +47,7 @@ from lowtide.interpreter.machine.lane_paths import (
     resume,
     until_changed,
 )
+from lowtide.interpreter.machine.laps import close, is_due, leave, same
 from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.program.graphs import EXIT, Branch, Edge, Graph, Loop
 
@@ -65,7 +66,7 @@ class Spin:
             other is not None
             and self.edge is other.edge
             and self.acted == other.acted
-            and all(_same(x, y) for x, y in zip(self.registers, other.registers, strict=True))
+            and all(same(x, y) for x, y in zip(self.registers, other.registers, strict=True))
         )
 
 
@@ -86,6 +87,7 @@ def run_graph(state: AgentState, graph: Graph, start: Start | None = None) -> St
             yield from advance(state, graph, paths)
             index, spin = 0, None
             continue
+        is_quiet = path.edge is not None and path.edge.loop is not None and _is_quiet(state, path)
         if path.edge is not None and path.edge.loop is not None and state.polls:
             registers = [state.values[slot] for slot in path.edge.loop.slots]
             now = Spin(path.edge, path.edge.loop, acted + state.changes, registers)
@@ -93,6 +95,8 @@ def run_graph(state: AgentState, graph: Graph, start: Start | None = None) -> St
             yield _until_changed(state, paths) if now.is_same(spin) else again()
             spin = now
             state.polls = []
+        elif is_quiet:
+            yield again()
         if has_aside := any(each.aside is not None for each in paths):
             resume(graph, paths)
         if paths[-1] is not path:
@@ -105,6 +109,7 @@ def run_graph(state: AgentState, graph: Graph, start: Start | None = None) -> St
             continue
         if spin is not None and path.block not in spin.loop.blocks:
             spin = None
+        leave(state, path.block)
         state.mask = path.mask
         block = graph.blocks[path.block]
         if state.undefined and path.mask is None and len(paths) == 1:
@@ -127,6 +132,15 @@ def run_graph(state: AgentState, graph: Graph, start: Start | None = None) -> St
             _count_arrivals(state, path, graph)
         _follow(state, path, block.branch, graph, paths)
     state.mask = outer
+
+
+def _is_quiet(state: AgentState, path: Path) -> bool:
+    """All lanes of the warp close a lap of a loop: whether nothing has changed in it."""
+    edge, present = path.edge, state.present
+    lanes = path.mask if present is None or path.mask is None else path.mask | ~present
+    if edge is None or edge.loop is None or (lanes is not None and not lanes.all()) or not is_due(state, edge):
+        return False
+    return close(state, edge, [state.values[slot] for slot in edge.loop.slots], state.polls)
 
 
 def again() -> Wait:
@@ -269,14 +283,3 @@ def _until_changed(state: AgentState, paths: list[Path]) -> Wait:
     polls = [*state.polls]
     otherwise = partial(put_aside, state, paths, polls) if len(paths) > 1 else None
     return until_changed([*polls, *polls_aside(paths)], otherwise)
-
-
-def _same(x: Any, y: Any) -> bool:
-    """Whether two values of a slot are equal; false if that cannot be determined."""
-    if x is y:
-        return True
-    if isinstance(x, tuple) and isinstance(y, tuple):
-        return len(x) == len(y) and all(_same(a, b) for a, b in zip(x, y, strict=True))
-    if isinstance(x, np.ndarray) or isinstance(y, np.ndarray):
-        return isinstance(x, np.ndarray) and isinstance(y, np.ndarray) and np.array_equal(x, y)
-    return isinstance(x, int | float | np.generic) and isinstance(y, int | float | np.generic) and bool(x == y)

@@ -17,7 +17,9 @@ from lowtide.interpreter.machine.agents import Steps
 from lowtide.interpreter.machine.branches import Spin, again, parted
 from lowtide.interpreter.machine.convoys import Convoy, Start
 from lowtide.interpreter.machine.execution import OF_PYTHON, count_steps
+from lowtide.interpreter.machine.joined_values import by_warp
 from lowtide.interpreter.machine.lane_paths import Path
+from lowtide.interpreter.machine.laps import close, is_due, leave
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.program.batches import NotTogether
 from lowtide.interpreter.program.graphs import EXIT, Branch, Edge, Graph
@@ -31,6 +33,8 @@ def run_convoy(convoy: Convoy, graph: Graph, block: int, index: int) -> Steps:
     spin: Spin | None = None
     acted, known = 0, convoy.undefined_registers
     while True:
+        for state in convoy.states:
+            leave(state, block)
         ops = graph.blocks[block].ops
         count_steps(convoy, len(ops) - index + 1)
         if (work := convoy.machine.observers.work) is not None:
@@ -70,6 +74,7 @@ def run_convoy(convoy: Convoy, graph: Graph, block: int, index: int) -> Steps:
             return
         if spin is not None and edge.target not in spin.loop.blocks:
             spin = None
+        is_quiet = edge.loop is not None and _is_quiet(convoy, edge)
         if edge.loop is not None and any(state.polls for state in convoy.states):
             registers = [convoy.values[slot] for slot in edge.loop.slots]
             changes = sum(state.changes for state in convoy.states)
@@ -81,7 +86,20 @@ def run_convoy(convoy: Convoy, graph: Graph, block: int, index: int) -> Steps:
             spin = now
             for state in convoy.states:
                 state.polls = []
+        elif is_quiet:
+            yield again()
         block, index = edge.target, 0
+
+
+def _is_quiet(convoy: Convoy, edge: Edge) -> bool:
+    """The warps close a lap of a loop: whether nothing has changed in it (laps.py)."""
+    if edge.loop is None or not all([is_due(state, edge) for state in convoy.states]):
+        return False
+    if not convoy.apart.isdisjoint(edge.loop.slots):
+        return False
+    values = [by_warp(convoy.values[slot], len(convoy.states), WARP) for slot in edge.loop.slots]
+    rows = zip(*values, strict=True) if values else [()] * len(convoy.states)
+    return all([close(state, edge, [*row], state.polls) for state, row in zip(convoy.states, rows, strict=True)])
 
 
 def _common_edge(convoy: Convoy, branch: Branch) -> Edge | None:

@@ -154,6 +154,7 @@ class GlobalMemory(Allocations):
         """As `start_store`, of raw bytes (n, size), into memory whose elements may be of any type."""
         span = self.span(access, addresses, codes.shape[1])
         self._before_write(access, span)
+        self.changes.count += 1
         span.put(self.codes, codes)
         span.put(self.payload, payload)
         return self._open(access, span)

@@ -126,6 +126,7 @@ def arrive(
 
 def _signal(state: AgentState, op: Described, barrier: Mbarrier) -> None:
     state.touch(barrier.key, "arrive")
+    state.machine.memory.changes.count += 1
     if state.machine.order is not None:
         state.machine.order.signal(state.key, op, barrier)
 
@@ -167,6 +168,7 @@ def complete_bytes(state: AgentState, op: Described, barrier: Mbarrier, phase: i
             "them; expect the bytes of all boxes that signal one phase [bytes-too-late]",
         )
     state.touch(barrier.key, "arrive")
+    state.machine.memory.changes.count += 1
     barrier.bytes -= count
     _complete(state, op, barrier)
 

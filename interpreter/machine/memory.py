@@ -109,6 +109,7 @@ class SharedMemory(OrderedMemory):
             self._check_writers(access, span, lane, "writes", "write after write")
             self._check_shown(access, span, lane, "overwrites")
         self._before_write(access, span)
+        self.changes.count += 1
         if is_proxy:
             self._check_fenced_reads(access, span)
         span.put(self.codes, codes)

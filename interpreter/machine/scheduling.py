@@ -14,6 +14,7 @@ from lowtide.interpreter.machine.clusters import Cluster, window
 from lowtide.interpreter.machine.convoy_branches import run_convoy
 from lowtide.interpreter.machine.convoys import Again, Convoy, Joinable, Start
 from lowtide.interpreter.machine.execution import OutOfSteps, advance, run_block
+from lowtide.interpreter.machine.laps import is_stuck
 from lowtide.interpreter.machine.parameters import places
 from lowtide.interpreter.machine.variables import LocalMemory, addresses
 from lowtide.interpreter.numbers.accesses import Described
@@ -78,6 +79,7 @@ def start_cta(machine: Machine, program: Program, index: int, request: LaunchReq
             state.values[slot] = parameters[number]
         if program.local_bytes:
             state.local = LocalMemory(program.local_bytes, seat.lanes, machine.domain.payload)
+            state.local.changes = machine.memory.changes
         agents.append(Agent(state, _whole(state, program), program=program))
     return agents
 
@@ -131,13 +133,16 @@ def run_all(
                 running.extend(agents)
 
     refill()
+    is_quiet = False
     while running:
         able = [agent for agent in running if agent.waits is None or agent.waits.ready()]
-        if not able:
+        if not able or (is_quiet and is_stuck(running)):
             able = [_left(running)]
         agent = choose(able)
         if isinstance(agent.waits, Joinable):
             agent = _together(agent, agent.waits.place, running)
+        changes = agent.state.machine.memory.changes
+        agent.moved = changes.tick = changes.tick + 1
         try:
             agent.waits = advance(agent.state, agent.steps)
         except OutOfSteps as error:
@@ -145,6 +150,7 @@ def run_all(
             if isinstance(agent.state, Convoy):
                 agent.state.end()
             raise InterpreterError("\n".join([str(error), *_standing(running)])) from None
+        is_quiet = agent.state.acting.quiet is not None
         if (work := agent.state.machine.observers.work) is not None:
             work.tick()
         for cta in agent.state.all_ctas:
@@ -155,6 +161,8 @@ def run_all(
         if agent.waits is None:
             running.remove(agent)
             staying = _staying(agent)
+            for each in staying:
+                each.moved = agent.moved
             running.extend(staying)
             for ended in () if staying else agent.members or (agent,):
                 index, cluster = ended.state.cta.index, _cluster_of(ended)
@@ -244,8 +252,11 @@ def _standing(running: list[Agent]) -> list[str]:
     lines = []
     running = [member for agent in running for member in agent.members or (agent,)]
     for agent in running[:16]:
+        lap = agent.state.quiet
         if (op := agent.state.op) is None:
             lines.append(f"  {agent.state.who()} has not begun")
+        elif lap is not None:
+            lines.append(f"  {agent.state.who()} {lap.describe()}")
         else:
             wait = None if agent.waits is None or agent.waits.ready() else agent.waits
             what, reason = ("is at", "") if wait is None else ("waits at", f": {wait.why()}")

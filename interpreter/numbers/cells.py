@@ -84,6 +84,16 @@ class Buffer:
         return matrix, row, byte
 
 
+@dataclass(eq=False)
+class Changes:
+    """Counts the changes of memories of one GPU. `tick`: the number of times that an agent has continued. Until the
+    tick `watched`, stores of what is there already do not count (machine/laps.py)."""
+
+    count: int = 0
+    tick: int = 0
+    watched: int = -1
+
+
 class Cells:
     """The bytes of one memory, with addresses from `origin`. Subclasses add the rules on accesses.
 
@@ -104,6 +114,7 @@ class Cells:
         self.spans: dict[Any, Span] = {} if spans is None else spans
         self.unit = LARGEST
         self.erased: dict[int, Any] = {}  # by byte, where an undefined register was stored: why it is (undefined.py)
+        self.changes = Changes()
         self._is_fresh = True  # nothing has been accessed
         self._sites: list[Described] = []
         self._numbers: dict[Described, int] = {}  # numbers of ops
@@ -172,6 +183,9 @@ class Cells:
         is_zero = dtype == ZERO_TYPE
         width = 2 if is_zero else ELEMENT_BYTES[dtype]
         span = self.span(access, addresses, width * count, align)
+        is_watched = self.changes.tick <= self.changes.watched
+        is_same = is_watched and (held := self._holds(span, payload, dtype, False)) is not None and bool(held.all())
+        self.changes.count += not is_same
         self._before_write(access, span, partial(self._holds, span, payload, dtype) if by_threads else None)
         if (dtype, span.word) in RUNS:
             self.codes.view(WORDS[span.word])[span.words] = RUNS[dtype, span.word]
@@ -344,6 +358,7 @@ class Cells:
         """Set the elements of a span, payload (n, elements), without any rule of order."""
         codes = np.full((1, span.size), CONTINUED, np.uint8)
         codes[0, :: ELEMENT_BYTES[dtype]] = CODES[dtype]
+        self.changes.count += 1
         span.put(self.codes, np.broadcast_to(codes, (len(span.addresses), span.size)))
         self.payload[span.elements(ELEMENT_BYTES[dtype])] = stored(payload, dtype)
 

@@ -288,7 +288,16 @@ def test_a_loop_without_end_is_reported_with_where_each_agent_stands():
         r"  CTA 0 warp [01] is at `an op` at line 1"
     )
     with pytest.raises(InterpreterError, match=expected):
-        run(spinning(flags, [Block((set_to(5, 1),), go(2))]), warps=2, max_steps=100)
+        run(spinning(flags, [Block((compute(5, lambda n: (n or 0) + 1, 5),), go(2))]), warps=2, max_steps=100)
+
+
+def test_a_loop_in_which_nothing_changes_is_a_deadlock():
+    expected = (
+        r"deadlock, level ptx: no agent can continue .*\n  CTA 0 warp 0 waits at `an op` at line 1: the flag is 0\n"
+        r"  CTA 0 warp 1 is at `an op` at line 1: in a loop, in which nothing changes"
+    )
+    with pytest.raises(InterpreterError, match=expected):
+        run(spinning({"flag": 0}, [Block((set_to(5, 1),), go(2))]), warps=2, max_steps=100)
 
 
 # The decoder of IR ----------------------------------------------------------------------------------------------------
