@@ -12,7 +12,8 @@ from lowtide.compiler.fx.values import same_shape, sizes_for_reshape, value_of
 
 RESHAPE = torch.ops.aten.reshape.default
 PERMUTE = torch.ops.aten.permute.default
-_OF_VALUES = frozenset({"val", "tensor_meta", "unbacked_bindings"})  # metadata that the new node gets anew
+# Metadata that the new node gets anew, or that is about the arguments of the old one.
+_OF_VALUES = frozenset({"val", "tensor_meta", "unbacked_bindings", "eager_input_vals"})
 
 
 def operand_of(graph: torch.fx.Graph, leaf: Leaf, fusion: Fusion) -> Any:
