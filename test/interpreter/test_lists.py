@@ -37,7 +37,7 @@ CASES: dict[str, tuple[str, str | None, dict[str, Any], tuple[str, ...] | None]]
     "groups, products in f32": ("sm_80", None, {"a": "f32", "b": "f32", "d": "f32", **_GROUPS}, ("nvvm",)),
     "groups, 8-bit floats": ("sm_90a", None, {"a": "e4m3", "b": "e4m3", **_GROUPS}, ("nvvm",)),
     "padded groups": ("sm_90a", _ROLES, {"batch": None, "counts": True}, ("problem", "pipelined", "ptx")),
-    "a batch": ("sm_80", None, {"batch": COUNT, "k": DEPTH}, ("problem", "atoms", "ptx")),
+    "a batch": ("sm_80", _MMA, {"batch": COUNT, "k": DEPTH}, ("problem", "atoms", "ptx")),
     "a batch, a filled ring": (
         "sm_80",
         f"{_MMA}, scheduler = persistent, prologue = once",
@@ -114,8 +114,8 @@ PRODUCTS: dict[str, tuple[str, str | None, dict[str, Any], tuple[str, ...] | Non
     "wgmma, odd sizes": ("sm_90a", None, {"d": "f32"}, ("nvvm",)),
     "products in f32, odd sizes": ("sm_80", None, {**dict.fromkeys("abd", "f32"), "layout": "nt"}, ("ptx",)),
 }
-_EVEN = ((90, 24, 48), (1, 8, 16), (0, 40, 8), (64, 0, 32), (33, 16, 56), (5, 8, 0))
-_ODD = ((90, 25, 47), (1, 7, 1), (5, 41, 9), (64, 0, 33), (0, 5, 5), (33, 17, 55), (3, 3, 0))
+_EVEN = ((70, 24, 48), (1, 8, 16), (0, 40, 8), (64, 0, 32), (33, 16, 56), (5, 8, 0))
+_ODD = ((70, 25, 47), (1, 7, 1), (5, 41, 9), (64, 0, 33), (0, 5, 5), (33, 17, 55), (3, 3, 0))
 
 
 MATRIX = np.ones((4, 8), np.int64)
@@ -126,7 +126,8 @@ def of_products(name: str) -> tuple[CompiledKernel, lt.GemmSpec]:
     target, schedule, fields, _ = PRODUCTS[name]
     types = {"a": "bf16", "b": "bf16", "d": "bf16"} | fields
     spec = lt.GemmSpec(**types, batch=None, counts=True, lists="abd")
-    given = fields_anywhere((spec.a, spec.b, spec.d)) if schedule is None else schedule
+    small = "grid.tile = [64, 32], k = 32, stages = 2"
+    given = f"{small}, {fields_anywhere((spec.a, spec.b, spec.d))}" if schedule is None else schedule
     return lt.compile_gemm(spec, target, given), spec
 
 
@@ -195,7 +196,7 @@ FAULTS = {
 
 def test_matrices_that_are_read_past_their_own_end_are_found() -> None:
     kernel, spec = of_products("mma.sync")
-    (a, b), counts = factors(spec, _EVEN[:2]), np.array([90, 1], np.int32)
+    (a, b), counts = factors(spec, _EVEN[:2]), np.array([70, 1], np.int32)
     text = kernel.levels["nvvm"]
     edited = re.sub(r"arith\.minui (%\d+), (%arg\d+) : i32", r"arith.maxui \1, \2 : i32", text)
     assert edited != text
