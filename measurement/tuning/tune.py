@@ -189,10 +189,10 @@ def _settled(
         raise SpecError(
             "packed weights cannot be tuned yet: give a schedule, or leave it to the cost model [weights-tuned]"
         )
-    if spec.a_rows or spec.d_rows or spec.ends is not None:
+    if spec.a_rows or spec.d_rows or spec.ends is not None or spec.lists is not None:
         raise SpecError(
-            "groups, counts of rows and rows at an index cannot be tuned yet: give a schedule, or leave it to the cost "
-            "model [rows-tuned]"
+            "groups, counts of rows, rows at an index and lists of matrices cannot be tuned yet: give a schedule, or "
+            "leave it to the cost model [rows-tuned]"
         )
     if spec.pairs is not None:
         raise SpecError(

@@ -60,7 +60,7 @@ def test_the_ir_has_all_of_the_spec(fields: dict[str, Any]) -> None:
 )
 def test_a_field_that_lists_do_not_support_is_refused(given: str, way_out: str) -> None:
     problem = seen_by_passes(lt.GemmSpec(batch=2, **TYPES), get("sm_90a"))
-    with pytest.raises(ScheduleError, match=rf"addresses only the device reads; {way_out}.*\[lists-field\]"):
+    with pytest.raises(ScheduleError, match=rf"so threads copy and store them; {way_out}.*\[lists-field\]"):
         choose(problem, get("sm_90a"), Schedule.parse(given))
 
 

@@ -14,7 +14,7 @@ from lowtide.passes.support.problem.matrix_layouts import k_is_last
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 
-WHY = "their matrices are a list, whose addresses only the device reads"
+WHY = "only the device knows where the matrices of a list lie, so threads copy and store them"
 _WIDEST = 16  # bytes of a copy
 
 
