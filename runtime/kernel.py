@@ -332,7 +332,8 @@ class Kernel:
 
     def _resolve(self, values: list[Any], stream: Any, workspace: Any = None) -> tuple[Prepared | NoLaunch, int]:
         """The launch and its stream, with a checked record of each operand."""
-        handle = stream_of(values[self._matrices[0]]) if stream is None else handle_of(stream)
+        leader = self._leader([getattr(values[i], "listed", None) is not None for i in self._memrefs])
+        handle = stream_of(values[leader]) if stream is None else handle_of(stream)
         operands = {self._names[i]: view(values[i], self._names[i], handle) for i in self._memrefs}
         scalars = {self._names[i]: values[i] for i in self._scalars}
         given = None if workspace is None else view(workspace, "workspace", handle)
@@ -414,6 +415,12 @@ class Kernel:
         dims, known = self._dims[self._names[place]], {**extents, ONE: 1}
         return tuple(self._outer(dim, extents) if dim == BATCH else known[dim] for dim in dims)
 
+    def _leader(self, are_lists: Sequence[bool]) -> int:
+        """The argument whose library says the stream: A, or the first array if A is a list. `are_lists`: for each
+        operand in memory, whether it is a list."""
+        arrays = [i for i, is_list in zip(self._memrefs, are_lists, strict=True) if not is_list]
+        return self._matrices[0] if self._matrices[0] in arrays or not arrays else arrays[0]
+
     def _device_of(self, operands: Mapping[str, Operand]) -> int:
         """The GPU that holds the operands; arrays without elements do not count."""
         return check_devices(
@@ -429,7 +436,8 @@ class Kernel:
         key = (module.context, *(operand.signature for operand in operands.values()), *placed)
         plan: LaunchPlan | None = self._plans[key]
         if plan is None:
-            library = operands[self._names[self._matrices[0]]].library
+            leader = self._leader([operands[self._names[i]].listed is not None for i in self._memrefs])
+            library = operands[self._names[leader]].library
             follow = current_stream(library, module.device.ordinal)
             plan = make_plan(
                 self.name,

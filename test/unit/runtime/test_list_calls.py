@@ -262,8 +262,11 @@ def test_a_list_of_products_is_one_launch(install_driver: Any, torch: FakeTorch)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(grouped, "kernel_for", make)
         results = call(a, b)
+        torch.stream = 12
         call(a, b, out=results)
-    assert len(fake.launches) == 2 and len(made) == 1
+        call(a, b, out=results, stream=5)
+    assert [launch.stream for launch in fake.launches] == [11, 12, 5]  # that of torch, though A is a list
+    assert len(made) == 1
     (product,) = made
     assert (product.n, product.other, product.groups, product.layout, product.lists) == (None, None, None, "tn", "abd")
     for left, right, d in zip(a, b, results, strict=True):
