@@ -47,7 +47,7 @@ _CODES = {
         ptx-a-written ptx-accumulators-written ptx-wgmma-fence ptx-written-in-flight race-with-open-read
         race-with-read shared-lanes-race shared-race shared-word-race store-unread wgmma-a-fence wgmma-unwaited
         """,
-    "deadlock": "agents-deadlock barrier-counts barrier-lanes-apart member-elsewhere",
+    "deadlock": "agents-deadlock barrier-counts barrier-lanes-apart member-elsewhere member-ended",
     "wrong-bytes": """
         arrival-completes arrivals-at-once bytes-too-late bytes-unexpected mbarrier-arrivals pending-arrivals
         pending-bytes too-many-arrivals

@@ -261,11 +261,28 @@ add.u32 %r18, %r18, 1;
     )
 
 
+def _ended_members(waits: bool) -> str:
+    """Half of each warp ends. The other lanes see each other's words after a barrier that names all lanes."""
+    barrier = "bar.warp.sync -1;\n" if waits else ""
+    return _kernel(
+        f"""and.b32 %r14, %r2, 16;
+setp.ne.u32 %p4, %r14, 0;
+@%p4 bra RETURN;
+xor.b32 %r16, %r5, 16;
+add.u32 %r16, %r4, %r16;
+ROUND:
+{_ROW}st.shared.u32 [%r6], %r12;
+{barrier}{_compared("ld.shared.u32 %r13, [%r16];", 1)}bar.warp.sync -1;
+{_NEXT}"""
+    )
+
+
 RELIED = (
     Relied("cp-async-seen", THREADS, _cp_async_seen(True), _cp_async_seen(False)),
     Relied("init-seen", THREADS, _init_seen()),
     Relied("unused-mbarriers", THREADS, _unused_mbarriers()),
     Relied("parity-bit", THREADS, _parity_bit()),
+    Relied("ended-members", THREADS, _ended_members(True), _ended_members(False)),
     Relied("reads-before-copies", THREADS + 32, _reads_before_copies(True), _reads_before_copies(False)),
     Relied("equal-stores", THREADS, _equal_stores(True), _equal_stores(False), " of lanes"),
     Relied("equal-stores", THREADS, _equal_stores_of_warps(True), _equal_stores_of_warps(False), " of warps"),

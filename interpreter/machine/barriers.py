@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.agents import AgentState, Barrier, Cta, Steps, Wait
-from lowtide.interpreter.machine.members import groups_of
+from lowtide.interpreter.machine.members import confirm_none_ended, groups_of
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.numbers.accesses import Described
 
@@ -64,6 +64,7 @@ def warp_barrier(state: AgentState, op: Described, members: Any) -> None:
     """bar.warp.sync: orders the lanes of a warp that execute it. Its other lanes, in another branch, count as ordered
     too."""
     groups_of(state, op, members)
+    confirm_none_ended(state, op, members)
     state.cta.shared.warp_sync(state.warp)
 
 
@@ -72,6 +73,7 @@ def elect(state: AgentState, op: Described, members: Any = -1) -> NDArray[np.boo
     groups = groups_of(state, op, members)
     if groups is None:
         return state.lanes == 0
+    confirm_none_ended(state, op, members)
     found: NDArray[np.bool_] = groups.any(axis=1) & (groups.argmax(axis=1) == state.lanes)
     return found
 

@@ -1,5 +1,8 @@
 """Stores of one value to the same bytes by threads that nothing orders: a race by the PTX ISA, which hardware forgives.
 
+By the PTX ISA, equal bulk copies are the same race ("Data-races"). They are not forgiven: no litmus test on hardware
+has shown it for the async proxy, which may write bytes at any time until the copy completes.
+
 Whatever order such stores have, the value is there after the first of them. This holds if each access to the bytes
 comes after all of them, before all of them, or is one of them. So for each unit of a memory that forgives them, these
 are kept beside its last write:

@@ -1,6 +1,7 @@
 """The lanes that execute an instruction together by its member mask (PTX ISA, "shfl.sync", "bar.warp.sync").
 
-Each lane waits for those of its member mask that have not ended, and must be one of them. Lanes with different masks
+Each lane waits for those of its member mask that have not ended, and must be one of them; of bar.warp.sync and
+elect.sync the PTX ISA does not say that ended lanes are not waited for. Lanes with different masks
 may execute one instruction at a time, each group by itself.
 """
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.lanes import by_lane
+from lowtide.interpreter.machine.reliances import ENDED_MEMBERS
 from lowtide.interpreter.numbers.accesses import Described
 
 ALL = 0xFFFFFFFF
@@ -48,6 +50,26 @@ def groups_of(state: AgentState, op: Described, members: Any) -> Groups:
     if (groups & (masks[:, None] != masks[None, :])).any():
         raise state.violation(op, "lanes that name each other give different member masks [members-differ]")
     return None if groups.all() else groups
+
+
+def confirm_none_ended(state: AgentState, op: Described, members: Any) -> None:
+    """For instructions that wait for all members, not only for those that have not ended. Hardware does not wait for
+    these. Raises InterpreterError."""
+    if state.present is None:
+        return
+    ended = (state.thread < state.machine.threads) & ~state.present
+    masks = by_lane(members).astype(np.int64) & ALL
+    masks = masks if state.mask is None else masks[state.mask]
+    named = ended & (np.bitwise_or.reduce(masks) >> _BITS & 1).astype(np.bool_)
+    if not named.any():
+        return
+    broken = state.violation(
+        op, f"waits for lanes {np.flatnonzero(named).tolist()}, which have ended; leave them out of the member mask "
+        "[member-ended]",
+    )  # fmt: skip
+    if state.machine.observers.relied is None:
+        raise broken
+    state.machine.observers.relied.on(ENDED_MEMBERS, str(broken))
 
 
 def bits_of_lanes(lanes: NDArray[np.bool_]) -> Any:

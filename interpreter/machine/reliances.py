@@ -60,6 +60,12 @@ PARITY_BIT = Reliance(
     "the parity that an mbarrier is asked for is the lowest bit of the operand",
     "Parallel Synchronization and Communication Instructions: mbarrier.test_wait, mbarrier.try_wait",
 )
+ENDED_MEMBERS = Reliance(
+    "ended-members",
+    "bar.warp.sync and elect.sync do not wait for members that have ended; the PTX ISA excepts these only for "
+    "shfl.sync, vote.sync, match.sync and redux.sync",
+    "Parallel Synchronization and Communication Instructions: bar.warp.sync, elect.sync",
+)
 WRAPPED_ADDRESSES = Reliance(
     "wrapped-addresses",
     "the address of a box in a tensor is the sum of its terms modulo 2^64; in ragged tensor maps the sum of the outer "

@@ -69,7 +69,10 @@ def by_half(function):
         (f"{HALF} elect.sync _|%p2, %r6; selp.b32 %r3, 1, 0, %p2;", L % 16 == 0),
         ("setp.gt.u32 %p1, %r1, 7; @!%p1 bra OUT; elect.sync %r3|%p2, 0xffffff00; OUT:", np.where(L > 7, 8, 0)),
         ("setp.gt.u32 %p1, %r1, 7; @!%p1 bra OUT; bar.warp.sync 0xffffff00; mov.b32 %r3, 1; OUT:", L > 7),
-        ("setp.gt.u32 %p1, %r1, 7; @!%p1 exit; bar.warp.sync -1; mov.b32 %r3, 1;", L > 7),
+        ("setp.gt.u32 %p1, %r1, 7; @!%p1 exit; bar.warp.sync 0xffffff00; mov.b32 %r3, 1;", L > 7),
+        ("setp.gt.u32 %p1, %r1, 7; @!%p1 exit; match.any.sync.b32 %r3, 5, -1;", np.where(L > 7, -256, 0)),
+        ("setp.gt.u32 %p1, %r1, 7; @!%p1 exit; redux.sync.add.s32 %r3, 1, -1;", np.where(L > 7, 24, 0)),
+        ("setp.gt.u32 %p1, %r1, 7; @!%p1 exit; shfl.sync.idx.b32 %r3, %r1, 9, 31, -1;", np.where(L > 7, 9, 0)),
         ("setp.gt.u32 %p1, %r1, 7; @!%p1 exit; vote.sync.ballot.b32 %r3, %p1, -1;", np.where(L > 7, -256, 0)),
     ],
 )
@@ -157,6 +160,20 @@ def test_a_sum_over_half_a_warp_reads_undefined_lanes_and_drops_them():
 def test_wrong_member_masks_are_found(instruction, guard, members, code):
     with pytest.raises(InterpreterError, match=rf"\[{code}\]"):
         result(f"{guard} {instruction.format(members)} OUT:")
+
+
+@pytest.mark.parametrize(
+    ("instruction", "code"),
+    [
+        ("bar.warp.sync -1;", "member-ended"),
+        ("elect.sync _|%p2, -1;", "member-ended"),
+        ("shfl.sync.idx.b32 %r3, %r1, 3, 31, -1;", "undefined-used"),
+    ],
+)
+def test_lanes_that_have_ended_are_waited_for_or_read(instruction, code):
+    """The PTX ISA does not except them from all members that these two wait for; their values are undefined."""
+    with pytest.raises(InterpreterError, match=rf"\[{code}\]"):
+        result(f"setp.gt.u32 %p1, %r1, 7; @!%p1 exit; {instruction}")
 
 
 def test_lanes_in_two_branches_do_not_wait_for_each_other():

@@ -100,6 +100,12 @@ RACES = {
         "st.global.u32 [%rd1], 7; bar.sync 0; @%p2 ld.global.u32 %r6, [%rd1]; @%p2 st.shared.u32 [%r2], %r6;",
         2,
     ),
+    "equal bulk copies of two CTAs": (
+        "@%p3 st.shared.v4.u32 [%r2], {0, 0, 0, 0}; fence.proxy.async.shared::cta; bar.sync 0;"
+        "@%p3 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r2], 16;"
+        "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;",
+        2,
+    ),
     "another value after a barrier of one CTA": (
         "st.global.u32 [%rd1], 7; bar.sync 0; setp.ne.u32 %p1, %r5, 0; @%p1 bra END; @%p3 st.global.u32 [%rd1], 8;END:",
         2,
