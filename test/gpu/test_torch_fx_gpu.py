@@ -116,7 +116,7 @@ def _phi3() -> tuple[Any, dict[str, Any]]:
     return transformers.Phi3ForCausalLM(config), {"use_cache": False}
 
 
-@pytest.mark.parametrize(("make", "results"), [(_llama, 0), (_gpt2, 0), (_llama, 9), (_gpt2, 4), (_phi3, 9)])
+@pytest.mark.parametrize(("make", "results"), [(_llama, 0), (_gpt2, 0), (_llama, 8), (_gpt2, 4), (_phi3, 8)])
 def test_models_train_with_every_kernel_within_its_bound(
     make: Callable[[], Any], results: int, checked: list[float]
 ) -> None:
