@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from lowtide.compiler.fx.calls import call_of, spec_of
 from lowtide.compiler.fx.fusion import Fusion, fusion_of
@@ -18,6 +18,16 @@ from lowtide.errors import Error
 _ONE_VALUE = "kernels of groups take other ops only for groups of rows of torch._grouped_mm, and give one value"
 # Rows that belong to no group may have any values there.
 _EPILOGUES_OF_GROUPS, _OF_MATRICES = "aten._grouped_mm.default", 3
+_OF_PRECISIONS = "f32"  # kernels with results multiply it without tensor cores
+About = tuple[str, str, str, str]  # the graph, the node, the op and the shape, as in a row
+
+
+class Place(NamedTuple):
+    """The order of a graph's nodes, whether a node is part of the backward pass, and the rule."""
+
+    position: Mapping[Any, int]
+    is_backward: Callable[[Any], bool]
+    rule: Rule
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,10 +51,10 @@ def choose(
         return Choice(Row(*about, None, refusal))
     growth = grow(node, position, is_backward)
     if product.form.grouped:
-        return _of_groups(product, growth, about, (position, is_backward, rule))
+        return _of_groups(product, growth, about, Place(position, is_backward, rule))
     refusals: list[str] = []
-    for region in _with_results(product, growth, position, is_backward, rule):
-        found = _taken(product, region, about, position, rule)
+    for region in _with_results(product, growth, Place(position, is_backward, rule)):
+        found = _taken(product, region, about, Place(position, is_backward, rule))
         if isinstance(found, Choice):
             return found
         refusals.append(f"with several results: {found}")
@@ -64,30 +74,27 @@ def choose(
     return Choice(Row(*about, None, refusals[-1]))
 
 
-def _with_results(
-    product: Product,
-    growth: Growth,
-    position: Mapping[Any, int],
-    is_backward: Callable[[Any], bool],
-    rule: Rule,
-) -> Iterator[Region]:
+def _with_results(product: Product, growth: Growth, place: Place) -> Iterator[Region]:
     """Regions that store several values, pairs of columns or reductions."""
     is_matrix = len(product.a_value.shape) == len(product.b_value.shape) == 2 and not product.form.transposes_b
-    if not rule.results or not is_matrix:
+    if not place.rule.results or not is_matrix or product.a_value.dtype == _OF_PRECISIONS:
         return
-    halves = halves_of(product)
-    found = [with_results(product.node, growth, position, None)]
-    if halves is not None:
-        of_halves = grow(product.node, position, is_backward, (halves.first, halves.second))
-        found.insert(0, with_results(product.node, of_halves, position, halves))
+    found = _paired(product, place), with_results(product.node, growth, place.position, None)
     yield from (region for region in found if region is not None)
 
 
-def _taken(
-    product: Product, region: Region, about: tuple[str, str, str, str], position: Mapping[Any, int], rule: Rule
-) -> Choice | str:
+def _paired(product: Product, place: Place) -> Region | None:
+    """The region of a product whose halves are pairs of columns; None if there is none."""
+    halves = halves_of(product)
+    if halves is None:
+        return None
+    growth = grow(product.node, place.position, place.is_backward, (halves.first, halves.second))
+    return with_results(product.node, growth, place.position, halves)
+
+
+def _taken(product: Product, region: Region, about: About, place: Place) -> Choice | str:
     """The choice of a region with results, or why no kernel computes it."""
-    fusion = rule.refusal_of_ops(region) or fusion_of(product, region, position, MOST_FULL)
+    fusion = place.rule.refusal_of_ops(region) or fusion_of(product, region, place.position, MOST_FULL)
     if not isinstance(fusion, Fusion):
         return fusion
     assert region.results is not None
@@ -101,21 +108,17 @@ def _taken(
     return Choice(row, fusion, text)
 
 
-def _of_groups(product: Product, growth: Growth, about: tuple[str, str, str, str], at: Any) -> Choice:
+def _of_groups(product: Product, growth: Growth, about: About, place: Place) -> Choice:
     """The choice of a product of groups. If its rows are grouped, ops that follow may be in its epilogue, which gives
-    one value. `at`: the order of the nodes, whether one is part of the backward pass, and the rule."""
-    position, is_backward, rule = at
-    alone = Choice(Row(*about, (), _ONE_VALUE))
+    one value."""
+    alone, rule = Choice(Row(*about, (), _ONE_VALUE)), place.rule
     if not rule.results or product.op != _EPILOGUES_OF_GROUPS or len(product.b_value.shape) != _OF_MATRICES:
         return alone
-    regions, halves = [region for region in growth.regions if len(region.nodes) > 1], halves_of(product)
-    if halves is not None:
-        of_halves = grow(product.node, position, is_backward, (halves.first, halves.second))
-        paired = with_results(product.node, of_halves, position, halves)
-        is_one = paired is not None and paired.results is not None and len(paired.results.full) == 1
-        regions = [paired, *regions] if paired is not None and is_one else regions
+    regions, paired = [region for region in growth.regions if len(region.nodes) > 1], _paired(product, place)
+    if paired is not None and paired.results is not None and len(paired.results.full) == 1:
+        regions.insert(0, paired)
     for region in regions:
-        fusion = rule.refusal_of_ops(region) or fusion_of(product, region, position, rule.most_full(region))
+        fusion = rule.refusal_of_ops(region) or fusion_of(product, region, place.position, rule.most_full(region))
         if isinstance(fusion, Fusion):
             try:
                 text = text_of(fusion)

@@ -43,6 +43,16 @@ def test_the_argument_of_an_activation_is_stored_beside_it() -> None:
     assert choice.row.results == f"{sums.name}, {relu.name}" and choice.row.taken == ("relu",)
 
 
+def test_products_of_f32_give_one_value() -> None:
+    """Kernels with results have no choice of precisions."""
+    graph = Graph()
+    a, b = (graph.input(*shape, dtype="torch.float32") for shape in ((M, K), (K, N)))
+    sums = graph.call("aten.mm.default", a, b, shape=(M, N))
+    graph.output(read(graph, graph.call("aten.relu.default", sums)), graph.call("aten.sin.default", sums))
+    row = chosen(graph, sums, Rule(("f32",), least_rows=1, least=0)).row
+    assert row.is_taken and not row.results
+
+
 def test_what_others_can_compute_again_is_not_stored() -> None:
     """The sine reads the relu, which it computes again from the product."""
     graph = Graph()
