@@ -7,7 +7,7 @@ locations for the next step. Locations are not printed, and no pass decides by t
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from mlir import ir
@@ -40,27 +40,26 @@ class Recorder:
 
     def begin(self, place: str, module: ir.Module, text: str) -> Step:
         """Record the input, whose ops keep the locations that messages name."""
-        read = parse_text(text, module.context, f"<{place}>")
-        step = self._add(place, text, _rows(module, read, {}, {}))
-        self._follow(module, read)
-        return step
+        read = self._record(place, module, text, parse_text(text, module.context, f"<{place}>"))
+        self._lines = {}
+        for op, at in read:
+            for own in _places(op.location):
+                self._lines.setdefault(own, at.start_line)
+        return self.steps[-1]
 
     def record(self, place: str, module: ir.Module, text: str, name: str) -> Step:
         """Record what a step has left. The ops' locations then are their lines in the file `name`."""
         if _AFTER.sub("", text) == _AFTER.sub("", self.steps[-1].text):  # the step changed nothing
             return self._add(place, text, [Row(row.line, row.op, (row.line,)) for row in self.steps[-1].rows])
         read = parse_text(text, module.context, name)
-        step = self.record_parsed(place, module, text, read)
-        for op, again in zip(_ops(module), _ops(read), strict=True):
-            op.location = again.location
-        return step
+        for op, at in self._record(place, module, text, read):
+            op.location = at
+        return self.steps[-1]
 
     def record_parsed(self, place: str, module: ir.Module, text: str, read: ir.Module) -> Step:
         """Record what a step has left; `read` is its text, parsed, with which the compilation goes on."""
-        names = {row.line: row.op for row in self.steps[-1].rows}
-        step = self._add(place, text, _rows(module, read, self._lines, names))
-        self._follow(read, read)
-        return step
+        self._record(place, module, text, read)
+        return self.steps[-1]
 
     def record_ptx(self, ptx: str, emit: str) -> Step:
         """Record the PTX, which the pass `emit` has made from the last step."""
@@ -69,27 +68,28 @@ class Recorder:
         rows = rows_of_ptx(ptx, ptx_with_lines(llvm.text, emit), lines)
         return self._add(PTX_PLACE, ptx, rows)
 
-    def _follow(self, module: ir.Module, read: ir.Module) -> None:
-        """Remember the lines of the module's ops, which are those of `read`."""
-        self._lines = {}
-        for op, again in zip(_ops(module), _ops(read), strict=True):
-            for place in _places(op.location):
-                self._lines.setdefault(place, again.location.start_line)
+    def _record(
+        self, place: str, module: ir.Module, text: str, read: ir.Module
+    ) -> list[tuple[ir.Operation, ir.Location]]:
+        """Add a step, and follow the ops of `read`, its text. Returns the module's ops with their locations there."""
+        before = {row.line: row.op for row in self.steps[-1].rows} if self.steps else {}
+        file = read.operation.location.filename
+        rows: dict[int, Row] = {}
+        lines: dict[_Place, int] = {}
+        located = [(op, again.location) for op, again in zip(_ops(module), _ops(read), strict=True)]
+        for op, at in located:
+            line, name = at.start_line, op.name
+            found = dict.fromkeys(self._lines[own] for own in _places(op.location) if own in self._lines)
+            origins = tuple(other for other in found if name in HOLDERS or before[other] not in HOLDERS)
+            rows.setdefault(line, Row(line, name, origins))  # a terminator that is not printed has no line
+            lines[file, line, at.start_col] = line
+        self._lines = lines
+        self._add(place, text, rows.values())
+        return located
 
     def _add(self, place: str, text: str, rows: Iterable[Row]) -> Step:
         self.steps.append(Step(place, self.steps[-1].place if self.steps else None, text, tuple(rows)))
         return self.steps[-1]
-
-
-def _rows(module: ir.Module, read: ir.Module, lines: Mapping[_Place, int], names: Mapping[int, str]) -> Collection[Row]:
-    """The ops of a module that was parsed again as `read`, with their origins: `lines` of ops with these `names`."""
-    rows: dict[int, Row] = {}
-    for op, again in zip(_ops(module), _ops(read), strict=True):
-        line, name = again.location.start_line, op.name
-        found = dict.fromkeys(lines[place] for place in _places(op.location) if place in lines)
-        origins = (at for at in found if name in HOLDERS or names[at] not in HOLDERS)
-        rows.setdefault(line, Row(line, name, tuple(origins)))  # a terminator that is not printed has no line
-    return rows.values()
 
 
 def _ops(module: ir.Module) -> list[ir.Operation]:
