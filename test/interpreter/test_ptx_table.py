@@ -349,7 +349,7 @@ def test_a_semaphore_without_its_order_or_its_count_is_found(old, new, found):
 
 def test_a_loop_without_end_is_reported_with_where_it_stands():
     with pytest.raises(InterpreterError, match=r"(?s)has run 100000 ops and has not ended.*at test\.ptx:\d+"):
-        run(kernel("$AGAIN: add.s32 %r2, %r1, 1;\nbra $AGAIN;", "x"), {"x": ("f32", 1)})
+        run(kernel("mov.b32 %r2, 0;\n$AGAIN: add.s32 %r2, %r2, 1;\nbra $AGAIN;", "x"), {"x": ("f32", 1)})
 
 
 @pytest.mark.parametrize(
