@@ -1,4 +1,5 @@
-"""The forms of instructions on values: which modifiers go with which types (PTX ISA, "Syntax" of each instruction).
+"""The forms of instructions on values and of strong accesses: which modifiers go with which types (PTX ISA, "Syntax" of
+each instruction).
 
 An instruction may only have words that its row knows. A line here says which of them go together. ptxas 13.0 accepts
 the same forms, in any order of the modifiers.
@@ -50,6 +51,12 @@ _EXTREMA = (
 _CARRIES = ("u32|s32|u64|s64",)
 _DOTS = ("u32|s32 u32|s32",)
 _PER_LANE = ("{add} u32|s32 u32|s32 u32|s32",)
+_SCOPE = "cta|cluster|gpu|sys"
+_SPACE = "{global|shared|shared::cta|shared::cluster|local|const}"  # a row says which
+_L1 = "{L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate}"
+_EVICTED = f"{_L1} {{L2::evict_normal|L2::evict_first|L2::evict_last}} {{L2::cache_hint}}"
+_FETCHED = "{L2::64B|L2::128B|L2::256B}"
+_LOADED = f"{{v2|v4|v8}} b8|s8|u8|{_BITS}|{_INTEGERS}|f32|f64"
 _ROUNDED = ("approx {ftz} f32", f"{_RND} {{ftz}} f32")
 _APPROXIMATE = ("approx {ftz} f32",)
 
@@ -150,6 +157,11 @@ FORMS: Mapping[str, Sequence[str]] = MappingProxyType(
         **dict.fromkeys(("barrier.red", "barrier.cta.red"), ("popc {aligned} u32", "and|or {aligned} pred")),
         **dict.fromkeys(("bar.red", "bar.cta.red"), ("popc u32", "and|or pred")),
         **dict.fromkeys(("bar.sync", "bar.cta.sync", "bar.arrive", "bar.cta.arrive"), ("",)),
+        **dict.fromkeys(("ld.acquire", "ld.relaxed"), (f"{_SCOPE} {_SPACE} {_EVICTED} {_FETCHED} {_LOADED}",)),
+        **dict.fromkeys(("st.release", "st.relaxed"), (f"{_SCOPE} {_SPACE} {_EVICTED} {_LOADED}",)),
+        "ld.volatile": (f"{_SPACE} {_FETCHED} {_LOADED}",),
+        "st.volatile": (f"{_SPACE} {_LOADED}",),
+        **dict.fromkeys(("ld.mmio.relaxed", "st.mmio.relaxed"), (f"sys {{global}} {_LOADED}",)),
         "cvt.pack": ("sat u16|s16 s32", "sat u8|s8|u4|s4|u2|s2 s32 b32"),
     }
 )

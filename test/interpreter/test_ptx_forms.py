@@ -48,6 +48,10 @@ from lowtide.interpreter.ptx.rows import ROWS
         "shfl.sync.b32 %r5, %r2, 1, 31, -1;",
         "redux.sync.add.f32 %r5, %r2, -1;",
         "bar.sync.aligned 0;",
+        "ld.relaxed.global.b32 %r5, [%rd1];",
+        "ld.volatile.global.ca.b32 %r5, [%rd1];",
+        "ld.mmio.relaxed.sys.shared.b32 %r5, [%r1];",
+        "st.release.gpu.global.cg.b32 [%rd1], %r5;",
         "bar.red.popc.pred %p1, 0, %p2;",
     ],
 )
