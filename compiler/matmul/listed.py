@@ -44,10 +44,11 @@ class Pairs(NamedTuple):
 
 def fields_anywhere(types: tuple[str, str, str]) -> str:
     """The fields of a schedule whose kernel takes matrices at any addresses, with any row strides: threads copy aligned
-    vectors and shift their elements, or copy single elements, and store single elements."""
+    vectors and shift their elements, or copy single elements, and store single elements. All threads copy and multiply:
+    a producer that shifts elements has too few registers on sm_90a."""
     a, b, d = map(element_type, types)
     copies = (f"mainloop.{name}.copy = {_copy_of(row)}" for name, row in (("a", a), ("b", b)))
-    return ", ".join((*copies, f"epilogue.path = direct, epilogue.store = {d.bytes}"))
+    return ", ".join(("roles = single", *copies, f"epilogue.path = direct, epilogue.store = {d.bytes}"))
 
 
 def _copy_of(row: ElementType) -> str:

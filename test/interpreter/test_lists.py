@@ -111,7 +111,7 @@ PRODUCTS: dict[str, tuple[str, str | None, dict[str, Any], tuple[str, ...] | Non
     "mma.sync": ("sm_80", _MMA, {}, None),
     "wgmma": ("sm_90a", _ROLES, {}, ("cta", "pipelined", "epilogue", "ptx")),
     "mma.sync, odd sizes": ("sm_80", None, {}, ("atoms", "ptx")),
-    "wgmma, odd sizes": ("sm_90a", None, {"d": "f32"}, ("nvvm",)),
+    "sm_90a, odd sizes": ("sm_90a", None, {"d": "f32"}, ("nvvm",)),
     "products in f32, odd sizes": ("sm_80", None, {**dict.fromkeys("abd", "f32"), "layout": "nt"}, ("ptx",)),
 }
 _EVEN = ((70, 24, 48), (1, 8, 16), (0, 40, 8), (64, 0, 32), (33, 16, 56), (5, 8, 0))
