@@ -140,11 +140,15 @@ def mbarrier_wait(state: AgentState, op: DecodedOp) -> Steps:
     yield from mbarriers.wait(state, op, _mbarrier(state, op, op.operands[:2]), state.values[op.operands[2]])
 
 
+def _check_role(state: AgentState, op: DecodedOp) -> None:
+    if state.team is state.cta.everyone:
+        raise state.violation(op, "threads of a role arrive; arrive inside sm.roles [arrive-in-role]")
+
+
 @OPS.implements("sm.mbarrier_arrive", prepare=_operand_groups)
 def mbarrier_arrive(state: AgentState, op: DecodedOp) -> None:
     together(state, op)
-    if state.team is state.cta.everyone:
-        raise state.violation(op, "warpgroups of a role arrive; arrive inside sm.roles [arrive-in-role]")
+    _check_role(state, op)
     expected, each_warp = op.attributes.get("bytes", 0), op.attributes.get("each_warp", False)
     *_, more, _ = op.data
     expected += sum(state.values[slot] for slot in more)
@@ -157,8 +161,7 @@ def mbarrier_arrive(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("sm.cp_async_arrive")
 def cp_async_arrive(state: AgentState, op: DecodedOp) -> None:
-    if state.seat.role is None:
-        raise state.violation(op, "threads of a role arrive; arrive inside sm.roles [arrive-in-role]")
+    _check_role(state, op)
     async_arrivals.arrive(state, op, _mbarrier(state, op, op.operands[:2]), is_counted=True)
 
 
