@@ -34,7 +34,7 @@ _PAIRS = (
     (Level.ATOMS, "sm.cp_async_commit", "sm.producer_commit"),
     (Level.ATOMS, "sm.cp_async_wait", "sm.consumer_wait sm.producer_commit sm.producer_tail"),
     (Level.ATOMS, "sm.barrier", "sm.consumer_wait sm.producer_acquire sm.producer_commit sm.producer_tail sm.ring"),
-    (Level.ATOMS, "sm.fence_proxy_async", "sm.consumer_release sm.producer_commit"),
+    (Level.ATOMS, "sm.fence_proxy_async", "sm.consumer_wait sm.consumer_release sm.producer_commit"),
     (Level.ATOMS, "sm.mbarriers sm.cluster_barrier sm.zero_rows", "sm.ring"),
     (Level.ATOMS, "sm.mbarrier_wait", "sm.consumer_wait sm.producer_acquire"),
     (Level.ATOMS, "sm.mbarrier_arrive", "sm.consumer_release sm.producer_acquire sm.producer_commit"),

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mlir import ir
@@ -83,6 +84,24 @@ def test_ops_that_touch_memory_multiply_or_wait_come_from_ops_that_they_replace_
         if name.startswith(("tile.", "sm.", "nvvm.", "memref."))
     )
     assert [name for name in unknown if not name.startswith("nvvm.read.")] == []
+
+
+def with_reductions(acc: Any, c: lt.Full) -> dict[str, Any]:
+    return {"d": acc + c, "rows": lt.logsumexp(acc, dim=1), "columns": lt.amax(acc, dim=0)}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        lt.GemmSpec(groups=8, n=512, k=512, a="bf16", b="bf16", d="bf16", a_rows=True, d_rows=True),
+        lt.GemmSpec(m=512, n=512, k=512, a="bf16", b="bf16", d="bf16", epilogue=with_reductions),
+    ],
+    ids=["groups-of-rows-at-an-index", "reductions"],
+)
+def test_problems_that_no_preset_has_reach_the_share_too(spec: lt.GemmSpec) -> None:
+    origins = lower(problem_text(spec, get("sm_90a")), until="llvm", origins=True).origins
+    assert origins is not None
+    assert min(share.allowed for share in shares(origins).values()) >= REQUIRED
 
 
 @pytest.mark.parametrize("guilty", [PipelineMainloop, ConvertSmToNvvm])
