@@ -71,7 +71,7 @@ _CODES = {
         wgmma-shapes wrong-type
         """,
     "bad-input": """
-        encode-address encode-box encode-extents encode-rank encode-rows kernel-arguments launched-array
+        encode-address encode-box encode-extents encode-rank encode-rows form-in-isa kernel-arguments launched-array
         launched-element launched-float launched-gaps launched-kernel launched-map launched-parameters
         launched-relocation launched-shape launched-strides launched-struct tensor-maps-declared
         """,

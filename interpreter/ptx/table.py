@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from lowtide.errors import InterpreterError
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.program.batches import Bulk
 from lowtide.interpreter.ptx.forms import FORMS, forms_of, has_form
@@ -165,7 +166,8 @@ class Table:
         types = tuple(word for word in rest if word in row.types)
         words = frozenset(word for word in rest if word not in row.types)
         if (row.is_value or row.name in FORMS) and not has_form(row.name, types, words):
-            raise instruction.error(f"the PTX ISA has no such form of {row.name}; {_forms(row, types)} [form-in-isa]")
+            found = f"the PTX ISA has no such form of {row.name}; {_forms(row, types)} [form-in-isa]"
+            raise InterpreterError(f"{instruction.describe()}: {found}")
         return Form(instruction, row, types, words, domain, are_places)
 
 

@@ -7,7 +7,7 @@ import pytest
 from ptx_kernels import kernel, run
 
 from lowtide.compiler.ptxas_program import find_ptxas
-from lowtide.errors import NotInterpreted
+from lowtide.errors import InterpreterError
 from lowtide.interpreter.ptx.forms import FORMS, forms_of, has_form
 from lowtide.interpreter.ptx.rows import ROWS
 
@@ -57,14 +57,14 @@ from lowtide.interpreter.ptx.rows import ROWS
 )
 def test_forms_that_the_isa_lacks_are_refused(instruction):
     text = kernel(f"mov.b32 %r2, 0; mov.b32 %r3, 1; mov.b32 %r4, 1;\n{instruction}", "z")
-    with pytest.raises(NotInterpreted, match=r"the PTX ISA has no such form of .*\[form-in-isa\]"):
+    with pytest.raises(InterpreterError, match=r"the PTX ISA has no such form of .*\[form-in-isa\]"):
         run(text, {"z": ("i32", 1)})
 
 
 def test_forms_with_the_same_types_are_listed():
-    with pytest.raises(NotInterpreted, match=r"form of sub; of \.u16x2 there is none \[form-in-isa\]"):
+    with pytest.raises(InterpreterError, match=r"form of sub; of \.u16x2 there is none \[form-in-isa\]"):
         run(kernel("sub.u16x2 %r5, %r1, %r1;", "z"), {"z": ("i32", 1)})
-    with pytest.raises(NotInterpreted, match=r"of \.f64 there is fma\(\.rn\|\.rz\|\.rm\|\.rp\)\.f64 \["):
+    with pytest.raises(InterpreterError, match=r"of \.f64 there is fma\(\.rn\|\.rz\|\.rm\|\.rp\)\.f64 \["):
         run(kernel("fma.rn.ftz.f64 %rd5, %rd1, %rd1, %rd1;", "z"), {"z": ("i32", 1)})
 
 
