@@ -212,7 +212,7 @@ def scalar(value: Any, type: str, size: int, what: str) -> bytes:
         raise LaunchError(f"{what}: it has {size} bytes and takes no number; pass Bytes [ptx-scalar-struct]")
     if isinstance(value, float | np.floating) or type[0] == "f":
         if size < 2 or type[0] in "su":
-            raise LaunchError(f"{what}: the number {value!r} is a float [ptx-scalar-float]")
+            raise LaunchError(f"{what}: the number {value} is a float, but the parameter is .{type} [ptx-scalar-float]")
         with np.errstate(over="ignore"):
             return np.asarray(value, f"<f{size}").tobytes()
     number, bits = int(value), 8 * size

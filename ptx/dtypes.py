@@ -69,17 +69,22 @@ def dtype_of(element: str) -> np.dtype[Any]:
 def in_record(values: NDArray[Any] | None, dtype: np.dtype[Any], what: str) -> tuple[str, NDArray[Any] | None]:
     """The element type and the values of an array as a record has them."""
     element = element_of(dtype.name, what)
-    return element, None if values is None else as_element(values, element)
+    return element, None if values is None else as_element(values, element, what)
 
 
-def as_element(values: NDArray[Any], element: str) -> NDArray[Any]:
-    """An array whose bytes are elements of a type, such as bf16 in unsigned integers, as an array of that type."""
+def as_element(values: NDArray[Any], element: str, what: str) -> NDArray[Any]:
+    """An array whose bytes are elements of a type, as an array of that type: integers with or without a sign, and
+    types that numpy lacks, such as bf16, in integers of their bits. Raises LaunchError for another type; `what` is the
+    array."""
     wanted = dtype_of(element)
     native = values.astype(values.dtype.newbyteorder("="), copy=False)
     if native.dtype == wanted:
         return native
-    if native.dtype.itemsize != wanted.itemsize:
-        raise LaunchError(f"an array of {native.dtype.name} does not hold elements of {element} [ptx-element-bytes]")
+    is_bits = wanted.kind in "iuV" and native.dtype.kind in "iubV"
+    if native.dtype.itemsize != wanted.itemsize or not is_bits:
+        raise LaunchError(
+            f"{what} has elements of {native.dtype.name}; elements of {element} are expected [ptx-element-bytes]"
+        )
     return np.ascontiguousarray(native).view(wanted).reshape(native.shape)
 
 

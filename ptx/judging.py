@@ -65,20 +65,22 @@ class Expected:
         if len(values) != len(names):
             raise LaunchError(f"{len(values)} expected arrays; {len(names)} are passed [ptx-expected-count]")
         pairs = zip(names, values, strict=True)
-        return cls({name: np.asarray(value) for name, value in pairs if value is not None}, rtol, atol).checked(arrays)
+        given = {name: np.asarray(value) for name, value in pairs if value is not None}
+        return cls(given, rtol, atol).checked(arrays, "expected array")
 
-    def checked(self, arrays: Mapping[str, Array]) -> Expected:
-        """The same, with the element types of the record. Raises LaunchError for arrays that do not fit it."""
+    def checked(self, arrays: Mapping[str, Array], what: str) -> Expected:
+        """The same, with the element types of the record. `what` comes before their names in messages. Raises
+        LaunchError for arrays that do not fit it."""
         found = {}
         for name, values in self.arrays.items():
             if name not in arrays:
-                raise LaunchError(f"expected array {name} is no array of the launch [ptx-expected-name]")
+                raise LaunchError(f"{what} {name} is no array of the launch [ptx-expected-name]")
             if values.shape != arrays[name].shape:
                 raise LaunchError(
-                    f"expected array {name}: shape {list(values.shape)}; the launch has {list(arrays[name].shape)}"
+                    f"{what} {name}: shape {list(values.shape)}; the launch has {list(arrays[name].shape)}"
                     " [ptx-expected-shape]"
                 )
-            found[name] = as_element(values, arrays[name].dtype)
+            found[name] = as_element(values, arrays[name].dtype, f"{what} {name}")
         return replace(self, arrays=found)
 
     def difference(

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from lowtide.errors import LaunchError
 from lowtide.interpreter.ptx.syntax import Entry, Module
-from lowtide.launches import Array, Extents, Launch, LaunchRecord, Parameter, Pointer, Struct, TensorMap
+from lowtide.launches import Array, Launch, LaunchRecord, Parameter, Pointer, Struct, TensorMap
 from lowtide.ptx.arguments import scalar
 from lowtide.ptx.dtypes import as_element, dtype_of, element_of, swizzle_of
 from lowtide.ptx.judging import Expected
+from lowtide.ptx.launch_fields import Fields
 
 BEFORE, AFTER, LAUNCH = "before.npz", "after.npz", "launch.json"
 _ALIGNMENT = 256  # of arrays: of the drivers' allocations
@@ -38,7 +39,7 @@ def read_launch(module: Module, path: Path, arrays: Path | None, expect: Path | 
     `kernel` replaces the name in the file. Raises LaunchError for files that cannot be read, are malformed, or do not
     fit the kernel.
     """
-    given = _Fields(_json(path), str(path))
+    given = Fields(_json(path), str(path)).check("launch")
     entry = _entry(module, given, kernel)
     before, after = _npz(arrays), _npz(expect)
     placed = _arrays(given, before, arrays)
@@ -56,71 +57,11 @@ def read_launch(module: Module, path: Path, arrays: Path | None, expect: Path | 
     plain = frozenset(name for name, array in placed.items() if not array.relocations)  # addresses differ in each run
     kept = frozenset(before) & plain - frozenset(after) if expect is not None else frozenset()
     after = {name: values for name, values in after.items() if name in plain or name not in placed}
-    expected = Expected(after, rtol, atol, kept).checked(placed)
+    expected = Expected(after, rtol, atol, kept).checked(placed, f"{expect}: array")
     return Recorded(LaunchRecord(placed, (launch,)), expected)
 
 
 # Parts of the file ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Fields:
-    """An object of JSON, with its place for messages."""
-
-    fields: Any
-    place: str
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.fields, dict):
-            raise LaunchError(f"{self.place}: an object is expected, not {self.fields!r:.60} [launch-file-object]")
-
-    def get(self, name: str, default: Any = None) -> Any:
-        found = self.fields.get(name, default)
-        return default if found is None else found
-
-    def needed(self, name: str) -> Any:
-        if name in self.fields and self.fields[name] is None:
-            raise LaunchError(f"{self.place}: {name!r} is null; write its value there [launch-file-null]")
-        if name not in self.fields:
-            raise LaunchError(f"{self.place}: {name!r} is missing [launch-file-field]")
-        return self.fields[name]
-
-    def items(self, name: str) -> list[Any]:
-        """A list; empty if it is missing."""
-        value = self.get(name, [])
-        if not isinstance(value, list):
-            raise LaunchError(f"{self.place}: {name!r} is a list, not {value!r:.60} [launch-file-items]")
-        return value
-
-    def integer(self, name: str, default: int | None = None) -> int:
-        value = self.needed(name) if default is None else self.get(name, default)
-        return _integer(value, f"{self.place}: {name!r}")
-
-    def integers(self, name: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
-        value = self.needed(name) if default is None else self.get(name, default)
-        if not isinstance(value, list | tuple):
-            raise LaunchError(
-                f"{self.place}: {name!r} is a list of whole numbers, not {value!r:.60} [launch-file-list]"
-            )
-        return tuple(_integer(each, f"{self.place}: {name!r}") for each in value)
-
-    def sides(self, name: str, default: tuple[int, ...] | None = None) -> Extents:
-        found = self.integers(name, default)
-        if not 1 <= len(found) <= 3:
-            raise LaunchError(f"{self.place}: {name!r} has one to three sides, not {len(found)} [launch-file-sides]")
-        x, y, z = (*found, 1, 1)[:3]
-        return x, y, z
-
-    def part(self, value: Any, where: str) -> _Fields:
-        return _Fields(value, f"{self.place}: {where}")
-
-
-def _integer(value: Any, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise LaunchError(f"{what}: a whole number is expected, not {value!r:.60} [launch-file-integer]")
-    if not -(1 << 63) <= value < 1 << 63:
-        raise LaunchError(f"{what}: {value:.6g} does not fit into 64 bits [launch-file-integer-bits]")
-    return value
 
 
 def _json(path: Path) -> Any:
@@ -145,11 +86,11 @@ def _npz(path: Path | None) -> dict[str, NDArray[Any]]:
         raise LaunchError(f"{path} cannot be read as arrays of numpy (.npz): {error} [launch-file-arrays]") from None
 
 
-def _entry(module: Module, given: _Fields, kernel: str | None) -> Entry:
+def _entry(module: Module, given: Fields, kernel: str | None) -> Entry:
     """The kernel that is launched: of that name, or the only one."""
     entries, found = module.entries, kernel or given.get("kernel") or given.get("name")
     name = None if found is None else str(found)
-    if kernel is None and name not in entries and len(entries) == 1:
+    if name is None and len(entries) == 1:
         return next(iter(entries.values()))
     if name not in entries:
         wanted = "no name of a kernel is given" if name is None else f"there is no kernel {name}"
@@ -160,7 +101,7 @@ def _entry(module: Module, given: _Fields, kernel: str | None) -> Entry:
     return entries[name]
 
 
-def _tolerance(given: _Fields) -> tuple[float, float]:
+def _tolerance(given: Fields) -> tuple[float, float]:
     """The relative and the absolute tolerance."""
     value = given.get("tolerance", "exact")
     if value == "exact":
@@ -169,7 +110,7 @@ def _tolerance(given: _Fields) -> tuple[float, float]:
         raise LaunchError(
             f"{given.place}: 'tolerance' must be 'exact' or an object, not {value!r:.60} [launch-file-tolerance-kind]"
         )
-    fields = given.part(value, "'tolerance'")
+    fields = given.part(value, "'tolerance'").check("tolerance")
     found = [fields.get(name, 0.0) for name in ("rtol", "atol")]
     if not all(isinstance(each, int | float) and not isinstance(each, bool) and 0 <= each < math.inf for each in found):
         raise LaunchError(f"{fields.place}: rtol and atol must be finite and at least 0 [launch-file-tolerance]")
@@ -179,20 +120,22 @@ def _tolerance(given: _Fields) -> tuple[float, float]:
 # Arrays ---------------------------------------------------------------------------------------------------------------
 
 
-def _arrays(given: _Fields, before: Mapping[str, NDArray[Any]], path: Path | None) -> dict[str, Array]:
+def _arrays(given: Fields, before: Mapping[str, NDArray[Any]], path: Path | None) -> dict[str, Array]:
     described = given.part(given.get("arrays", {}), "'arrays'")
     unknown = sorted(set(before) - set(described.fields))
     if unknown:
         raise LaunchError(f"{path}: array {unknown[0]} is not among the arrays of {given.place} [launch-file-unknown]")
     found = {
-        name: _array(described.part(value, repr(name)), before.get(name)) for name, value in described.fields.items()
+        name: _array(described.part(value, repr(name)).check("array"), before.get(name), f"{path}: array {name}")
+        for name, value in described.fields.items()
     }
     for name, pointers in _relocations(given, described, found).items():
         found[name] = replace(found[name], relocations=tuple(pointers))
     return found
 
 
-def _array(fields: _Fields, values: NDArray[Any] | None) -> Array:
+def _array(fields: Fields, values: NDArray[Any] | None, what: str) -> Array:
+    """An array that launch.json describes; `what` names it in the file of `values`."""
     element = element_of(str(fields.needed("dtype")), fields.place)
     shape = fields.integers("shape")
     dense = tuple(int(np.prod(shape[axis + 1 :], dtype=object)) for axis in range(len(shape)))
@@ -204,14 +147,12 @@ def _array(fields: _Fields, values: NDArray[Any] | None) -> Array:
         )
     if values is not None and values.shape != shape:
         raise LaunchError(
-            f"{fields.place}: shape {list(shape)}, but its array has {list(values.shape)} [launch-file-shape]"
+            f"{what} has the shape {list(values.shape)}; {fields.place} says {list(shape)} [launch-file-shape]"
         )
-    return Array(element, shape, strides, None if values is None else as_element(values, element), misaligned)
+    return Array(element, shape, strides, None if values is None else as_element(values, element, what), misaligned)
 
 
-def _relocations(
-    given: _Fields, described: _Fields, arrays: Mapping[str, Array]
-) -> dict[str, list[tuple[int, Pointer]]]:
+def _relocations(given: Fields, described: Fields, arrays: Mapping[str, Array]) -> dict[str, list[tuple[int, Pointer]]]:
     """Pointers inside arrays: `relocations` of an array, or of the launch with the name of the array that they are in.
 
     Each has its offset, and a target array with an offset into it. Without a target it is the recorded address there,
@@ -236,7 +177,7 @@ def _relocations(
     return found
 
 
-def _target(item: _Fields, array: Array, at: int, described: _Fields, names_target: bool) -> Pointer:
+def _target(item: Fields, array: Array, at: int, described: Fields, names_target: bool) -> Pointer:
     """Where a pointer in an array points to. `names_target`: `array` is the target, not the array that it is in."""
     target = item.get("target", item.get("to", item.get("array") if names_target else None))
     if target is not None:
@@ -255,7 +196,7 @@ def _target(item: _Fields, array: Array, at: int, described: _Fields, names_targ
     )
 
 
-def _address(fields: _Fields) -> int | None:
+def _address(fields: Fields) -> int | None:
     """The recorded address of an array, a number or hexadecimal digits."""
     value = fields.get("address")
     try:
@@ -267,7 +208,7 @@ def _address(fields: _Fields) -> int | None:
 # Parameters -----------------------------------------------------------------------------------------------------------
 
 
-def _parameters(given: _Fields, entry: Entry, arrays: dict[str, Array]) -> tuple[Parameter, ...]:
+def _parameters(given: Fields, entry: Entry, arrays: dict[str, Array]) -> tuple[Parameter, ...]:
     """The parameters, in order; scratch memory that they need becomes further arrays."""
     listed = given.get("params", [])
     if not isinstance(listed, list) or len(listed) != len(entry.parameters):
@@ -278,7 +219,7 @@ def _parameters(given: _Fields, entry: Entry, arrays: dict[str, Array]) -> tuple
     result: list[Parameter] = []
     ctas = int(np.prod(given.sides("grid"), dtype=object))
     for number, (value, variable) in enumerate(zip(listed, entry.parameters, strict=True)):
-        fields = given.part(value, f"parameter {number} ({variable.name})")
+        fields = given.part(value, f"parameter {number} ({variable.name})").check("parameter")
         kind = fields.needed("kind")
         if kind in ("pointer", "scratch", "null") and variable.size != _POINTER_BYTES:
             raise LaunchError(
@@ -314,7 +255,7 @@ def _not_negative(count: int, place: str) -> int:
     return count
 
 
-def _pointer(fields: _Fields, arrays: Mapping[str, Array]) -> Pointer:
+def _pointer(fields: Fields, arrays: Mapping[str, Array]) -> Pointer:
     name = str(fields.needed("array"))
     if name not in arrays:
         raise LaunchError(
@@ -323,21 +264,27 @@ def _pointer(fields: _Fields, arrays: Mapping[str, Array]) -> Pointer:
     return Pointer(name, fields.integer("offset_bytes", 0))
 
 
-def _scalar(fields: _Fields, type: str, size: int) -> bytes:
+def _scalar(fields: Fields, type: str, size: int) -> bytes:
     """The bytes of a number. `type` of the file says what it is, the kernel how many bytes it has."""
     value, kind = fields.needed("value"), str(fields.get("type", type))
     if isinstance(value, str):
         special = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
         value = special.get(value.lower(), value)
     if isinstance(value, bool | int | float):
-        return scalar(float(value) if kind[:1] in ("f", "b") and kind not in _BITS else value, type, size, fields.place)
+        is_float = kind[:1] in ("f", "b") and kind not in _BITS
+        if is_float and type[0] in "su":
+            raise LaunchError(
+                f"{fields.place}: type {kind}, but the parameter is .{type}; write the type that the kernel takes"
+                " [launch-file-scalar-type]"
+            )
+        return scalar(float(value) if is_float else value, type, size, fields.place)
     raise LaunchError(f"{fields.place}: a number is expected, not {value!r:.60} [launch-file-scalar]")
 
 
 _BITS = ("b8", "b16", "b32", "b64", "bool")
 
 
-def _struct(fields: _Fields, size: int, arrays: Mapping[str, Array]) -> Struct:
+def _struct(fields: Fields, size: int, arrays: Mapping[str, Array]) -> Struct:
     """A struct by value, in hexadecimal digits, with pointers to arrays."""
     try:
         found = bytes.fromhex(str(fields.needed("hex")))
@@ -354,7 +301,7 @@ def _struct(fields: _Fields, size: int, arrays: Mapping[str, Array]) -> Struct:
     )
 
 
-def _tensor_map(fields: _Fields, arrays: Mapping[str, Array]) -> TensorMap:
+def _tensor_map(fields: Fields, arrays: Mapping[str, Array]) -> TensorMap:
     """A tensor map; the file lists its dimensions innermost first, as CUDA does."""
     at = _pointer(fields, arrays)
     element = element_of(str(fields.get("element", arrays[at.array].dtype)), fields.place)

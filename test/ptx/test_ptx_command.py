@@ -259,6 +259,9 @@ BAD = {
     "launch-file-bytes": lambda launch: launch["params"].__setitem__(2, {"kind": "bytes", "hex": "00"}),
     "ptx-array-element": lambda launch: launch["arrays"]["out"].update(dtype="complex64"),
     "ptx-element-bytes": lambda launch: launch["arrays"]["out"].update(dtype="f16"),
+    "launch-file-misspelled": lambda launch: launch.update(sharedbytes=launch.pop("shared_bytes")),
+    "launch-file-scalar-type": lambda launch: launch["params"][2].update(type="f32"),
+    "launch-file-kernel": lambda launch: launch.update(name="block_reducee"),
     "ptx-scalar-range": lambda launch: launch["params"][2].update(value=2**40),
     "ptx-scalar-float": lambda launch: launch["params"][2].update(value=0.5),
     "launched-array": lambda launch: launch.update(relocations=[{"in": "in", "at": 0, "target": "q"}]),
@@ -271,6 +274,26 @@ def test_a_malformed_launch_cannot_be_judged(code: str, folder: Path) -> None:
     done = call("check", folder / "kernel.ptx", "--json")
     report = json.loads(done.stdout)
     assert (done.exit_code, report["kind"], report["code"]) == (2, "bad-input", code), report
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "s64"])
+def test_arrays_have_the_types_of_the_launch(dtype: str, folder: Path) -> None:
+    """Also a type of the same size; integers with and without a sign are the same."""
+    changed(folder, lambda launch: launch["arrays"]["in"].update(dtype=dtype))
+    held = np.load(folder / "before.npz")
+    other = np.int32 if dtype == "f32" else np.float32
+    np.savez(folder / "before.npz", **{name: held[name].astype(other) for name in held})
+    report = json.loads(call("check", folder, "--json").stdout)
+    assert report["code"] == "ptx-element-bytes"
+    assert f"before.npz: array in has elements of {np.dtype(other).name}; elements of {dtype}" in report["message"]
+
+
+@pytest.mark.parametrize("name", ["shared", "Shared_Bytes", "sharedbytes", "param", "tolerances"])
+def test_misspelled_fields_are_refused(name: str, folder: Path) -> None:
+    changed(folder, lambda launch: launch.update({name: 0}))
+    assert json.loads(call("check", folder, "--json").stdout)["code"] == "launch-file-misspelled"
+    changed(folder, lambda launch: launch.update({"device": launch.pop(name), "note": "", "num_stages": 3}))
+    assert call("check", folder).exit_code == 0
 
 
 def tensor_map(**changed: Any) -> Any:
