@@ -234,6 +234,8 @@ def _follow(state: AgentState, path: Path, branch: Branch, graph: Graph, paths: 
             if state.machine.observers.paths is not None:
                 state.machine.observers.paths.edges(branch, [edge for edge, _ in taken])
             if len(taken) > 1:
+                if graph.stopping:  # a failed assertion explains why lanes are missing elsewhere
+                    taken.sort(key=lambda pair: pair[0].target not in graph.stopping)
                 path.block, path.edge = graph.meets[path.block], None
                 sources = [[state.values[move.source] for move in edge.moves] for edge, _ in taken]
                 for (edge, mask), moved in zip(taken, sources, strict=True):

@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.errors import NotInterpreted
+from lowtide.errors import InterpreterError, NotInterpreted
 from lowtide.interpreter.machine.agents import AgentState
-from lowtide.interpreter.machine.lanes import active_rows, disjoint, rows_together, spread
+from lowtide.interpreter.machine.lanes import active_rows, by_lane, disjoint, rows_together, spread
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.machine.thread_stores import store_by_threads
 from lowtide.interpreter.machine.unwritten import load_any
 from lowtide.interpreter.machine.watched_loads import watched
 from lowtide.interpreter.numbers import registers
 from lowtide.interpreter.numbers.accesses import Ints
+from lowtide.interpreter.numbers.blending import blend
 from lowtide.interpreter.numbers.cells import Cells
 from lowtide.interpreter.numbers.codes import ELEMENT_BYTES, ZERO_TYPE
 from lowtide.interpreter.numbers.domains import Domain
@@ -50,8 +51,16 @@ def load(
         whole, domain = load(state, ops, cells, addresses, size, count // 2), state.machine.domain
         return [tuple(half for each in held for half in registers.split(each, 8 * size, domain)) for held in whole]
     size = min(width, size)
-    with watched(state, ops, cells, access, rows) as (access, rows):
-        payload, dtype = load_any(state, ops, cells, access, rows, (size, width, count))
+    try:
+        with watched(state, ops, cells, access, rows) as (access, rows):
+            payload, dtype = load_any(state, ops, cells, access, rows, (size, width, count))
+    except InterpreterError as error:
+        is_alone = len(ops) == 1 and access.warps is None
+        is_mixed = is_alone and error.code == "wrong-type"
+        apart = _load_apart(state, ops[0], cells, addresses[0], width, count) if is_mixed else None
+        if apart is None:
+            raise
+        return [apart]
     if access.lanes is None:  # the same for all warps of a CTA
         is_one = access.crews is None or cells is state.machine.memory
         payload = payload[:1] if is_one else np.repeat(payload, WARP, axis=0)
@@ -62,6 +71,28 @@ def load(
         tuple(_register(part[:, at : at + each], dtype, width) for at in range(0, each * count, each))
         for part in spread(state, payload.reshape(len(ops), -1, payload.shape[1]))
     ]
+
+
+def _load_apart(
+    state: AgentState, op: Any, cells: Cells, address: Any, width: int, count: int
+) -> tuple[Any, ...] | None:
+    """The registers of a load that finds numbers of several types: each register, and then the lanes of each type, by
+    themselves. None if there is nothing to part."""
+    if count > 1:
+        found = [load(state, (op,), cells, (address + at * width,), width, 1)[0] for at in range(count)]
+        return tuple(register for (register,) in found)
+    outer, result = state.mask, None
+    active = np.ones(len(state.lanes), np.bool_) if outer is None else outer
+    types = cells.codes[np.where(active, by_lane(address) - cells.origin, 0)]
+    kinds = np.unique(types[active]).tolist()
+    try:
+        for kind in kinds if len(kinds) > 1 else ():
+            state.mask = active & (types == kind)
+            ((register,),) = load(state, (op,), cells, (address,), width, 1)
+            result = register if result is None else blend(state.mask, register, result)
+    finally:
+        state.mask = outer
+    return None if result is None else (result,)
 
 
 def _register(payload: Values, dtype: str, width: int) -> Any:

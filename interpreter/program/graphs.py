@@ -123,6 +123,18 @@ class Graph:
         return cls(tuple(blocks), immediate_post_dominators(successors), frozenset(kept))
 
     @cached_property
+    def stopping(self) -> frozenset[int]:
+        """The blocks that stop the kernel by a trap, or only lead to one."""
+        found = {
+            at for at, block in enumerate(self.blocks) if any(getattr(op, "name", "") == "trap" for op in block.ops)
+        }
+        for at in reversed(range(len(self.blocks))):
+            block = self.blocks[at]
+            if not block.ops and len(block.branch.edges) == 1 and block.branch.edges[0].target in found:
+                found.add(at)
+        return frozenset(found)
+
+    @cached_property
     def all_written(self) -> frozenset[int]:
         """The slots that any block writes."""
         return frozenset(slot for block in self.blocks for slot in _written(block))

@@ -3,25 +3,59 @@
 Jumps themselves are the ends of blocks (decoding.py), and calls are copies of the functions (functions.py).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from lowtide.errors import NotInterpreted
+from lowtide.errors import InterpreterError, NotInterpreted
 from lowtide.interpreter.machine.agents import AgentState
 from lowtide.interpreter.machine.lanes import active_lane_numbers, by_lane
 from lowtide.interpreter.numbers.registers import raw
 from lowtide.interpreter.ptx.running import Op
+from lowtide.interpreter.ptx.spaces import cells_of
 from lowtide.interpreter.ptx.table import Table
 
 TABLE = Table()
 
+_LONGEST = 400  # bytes of a text
 _MISCELLANEOUS = "Miscellaneous Instructions"
 
 
 @TABLE.effects("trap", section=f"{_MISCELLANEOUS}: trap")
-def trap(state: AgentState, op: Op) -> None:
-    raise state.violation(op, "the kernel stops itself: a trap or a failed assertion [kernel-trap]")
+def trap(state: AgentState, op: Op, *places: Any) -> None:
+    """For a failed assertion, `places` are the addresses of the arguments of __assertfail in local memory: its text,
+    its file and its line."""
+    said = _asserted(state, op, places) if len(places) > 2 else None
+    what = "a trap or a failed assertion" if said is None else said
+    raise state.violation(op, f"the kernel stops itself: {what} [kernel-trap]")
+
+
+def _asserted(state: AgentState, op: Op, places: Sequence[Any]) -> str | None:
+    """The failed assertion in words; None if its arguments cannot be read."""
+    lanes = active_lane_numbers(state)
+    found = []
+    try:
+        for place, size in zip(places, (8, 8, 4), strict=False):
+            cells, rows = cells_of(state, op, "local", place)
+            access = state.access(op, np.array([lanes[0]]))
+            found.append(cells.load_bytes(access, rows[lanes[0] : lanes[0] + 1], size)[0])
+    except InterpreterError:
+        return None
+    text, file, line = (int.from_bytes(np.asarray(each, np.int8).tobytes(), "little") for each in found)
+    where = f"{_string(state, file).rpartition('/')[2]}:{line}"
+    lanes_there = (
+        f" in {'lane' if len(lanes) == 1 else 'lanes'} {', '.join(map(str, lanes))}" if len(lanes) < 32 else ""
+    )
+    return f"the assertion {_string(state, text)!r} of {where} fails{lanes_there}"
+
+
+def _string(state: AgentState, address: int) -> str:
+    """The text in global memory that begins at an address and ends with 0, or with its variable."""
+    memory, start = state.machine.memory, address - state.machine.memory.origin
+    held = next((each for each in memory.buffers if each.start <= start < each.end), None)
+    contents = memory.payload[start : start + _LONGEST if held is None else min(held.end, start + _LONGEST)]
+    return bytes(int(each) & 0xFF for each in contents).partition(b"\0")[0].decode(errors="replace")
 
 
 @TABLE.effects("brkpt", section=f"{_MISCELLANEOUS}: brkpt")

@@ -198,7 +198,7 @@ class _Copier:
         """A copy of the function's body, between copies of the arguments and of the results."""
         function = self.module.functions.get(callee)
         if function is None or not function.is_defined:
-            self._external(call, callee, parts.results)
+            self._external(call, callee, parts)
             return
         if callee in frame.callers:
             raise call.error(f"{callee} calls itself; recursive functions are not interpreted [call-recursive]")
@@ -227,12 +227,13 @@ class _Copier:
         if isinstance(formal, Register):
             self.body.code.append(replace(call, name=f"mov.{formal.type}", operands=(target, source)))
 
-    def _external(self, call: Instruction, callee: str, results: tuple[Operand, ...]) -> None:
+    def _external(self, call: Instruction, callee: str, parts: CallParts) -> None:
         """A function of the system: a failed assertion stops the kernel; printing does nothing and returns 0."""
         if callee in _STOPS:
-            self.body.code.append(replace(call, name="trap", operands=()))
+            are_variables = all(isinstance(each, Name) for each in parts.arguments)
+            self.body.code.append(replace(call, name="trap", operands=parts.arguments if are_variables else ()))
         elif callee in _PRINTS:
-            for each in results:
+            for each in parts.results:
                 if isinstance(each, Name):
                     zero = Address(each), Immediate(0)
                     self.body.code.append(replace(call, name="st.local.b32", operands=zero))

@@ -215,6 +215,40 @@ def test_a_failed_assertion_a_trap_and_a_breakpoint_stop_the_kernel():
             result(body.format(30, word))
 
 
+def test_a_load_without_a_type_finds_numbers_of_several_types():
+    """In other lanes, and in other registers of a vector: 7 and 1.5f, which is doubled, are added."""
+    stored = "mov.b32 %r4, 0f3FC00000; add.f32 %r4, %r4, 0f00000000; mov.b32 %r5, 7; and.b32 %r6, %r1, 1;"
+    stored += "setp.eq.b32 %p1, %r6, 0; @!%p1 mov.b32 %r7, %r4; @%p1 mov.b32 %r7, %r5; @%p1 mov.b32 %r5, %r4;"
+    kept = ".shared .align 8 .b8 kept[256];"
+    body = f"""{stored} mov.b32 %r8, kept; shl.b32 %r9, %r1, 3; add.u32 %r9, %r9, %r8; st.shared.b32 [%r9], %r7;
+    st.shared.b32 [%r9+4], %r5; bar.sync 0; ld.shared.b32 %r7, [%r9]; ld.shared.v2.b32 {{%r4, %r5}}, [%r9];
+    @!%p1 add.f32 %r7, %r7, %r7; @!%p1 cvt.rzi.s32.f32 %r7, %r7; @%p1 add.f32 %r5, %r5, %r5;
+    @%p1 cvt.rzi.s32.f32 %r5, %r5; add.s32 %r3, %r7, %r5;"""
+    assert (result(body, kept) == 10).all()
+
+
+def test_a_failed_assertion_of_some_lanes_is_told_with_its_text_and_place():
+    """Not the barrier that these lanes do not reach."""
+    text = {"what": b"x > 0", "file": b"/home/me/k.py"}
+    declared = ".extern .func __assertfail(.param .b64 a, .param .b64 b, .param .b32 c, .param .b64 d, .param .b64 e);"
+    declared += "".join(
+        f".global .b8 {name}[{len(each) + 1}] = {{{', '.join(map(str, each))}}};" for name, each in text.items()
+    )
+    stored = "".join(
+        f"mov.b64 %rd1, {name}; cvta.global.u64 %rd1, %rd1; st.param.b64 [{at}], %rd1;"
+        for at, name in zip("ab", text, strict=True)
+    )
+    body = (
+        "mov.b32 %r3, 1; setp.gt.u32 %p1, %r1, 29; @%p1 bra BAD; bar.sync 0; bra FINE; BAD: { .param .b64 a;"
+        f" .param .b64 b; .param .b32 c; .param .b64 d; .param .b64 e; {stored} st.param.b32 [c], 7;"
+        " call.uni __assertfail, (a, b, c, d, e); } trap; FINE: pmevent 3;"
+    )
+    with pytest.raises(
+        InterpreterError, match=r"the assertion 'x > 0' of k.py:7 fails in lanes 30, 31 \[kernel-trap\]"
+    ):
+        result(body, declared)
+
+
 def test_exit_ends_a_thread_inside_a_function():
     functions = ".func leave(.reg .b32 x) { .reg .pred p; setp.lt.u32 p, x, 9; @p exit; ret; }"
     found = run(kernel(f"mov.b32 %r3, 5; call leave, (%r1); {STORE}", "z", functions), {"z": ("i32", np.zeros(32))})[
