@@ -100,6 +100,12 @@ class Order:
         return np.broadcast_to(back.reshape(sides), self.shape)
 
 
+def _sides(array: Array) -> list[tuple[int, int]]:
+    """The extent and the stride, in elements, of each dimension."""
+    strides = array.strides if len(array.strides) == len(array.shape) else (*array.strides, 1)
+    return [*zip(array.shape, strides, strict=True)]
+
+
 @dataclass(frozen=True)
 class Places:
     """The arrays of a record in global memory: their addresses and orders, by name."""
@@ -115,6 +121,9 @@ class Places:
         """Place all arrays, then write their relocations."""
         orders = {name: Order.of(name, array) for name, array in arrays.items()}
         addresses = {name: _placed(memory, numbers, name, array, orders[name]) for name, array in arrays.items()}
+        for name, array in arrays.items():
+            width = ELEMENT_BYTES[element_of(array.dtype)]
+            memory.name_elements(name, tuple((side, width * stride) for side, stride in _sides(array)))
         places = cls(memory, numbers, addresses, orders, arrays)
         for name, array in arrays.items():
             for offset, pointer in array.relocations:
@@ -147,9 +156,8 @@ class Places:
     def last_write(self, name: str, index: tuple[int, ...]) -> str | None:
         """The thread and the op that last wrote an element in the last launch, in words; None if there are none."""
         array = self.arrays[name]
-        strides = array.strides if len(array.strides) == len(array.shape) else (*array.strides, 1)
         width = ELEMENT_BYTES[element_of(array.dtype)]
-        offset = sum(at * stride for at, stride in zip(index, strides, strict=True))
+        offset = sum(at * stride for at, (_, stride) in zip(index, _sides(array), strict=True))
         return self.memory.last_write(self.addresses[name] + width * offset, width)
 
     def _contents(self, name: str, array: Array) -> NDArray[Any]:

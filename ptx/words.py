@@ -19,6 +19,8 @@ _WORDS = (
     ("matrices and workspaces of ", "arrays of "),
     ("take a smaller problem, less padding, or fewer SMs", "take a smaller problem"),
     ("nvvm.fence.mbarrier.init", "fence.mbarrier_init"),
+    ("sm.tma_store_wait read 0", "cp.async.bulk.wait_group.read 0"),
+    ("sm.ptx_wgmma_wait", "wgmma.wait_group"),
     ("let its CTA arrive at a semaphore after that, and this one wait for it before", "let it release a flag after "
      "that (st.release, red.release, or a fence before the store), and this one acquire the flag before"),
     ("for a semaphore, which is ", "for a word of memory, which is "),

@@ -185,6 +185,10 @@ class Cta:
         names = [seat.name for seat in machine.seats]
         self.shared = SharedMemory(len(names), shared_memory, machine.domain.payload, names, origin, machine.spans)
         self.shared.changes = machine.memory.changes
+        if machine.shape is not None:
+            self.shared.extent = (
+                f"; the launch gives {machine.dynamic_bytes} bytes of it beside the kernel's own (shared_bytes)"
+            )
         if machine.observers.relied is not None:
             self.shared.forgive(machine.observers.relied)
         self.copies = AsyncCopies(self.shared)

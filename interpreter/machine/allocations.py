@@ -3,6 +3,7 @@ them has changed. Bytes in no allocation cannot be accessed."""
 
 import os
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,11 @@ class Allocations(Cells):
                 values.reshape(-1) if is_dense else values
             )
         return start + self.origin
+
+    def name_elements(self, name: str, sides: tuple[tuple[int, int], ...]) -> None:
+        """Name elements of an allocation by their indices in messages. `sides`: as of Buffer."""
+        at = next(number for number, buffer in enumerate(self.buffers) if buffer.name == name)
+        self.buffers[at] = replace(self.buffers[at], sides=sides)
 
     def allocate_table(self, name: str, table: NDArray[np.int64]) -> int:
         """A table of 64-bit integers (rows, columns), whose first column has addresses; returns its own address."""

@@ -38,6 +38,8 @@ from lowtide.interpreter.numbers.cells import IN_FLIGHT, MOST_SITES, Buffer, Hol
 from lowtide.interpreter.numbers.codes import ELEMENT_BYTES, UNWRITTEN, ZERO
 from lowtide.interpreter.program.batches import NotTogether
 
+_NARROW = "and the scopes of the two do not include each other's thread"
+
 
 class GlobalMemory(Allocations):
     """Global memory of one GPU, with the rules on the order of accesses by threads of a launch."""
@@ -465,7 +467,7 @@ class GlobalMemory(Allocations):
         if found is not None:
             what = f"(strong access): {verb} what {{}} {'wrote' if found.wrote else 'read'} by a strong operation"
             if found.is_narrow:
-                what = f"{what}, and the scopes of the two do not include each other's thread"
+                what = f"{what}, {_NARROW}"
             thread = found.thread + 1
             fail = partial(self._fail_race, access, span, found.row, found.byte, what, thread, found.site)
             if verb == "writes":
@@ -506,6 +508,8 @@ class GlobalMemory(Allocations):
             else "if the CTAs should not share these elements, check the grid and the masks; if they should, let its "
             "CTA arrive at a semaphore after that, and this one wait for it before"
         )
+        if _NARROW in rule:
+            remedy = "widen them to .gpu, the scope of an operation that names none"
         what = f"race {rule.format(who)}, nothing orders the two; it did so{self.by(site)}; {remedy} [global-race]"
         self.fail(access, span.addresses, row, byte, what)
 

@@ -71,6 +71,18 @@ class Buffer:
     stride: int = 0
     count: int = 1
     batch_stride: int = 0
+    sides: tuple[tuple[int, int], ...] = ()
+    """Of an array of a launch record: the extent and the stride in bytes of each dimension."""
+
+    def element(self, offset: int) -> str:
+        """The element of an array at `offset` bytes from the start, in words."""
+        index, rest = [0] * len(self.sides), offset
+        for axis in sorted(range(len(self.sides)), key=lambda axis: -self.sides[axis][1]):
+            extent, stride = self.sides[axis]
+            if extent > 1 and stride:
+                index[axis] = min(rest // stride, extent - 1)
+                rest -= index[axis] * stride
+        return f"{f'byte {rest} of ' if rest else ''}{self.name}[{', '.join(map(str, index))}]"
 
     def place(self, offset: Any) -> tuple[Any, Any, Any]:
         """The matrix, row and byte in the row at `offset` bytes from the start. Rows of matrices may be interleaved."""
@@ -115,6 +127,7 @@ class Cells:
         self.unit = LARGEST
         self.erased: dict[int, Any] = {}  # by byte, where an undefined register was stored: why it is (undefined.py)
         self.changes = Changes()
+        self.extent = ""  # for messages: who gives its size
         self._is_fresh = True  # nothing has been accessed
         self._sites: list[Described] = []
         self._numbers: dict[Described, int] = {}  # numbers of ops
@@ -244,7 +257,8 @@ class Cells:
         end = int(at.max()) + size if at.size else 0
         if at.size and (int(at.min()) < 0 or end > self.size):
             row = int(np.flatnonzero((at < 0) | (at + size > self.size))[0])
-            self.fail(access, at, row, 0, f"out of bounds: {size} bytes outside {self.space} [out-of-bounds]")
+            rule = f"out of bounds: {size} bytes outside {self.space}{self.extent} [out-of-bounds]"
+            self.fail(access, at, row, 0, rule)
         self.refine(chunk)
         span = Span(at, size, chunk, self.unit, end)
         self._check_accessible(access, span)
@@ -315,6 +329,8 @@ class Cells:
         """A relative address in words, after a comma: its buffer and offset; empty if no buffer has a name."""
         for buffer in reversed(self.buffers):
             if buffer.start <= at < buffer.end:
+                if buffer.sides:
+                    return f", {buffer.element(at - buffer.start)}"
                 place = f", byte {at - buffer.start} of {buffer.name}"
                 if buffer.stride:
                     matrix, row, byte = buffer.place(at - buffer.start)

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import lowtide as lt
 from lowtide.cli.main import app
 from lowtide.errors import InterpreterError, LaunchError
+from lowtide.interpreter.numbers.cells import Buffer
 from lowtide.ptx.kinds import KIND_OF_CODE, KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -181,6 +182,40 @@ def test_options_of_a_check_are_checked(changed: dict[str, Any], code: str | Non
         return
     with pytest.raises(LaunchError, match=rf"\[{code}\]"):
         scale().check(**given)
+
+
+STORES = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 x)
+{{
+.reg .b16 %h<2>; .reg .b32 %r<3>; .reg .b64 %rd<2>; mov.u32 %r1, %ctaid.x; cvt.u16.u32 %h1, %r1;
+{body}
+ret;
+}}
+"""
+
+
+def test_messages_name_elements_by_their_indices() -> None:
+    """Also of a view whose rows are apart, transposed."""
+    rows = np.zeros((6, 8), np.int16)[::2, 1:5].T  # (4, 3), element (i, j) at i + 16 * j
+    kernel = lt.ptx.load(STORES.format(body="ld.param.u64 %rd1, [x]; st.global.u16 [%rd1+34], %h1;"))["k"]
+    report = kernel.check(grid=2, block=1, args=[rows], names=["x"])
+    assert report.kind == "race" and ", x[1, 1])" in report.message, report.message
+    buffer = Buffer("x", 0, 128, sides=((4, 4), (1, 0), (2, 64)))
+    found = [buffer.element(at) for at in (0, 12, 66, 72)]
+    assert found == ["x[0, 0, 0]", "x[3, 0, 0]", "byte 2 of x[0, 0, 1]", "x[2, 0, 1]"]
+
+
+def test_a_launch_with_too_little_shared_memory_is_told() -> None:
+    body = ".shared .b8 own[8]; mov.u32 %r2, all; st.shared.u32 [%r2+16], %r1;"
+    kernel = lt.ptx.load(
+        STORES.format(body=body).replace(".visible", ".extern .shared .align 16 .b8 all[];\n.visible")
+    )["k"]
+    report = kernel.check(grid=1, block=1, args=[None])
+    wanted = "4 bytes outside shared memory; the launch gives 0 bytes of it beside the kernel's own (shared_bytes)"
+    assert report.kind == "out-of-bounds" and wanted in report.message, report.message
+    assert kernel.check(grid=1, block=1, args=[None], shared=32).ok
 
 
 def test_budgets_are_at_least_one() -> None:

@@ -15,6 +15,11 @@ def test_messages_of_other_levels_stay_as_they_are() -> None:
         assert in_words_of_ptx(text) == text
 
 
+def test_instructions_have_their_names_in_ptx() -> None:
+    text = "wait for all groups (sm.tma_store_wait read 0), put nvvm.fence.mbarrier.init after the init"
+    assert in_words_of_ptx(text).startswith("wait for all groups (cp.async.bulk.wait_group.read 0), put fence.mbarrier")
+
+
 def test_warps_at_one_place_share_a_line() -> None:
     waits = [f"  CTA {cta} warp {warp} waits at `w` at k.ptx:9: for it" for cta in (0, 1) for warp in (0, 1, 2, 5)]
     others = ["  CTA 2 warp 0 is at `bra L;` at k.ptx:4", "  CTA 2 warp 1 has not begun"]
