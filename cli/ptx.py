@@ -255,8 +255,11 @@ def _watch(update: Callable[[str], None], expected: Estimate) -> Watch:
         done[:] = ended, ctas, time.monotonic()
         tell()
 
+    def on_order(order: int, most: int) -> None:
+        update(f"running order {order} of at most {most}")
+
     work.on_tick = tell
-    return Watch(on_end, work)
+    return Watch(on_end, work, on_order)
 
 
 _PAUSE = 10.0  # seconds without the end of a CTA after which it is told

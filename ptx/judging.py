@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lowtide.errors import Error, InterpreterError, LaunchError, without_codes
 from lowtide.interpreter.launching import Parsed, run
-from lowtide.interpreter.machine.exploration import Explorer, explore
+from lowtide.interpreter.machine.exploration import Explored, Explorer, explore
 from lowtide.interpreter.machine.interleavings import Report as Orders
 from lowtide.interpreter.machine.options import Observers, Progress, Work
 from lowtide.interpreter.machine.reliances import Relied
@@ -157,10 +157,12 @@ def prepare(source: Parsed, record: LaunchRecord) -> None:
 
 @dataclass(frozen=True)
 class Watch:
-    """Told of a run as it goes on: of each CTA that ends, and of the instructions."""
+    """Told of a run as it goes on: of each CTA that ends, and of the instructions; then of each further order, by its
+    number and the most orders."""
 
     on_progress: Progress = lambda ended, ctas: None
     work: Work | None = None
+    on_order: Callable[[int, int], None] = lambda order, most: None
 
 
 def _observers(settings: Settings, watch: Watch | None = None) -> Observers:
@@ -202,7 +204,7 @@ def check_record(
         return replace(report, orders=_BY_RULE)
     if orders.timed:
         return replace(report, orders=str(orders))
-    return _explored(source, record, expected, settings, observers, report)
+    return _explored(source, record, expected, settings, (observers, report, watch or Watch()))
 
 
 def _has_atomics(source: Parsed, record: LaunchRecord) -> bool:
@@ -213,9 +215,14 @@ def _has_atomics(source: Parsed, record: LaunchRecord) -> bool:
 
 
 def _explored(
-    source: Parsed, record: LaunchRecord, expected: Expected, settings: Settings, first: Observers, report: Report
+    source: Parsed,
+    record: LaunchRecord,
+    expected: Expected,
+    settings: Settings,
+    begun: tuple[Observers, Report, Watch],
 ) -> Report:
-    """Run further orders than that of the first run, within the budget."""
+    """Run further orders than that of the first run, within the budget. `begun`: the first run."""
+    first, report, watch = begun
     started = time.perf_counter() - report.seconds
 
     def one(explorer: Explorer) -> None:
@@ -226,17 +233,24 @@ def _explored(
         if (text := expected.difference(found, record.arrays, observers)) is not None:
             raise InterpreterError(f"{text} [ptx-wrong-result]")
 
-    explored = explore(one, settings.orders, settings.seconds)
+    explored = explore(one, settings.orders, settings.seconds, lambda order: watch.on_order(order, settings.orders))
     seconds = time.perf_counter() - started
     if explored.fault is not None and explored.fault.code == "out-of-time":
         explored = replace(explored, orders=explored.orders - 1, fault=None)
     if explored.fault is None:
-        return replace(report, orders=str(explored), seconds=seconds)
+        return replace(report, orders=f"{explored}{_resident(record, settings, explored)}", seconds=seconds)
     if explored.fault.code == "ptx-wrong-result":
         found = broken(explored.fault, "wrong-result", source.module, source.module.file)
         return replace(found, seconds=seconds)
     found = broken(explored.fault, kind_of(explored.fault), source.module, source.module.file)
     return replace(found, orders=f"found in order {explored.orders} of those that differ", seconds=seconds)
+
+
+def _resident(record: LaunchRecord, settings: Settings, explored: Explored) -> str:
+    """What limits a claim about every order: the CTAs that run at the same time."""
+    is_limited = any(math.prod(each.grid) > settings.sms and not each.cooperative for each in record.launches)
+    count = "one CTA" if settings.sms == 1 else f"{settings.sms} CTAs"
+    return f", with {count} at a time (--sms)" if explored.complete and is_limited else ""
 
 
 def _judged(

@@ -73,7 +73,7 @@ _CODES = {
     "bad-input": """
         encode-address encode-box encode-extents encode-rank encode-rows form-in-isa kernel-arguments launched-array
         launched-element launched-float launched-gaps launched-kernel launched-map launched-parameters
-        launched-relocation launched-shape launched-strides launched-struct tensor-maps-declared
+        launched-relocation launched-shape launched-strides launched-struct name-unknown no-label tensor-maps-declared
         """,
     "step-budget": "out-of-steps",
     "time-budget": "out-of-time",
@@ -88,7 +88,7 @@ def kind_of(error: Exception) -> str:
     """The kind of an error of a run. A rule that is not listed is one of the PTX ISA's on undefined behaviour."""
     if isinstance(error, InterpreterFault):
         return "interpreter-failed"
-    if isinstance(error, NotInterpreted):
+    if isinstance(error, NotInterpreted) and KIND_OF_CODE.get(error.code or "") != "bad-input":
         return "not-interpreted"
     if not isinstance(error, InterpreterError):
         return "bad-input"

@@ -13,6 +13,7 @@ from lowtide.interpreter.ptx.table import bits_of
 
 _ENDS = frozenset({"ret", "exit", "trap"})
 _OF_CALL = 2_000  # instructions of a function
+_TO_TRAP = 40  # the most instructions between a branch and the trap to which it leads
 _FLOATS = frozenset({"f16", "f16x2", "bf16", "bf16x2", "f32", "f64"})
 
 
@@ -21,7 +22,8 @@ class Walk:
 
     A register is known if its value is an integer or a predicate that follows from the parameters and special
     registers. A branch on an unknown predicate is not taken if it goes backwards, and is taken every second time if it
-    goes forwards, so that a loop whose end is unknown ends. `parameters`: the bits of the parameters that are known, by
+    goes forwards, so that a loop whose end is unknown ends. Of two sides, one that only leads to a trap is not taken.
+    `parameters`: the bits of the parameters that are known, by
     name.
     """
 
@@ -47,6 +49,8 @@ class Walk:
             if name in ("bra", "brx", *_ENDS):
                 is_rough |= holds is None or name == "brx"
                 to = self.labels.get(getattr(each.operands[0], "name", ""), at) if each.operands else at
+                if holds is None and self._stops(at) != self._stops(to):
+                    holds = self._stops(at)
                 is_taken = holds is None and to > at and each in met
                 met ^= {each}
                 at = to if holds or is_taken else at
@@ -56,6 +60,21 @@ class Walk:
             elif holds is not False:
                 self._set(each, values, special, is_known=holds is True)
         return count, is_rough or count >= most
+
+    def _stops(self, at: int) -> bool:
+        """Whether the code at a place only leads to a trap or a failed assertion."""
+        for _ in range(_TO_TRAP):
+            each = self.body[at] if at < len(self.body) else None
+            at += 1
+            if isinstance(each, Label):
+                continue
+            if each is None or each.guard is not None or each.name in ("ret", "exit"):
+                return False
+            if each.name == "trap" or any(isinstance(o, Name) and o.name == "__assertfail" for o in each.operands):
+                return True
+            if each.name.split(".")[0] == "bra":
+                at = self.labels.get(getattr(each.operands[0], "name", ""), len(self.body))
+        return False
 
     def _called(self, each: Instruction, special: Mapping[str, int], most: int) -> tuple[int, bool]:
         """The number of instructions of a function whose arguments are unknown, and whether that number is uncertain. A

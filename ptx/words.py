@@ -13,6 +13,8 @@ _WORDS = (
     (", level ptx", ""),
     ("deadlock: no agent can continue", "no warp can continue"),
     ("order of agents", "order of warps"),
+    ("the limit of their number was", "the limit of their number (--orders) was"),
+    ("the limit of the time was", "the limit of the time (--seconds) was"),
     ("orders of agents", "orders of warps"),
     ("before agent ", "before "),
     ("not all of them in a matrix", "not all of them in an array"),

@@ -56,11 +56,13 @@ class _Node:
 
 @dataclass(frozen=True)
 class Explored:
-    """The number of orders that were run, whether these are all that differ, and the fault of the last one, if any."""
+    """The number of orders that were run, whether these are all that differ, and the fault of the last one, if any.
+    `timed`: the limit of the time ended them, not that of their number."""
 
     orders: int
     complete: bool
     fault: InterpreterError | None = None
+    timed: bool = False
 
     @property
     def holds(self) -> bool:
@@ -70,11 +72,14 @@ class Explored:
     def __str__(self) -> str:
         if self.fault is not None:
             return f"order {self.orders} of those that differ: {self.fault}"
+        count = "1 order" if self.orders == 1 else f"{self.orders} orders"
+        were = "was" if self.orders == 1 else "were"
         if self.complete:
-            return (
-                f"for every order of agents: {self.orders} orders were run, and no others differ in what a poll finds"
-            )
-        return f"{self.orders} orders of agents were run, and there are more; try a smaller launch, or more orders"
+            return f"for every order of agents: {count} {were} run, and no others differ in what a poll finds"
+        limit = "the limit of the time" if self.timed else "the limit of their number"
+        return (
+            f"{count} of agents {were} run, and there are more; {limit} was reached: try a smaller launch, or raise it"
+        )
 
 
 class Explorer:
@@ -216,15 +221,22 @@ class Explorer:
         self._close()
 
 
-def explore(run: Callable[[Explorer], None], most: int, seconds: float = float("inf")) -> Explored:
+def explore(
+    run: Callable[[Explorer], None],
+    most: int,
+    seconds: float = float("inf"),
+    on_order: Callable[[int], None] = lambda order: None,
+) -> Explored:
     """Run orders until all that differ have been run, one is wrong, or the limit of orders or time is reached.
 
     `run` runs the same launches in the order that an explorer chooses, and raises InterpreterError if it is wrong.
+    `on_order` is told the number of each order before it runs.
     """
     explorer, orders, started = Explorer(), 0, time.perf_counter()
     while True:
         try:
             orders += 1
+            on_order(orders)
             run(explorer)
             explorer.finish()
         except Redundant:
@@ -234,7 +246,7 @@ def explore(run: Callable[[Explorer], None], most: int, seconds: float = float("
         if not explorer.next():
             return Explored(orders, True)
         if orders >= most or time.perf_counter() - started > seconds:
-            return Explored(orders, False)
+            return Explored(orders, False, timed=orders < most)
 
 
 def _commute(one: str, other: str) -> bool:

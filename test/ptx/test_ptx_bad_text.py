@@ -13,6 +13,7 @@ from lowtide.errors import Error, InterpreterFault
 from lowtide.interpreter.launching import parsed
 from lowtide.ptx.info import kernels_of
 from lowtide.ptx.judging import run_judged
+from lowtide.ptx.kinds import kind_before_run
 from lowtide.ptx.launch_files import read_launch
 from lowtide.ptx.reports import Report
 from lowtide.ptx.settings import Settings
@@ -210,6 +211,16 @@ def test_clusters_have_up_to_sixteen_ctas() -> None:
     run = lt.ptx.load(kernel(""))["k"].check
     assert run(grid=16, block=32, cluster=16, args=[]).ok
     assert run(grid=(8, 4), block=32, cluster=(8, 4), args=[]).code == "cluster-portable"
+
+
+@pytest.mark.parametrize(("body", "code"), [("add.u32 %r1, %r1, %r99;", "name-unknown"), ("bra NOWHERE;", "no-label")])
+def test_names_that_are_not_declared_are_malformed(body: str, code: str) -> None:
+    try:
+        report = checked(kernel(body))
+        kind, found = report.kind, report.code
+    except Error as error:
+        kind, found = kind_before_run(error), error.code
+    assert (kind, found) == ("bad-input", code)
 
 
 def test_a_kernel_that_stops_itself_is_wrong() -> None:

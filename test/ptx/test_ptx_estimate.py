@@ -57,6 +57,15 @@ def test_warps_and_ctas_that_do_less_are_walked_too() -> None:
     assert found.instructions == pytest.approx(ran, rel=0.1)
 
 
+def test_failed_assertions_are_not_followed() -> None:
+    """On either side of a branch that depends on memory; the rest of the kernel counts."""
+    asked = "ld.global.u32 %r3, [%rd1]; setp.eq.u32 %p1, %r3, 0;"
+    rest = "add.u32 %r2, %r2, 1;" * 60
+    body = f"{asked} @%p1 bra FINE; bra.uni BAD; FINE: {asked} @!%p1 bra BAD; {rest} ret; BAD: pmevent 1; trap;"
+    found, ran = given(body, 1)
+    assert found.is_rough and found.instructions == pytest.approx(ran, rel=0.1)
+
+
 def test_calls_are_walked() -> None:
     found, ran = given("call f;", 1)
     assert found.instructions == pytest.approx(ran, rel=0.1) and ran > 30
