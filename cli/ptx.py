@@ -295,6 +295,8 @@ def _beside(launch: Path, name: str) -> Path | None:
 
 
 def _text(file: Path) -> str:
+    if file.suffix == ".json":
+        raise LaunchError(f"{file}: name its folder or the PTX; a launch is given by --launch [ptx-file-json]")
     try:
         return file.read_text(encoding="utf-8-sig", errors="replace")
     except FileNotFoundError:

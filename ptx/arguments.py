@@ -191,6 +191,10 @@ def _array(argument: Any, what: str) -> NDArray[Any]:
         found = np.asarray(argument)
     except (TypeError, ValueError, RuntimeError) as error:
         raise LaunchError(f"{what}: {type(argument).__name__} is not an array: {error} [ptx-array]") from None
+    if isinstance(argument, np.ndarray) and found.dtype == object:
+        raise LaunchError(
+            f"{what}: an array of Python objects; convert it by astype to a type of numbers [ptx-objects]"
+        )
     if found.dtype == object or found.ndim == 0:
         raise LaunchError(
             f"{what}: {type(argument).__name__} is no argument; pass a numpy array, a number, a TensorMap, Unwritten, "

@@ -45,9 +45,10 @@ class Expected:
     kept: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        if not all(0 <= each < math.inf for each in (self.rtol, self.atol)):
+        tolerances = (self.rtol, self.atol)
+        if not all(isinstance(each, int | float | np.number) and 0 <= each < math.inf for each in tolerances):
             raise LaunchError(
-                f"rtol = {self.rtol}, atol = {self.atol}: each must be finite and at least 0 [ptx-tolerance]"
+                f"rtol = {self.rtol!r:.9}, atol = {self.atol!r:.9}: each must be finite and at least 0 [ptx-tolerance]"
             )
 
     @classmethod
@@ -62,6 +63,10 @@ class Expected:
         """Of the arguments that are arrays, in their order."""
         if values is None:
             return cls(rtol=rtol, atol=atol)
+        if isinstance(values, Mapping):
+            raise LaunchError(
+                f"expect: take a list with an item for each array in args: {', '.join(names)} [ptx-expected-list]"
+            )
         if len(values) != len(names):
             raise LaunchError(f"{len(values)} expected arrays; {len(names)} are passed [ptx-expected-count]")
         pairs = zip(names, values, strict=True)
@@ -141,7 +146,11 @@ def _differs(
     if wanted.dtype.kind in "iub":
         return text
     with np.errstate(all="ignore"):
-        most = np.max(np.abs(result.astype(np.float64) - wanted.astype(np.float64)), where=wrong, initial=0)
+        apart = np.abs(result.astype(np.float64) - wanted.astype(np.float64))
+        is_nan = apart != apart
+        most = np.max(apart, where=wrong & ~is_nan, initial=0)
+    if nans := np.count_nonzero(wrong & is_nan):
+        text = f"{text} (NaN in {nans} of them)"
     return f"{text}, by up to {most:.3g} (rtol = {tolerances[0]:g}, atol = {tolerances[1]:g})"
 
 

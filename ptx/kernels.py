@@ -49,6 +49,8 @@ def load(text: str, file: str = "<ptx>") -> Module:
     """
     if not isinstance(text, str):
         raise LaunchError(f"text: the PTX itself is expected, a str, not {type(text).__name__} [ptx-text]")
+    if "\n" not in text and text.strip().endswith(".ptx"):
+        raise LaunchError(f"text: {text:.60} is the name of a file; pass what the file has, the PTX itself [ptx-path]")
     return Module(text, file)
 
 

@@ -83,6 +83,11 @@ def _npz(path: Path | None) -> dict[str, NDArray[Any]]:
         with np.load(path, allow_pickle=False) as found:
             return {name: found[name] for name in found.files}
     except Exception as error:  # numpy, zipfile, tokenize and zlib raise many kinds for damaged files
+        if "pickle" in str(error):
+            raise LaunchError(
+                f"{path} is no .npz file, or has Python objects; write arrays of numbers by np.savez"
+                " [launch-file-objects]"
+            ) from None
         raise LaunchError(f"{path} cannot be read as arrays of numpy (.npz): {error} [launch-file-arrays]") from None
 
 

@@ -29,6 +29,7 @@ _WORDS = (
     ("ops and has not ended: a loop may have no end; give max_steps more if it has", "instructions and has not ended: "
      "a loop may have no end; if it has one, raise max_steps (--max-steps)"),
 )  # fmt: skip
+_LANES = re.compile(r"\blanes \[(\d+(?:, \d+)*)\]")
 _STANDING = re.compile(r"  CTA (\d+) warp (\d+) (has not begun|is at|waits at)(.*)")
 _PLURAL = {"has not begun": "have not begun", "is at": "are at", "waits at": "wait at"}
 
@@ -37,6 +38,8 @@ def in_words_of_ptx(message: str) -> str:
     """A message in the words of PTX. The lines on warps that stand at one place become one line."""
     for ours, theirs in _WORDS:
         message = message.replace(ours, theirs)
+    message = _LANES.sub(lambda found: _numbered("lane", [*map(int, found[1].split(", "))]), message)
+    message = re.sub(r"\b[Tt]he (CTA \d)", r"\1", message)
     lines = message.split("\n")
     standing = [found for line in lines if (found := _STANDING.fullmatch(line)) is not None]
     if not standing:

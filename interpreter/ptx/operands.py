@@ -92,7 +92,8 @@ class Operands(Words):
             return self.named(self.next())
         if kind in ("integer", "float") or self.word == "-":
             return self._immediate()
-        self.reject(f"{what} is expected, not {self.word!r} [ptx-expected-what]")
+        found = f"not {self.word!r}" if self.word else "but the text ends here"
+        self.reject(f"{what} is expected, {found} [ptx-expected-what]")
 
     def _elements(self, end: str = "}") -> tuple[Operand, ...]:
         elements = [self._element("a register or a number")]

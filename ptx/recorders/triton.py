@@ -70,8 +70,19 @@ def launch_of_triton(compiled: Any, grid: int | Sequence[int], args: Sequence[An
     tensor descriptors are numpy arrays. An argument of type constexpr is compiled in, and may be None here. Raises
     LaunchError for arguments that do not fit.
     """
+    if not hasattr(compiled, "asm"):
+        raise LaunchError(
+            f"{type(compiled).__name__} is no compiled kernel; pass what triton.compile returned [triton-compiled]"
+        )
+    sides = [grid] if isinstance(grid, int | np.integer) else grid
+    if (
+        not isinstance(sides, Sequence)
+        or not all(isinstance(side, int | np.integer) for side in sides)
+        or not 1 <= len(sides) <= 3
+    ):
+        raise LaunchError(f"grid = {grid!r:.60}: one to three whole numbers are expected, no function [triton-grid]")
     entry = entry_of(_text(compiled), compiled.name)
-    launch = _launch(compiled, entry, [grid] if isinstance(grid, int) else grid)
+    launch = _launch(compiled, entry, sides)
     arguments = arguments_of(compiled, args, entry)
     check_specialization(compiled, args)
     found = {"grid": launch.grid, "block": launch.block, "cluster": launch.cluster, "shared": launch.shared_bytes}

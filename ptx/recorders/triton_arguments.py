@@ -84,7 +84,7 @@ class Argument:
             bits = int(self.type[1:]) if self.type[1:].isdigit() else 64
             lowest = 0 if self.type[0] == "u" or bits == 1 else -(1 << bits - 1)
             end = 1 << bits - (lowest < 0)
-            fits = is_number and self.value == self.value // 1 and lowest <= self.value < end
+            fits = isinstance(self.value, int | np.integer | np.bool_) and lowest <= int(self.value) < end
         if not fits:
             raise LaunchError(
                 f"{self.name}: {self.value!r:.60}; the kernel was compiled for {self.type} [triton-value]"

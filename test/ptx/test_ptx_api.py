@@ -148,6 +148,7 @@ def test_arrays_keep_their_types_and_none_is_a_null_pointer(dtype: str) -> None:
         ([X, 0.5, 1.5], "ptx-scalar-float"),
         ([X, X, 1], "ptx-pointer"),
         ([{}, 0.5, 1], "ptx-argument"),
+        ([X.astype(object), 0.5, 1], "ptx-objects"),
         ([[[1], [2, 3]], 0.5, 1], "ptx-array"),
         ([np.zeros(8, np.complex64), 0.5, 1], "ptx-array-element"),
         ([np.zeros(4, [("a", "f4"), ("b", "u1")])["a"], 0.5, 1], "ptx-array-strides"),
@@ -171,6 +172,8 @@ def test_arguments_that_do_not_fit_are_refused(args: list[Any], code: str) -> No
         ({"grid": np.int64(1), "block": np.array([32]).tolist()}, None),
         ({"expect": [X], "rtol": float("nan")}, "ptx-tolerance"),
         ({"atol": -1.0}, "ptx-tolerance"),
+        ({"rtol": "a"}, "ptx-tolerance"),
+        ({"expect": {"x": X}}, "ptx-expected-list"),
         ({"expect": [X, X]}, "ptx-expected-count"),
         ({"settings": lt.ptx.Settings()}, None),
     ],
@@ -216,6 +219,11 @@ def test_a_launch_with_too_little_shared_memory_is_told() -> None:
     wanted = "4 bytes outside shared memory; the launch gives 0 bytes of it beside the kernel's own (shared_bytes)"
     assert report.kind == "out-of-bounds" and wanted in report.message, report.message
     assert kernel.check(grid=1, block=1, args=[None], shared=32).ok
+
+
+def test_the_name_of_a_file_is_no_ptx() -> None:
+    with pytest.raises(LaunchError, match=r"\[ptx-path\]"):
+        lt.ptx.load("kernels/axpy/kernel.ptx")
 
 
 def test_budgets_are_at_least_one() -> None:

@@ -344,6 +344,7 @@ def zipped(contents: bytes) -> bytes:
         ("kernel.ptx", None, "ptx-file-missing"),
         ("kernel.ptx", b"\x00\x01", "ptx-word"),
         ("kernel.ptx", b"", "launch-file-kernel"),
+        ("before.npz", b"not an archive", "launch-file-objects"),
     ],
 )
 def test_files_that_cannot_be_read_are_refused(name: str, contents: bytes | None, code: str, folder: Path) -> None:
@@ -360,6 +361,10 @@ def test_a_folder_in_place_of_a_file_is_refused(folder: Path) -> None:
     assert json.loads(call("check", folder, "--json").stdout)["code"] == "ptx-file"
     done = call("info", "x" * 5000)
     assert done.exit_code == 2 and "cannot be read: File name too long" in done.output
+
+
+def test_a_launch_is_no_ptx(folder: Path) -> None:
+    assert json.loads(call("check", folder / "launch.json", "--json").stdout)["code"] == "ptx-file-json"
 
 
 def test_a_byte_order_mark_is_skipped(folder: Path) -> None:

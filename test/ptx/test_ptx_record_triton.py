@@ -188,6 +188,7 @@ FALSE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "triton-constant": ({"constants": {(4,): 256}}, {"BLOCK": 128}),
     "triton-multiple": ({"attrs": {(3,): [["tt.divisibility", 16]]}}, {"n": 1000}),
     "triton-value": ({}, {"n": 2.5}),
+    "triton-value, a float": ({}, {"n": 1000.0}),
     "triton-value, too large": ({}, {"n": 2**31}),
     "triton-value, none": ({}, {"n": None}),
     "triton-value, an array": ({}, {"n": np.zeros(4)}),
@@ -206,6 +207,14 @@ def test_arguments_are_what_the_kernel_was_compiled_for(what: str) -> None:
     (name,) = changed
     with pytest.raises(LaunchError, match=rf"{name}: .* compiled .*\[{what.partition(',')[0]}\]"):
         lt.ptx.launch_of_triton(kernel, 4, [*(given | changed).values()])
+
+
+def test_what_triton_takes_is_no_launch() -> None:
+    kernel, args = adding(X, X, X), [X, X, X, COUNT, None]
+    with pytest.raises(LaunchError, match=r"\[triton-grid\]"):
+        lt.ptx.launch_of_triton(kernel, lambda meta: (4,), args)  # type: ignore[arg-type]
+    with pytest.raises(LaunchError, match=r"NoneType is no compiled kernel.*\[triton-compiled\]"):
+        lt.ptx.launch_of_triton(None, 4, args)
 
 
 # A kernel of all types: it stores each parameter, and one is a pointer inside an array.

@@ -15,6 +15,11 @@ def test_messages_of_other_levels_stay_as_they_are() -> None:
         assert in_words_of_ptx(text) == text
 
 
+def test_lanes_that_follow_each_other_are_a_range() -> None:
+    text = "uses an undefined register in lanes [0, 1, 2, 3, 8], lanes [5]; the CTA 2 warp 0 has run"
+    assert in_words_of_ptx(text) == "uses an undefined register in lanes 0-3, 8, lane 5; CTA 2 warp 0 has run"
+
+
 def test_instructions_have_their_names_in_ptx() -> None:
     text = "wait for all groups (sm.tma_store_wait read 0), put nvvm.fence.mbarrier.init after the init"
     assert in_words_of_ptx(text).startswith("wait for all groups (cp.async.bulk.wait_group.read 0), put fence.mbarrier")
