@@ -114,7 +114,7 @@ def test_rows_that_are_not_loaded_take_no_time() -> None:
 
 def test_groups_come_one_after_the_other() -> None:
     """Operands of one group are in L2 at a time, so many groups take no longer than launches of one each."""
-    of_one = replace(SQUARE, m=1024, n=65536, ends_anywhere=True)
+    of_one = replace(SQUARE, m=1024, n=65536, ends_anywhere=True, in_turn=True)
     grid = PLAIN._replace(band=WHOLE_COLUMN)
     assert estimated(replace(of_one, batch=8), grid)[0] < 8 * estimated(of_one, grid)[0]
 

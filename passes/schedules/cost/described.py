@@ -100,6 +100,7 @@ def product_of(problem: Problem) -> Product:
         b_is_k_major=b_is_k_major,
         clips=not problem.is_grouped or problem.is_padded,  # otherwise the rows of the next group follow
         ends_anywhere=problem.is_grouped,
+        in_turn=problem.is_grouped or problem.k_is_grouped,
         read_bytes=_read_bytes(problem),
         computed=_FUNCTION * problem.functions / problem.sums,
         **_epilogue_cycles(problem),

@@ -37,6 +37,8 @@ class Product:
     of tiles, it always loads whole boxes."""
     ends_anywhere: "bool | np.ndarray" = False
     """Whether `m` is the mean number of rows of the products, which may end anywhere in a tile."""
+    in_turn: "bool | np.ndarray" = False
+    """Whether the products are groups of rows or of K, which CTAs take one after the other."""
     read_bytes: Numbers = 0
     """Bytes that the epilogue reads for each element of D."""
     computed: Numbers = 0

@@ -357,9 +357,9 @@ def _bytes_of_memory(
 ) -> np.ndarray:
     """The bytes read and written. An operand is read again for later waves if L2 does not keep it. A part of it is also
     read again if several CTAs of a wave read it, since each half of L2 has its own copy."""
-    # Groups come one after the other. So do matrices of a batch, but the choice for them did not gain (docs/tried.md).
+    # So do matrices of a batch, but the choice for them did not gain (docs/tried.md).
     of_one = np.where(
-        product.ends_anywhere, np.minimum(busy / grids.parts, of_rows * of_columns), busy / grids.parts / product.batch
+        product.in_turn, np.minimum(busy / grids.parts, of_rows * of_columns), busy / grids.parts / product.batch
     )
     together = np.maximum(1, of_one)
     band = np.minimum(of_rows, grids.band)
