@@ -23,7 +23,7 @@ from lowtide.errors import LaunchError
 from lowtide.interpreter.ptx.syntax import Entry, Variable
 from lowtide.interpreter.ptx.table import bits_of
 from lowtide.launches import Array, Launch, Parameter, Pointer
-from lowtide.ptx.arguments import Bytes, Scratch, TensorMap
+from lowtide.ptx.arguments import Bytes, Scratch, TensorMap, Unwritten
 from lowtide.ptx.recorders.launch import Folders, RecordOptions, Seen, entry_of, extra_regions
 from lowtide.ptx.recorders.memory import Memory, Region
 from lowtide.ptx.recorders.tensor_maps import Encoded
@@ -100,6 +100,8 @@ def _in_python(argument: Argument, variable: Variable, ctas: int) -> Any:
     argument.check_value()
     if argument.type == MAP:
         descriptor, encoded = argument.value
+        if isinstance(descriptor.base, Unwritten):
+            return TensorMap(descriptor.base, encoded.box, encoded.span)
         dims = encoded.shape, (*encoded.strides, encoded.width)
         return TensorMap(np.lib.stride_tricks.as_strided(descriptor.base, *dims), encoded.box, encoded.span)
     if argument.type == SCRATCH:

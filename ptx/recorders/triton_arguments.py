@@ -8,6 +8,7 @@ Otherwise it becomes its pointer, shape, strides and flags, then again its shape
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from types import SimpleNamespace
@@ -192,8 +193,9 @@ def _descriptor(name: str, type: str, value: Any, made: Any) -> Iterator[Argumen
 
 
 def _descriptor_of(value: Any, name: str) -> Any:
-    """A tensor descriptor; of a whole array of numpy, which Triton's own class does not take, one like it."""
-    if not isinstance(value, np.ndarray):
+    """A tensor descriptor; of a whole array of numpy, or one that is unwritten, which Triton's own class does not take,
+    one like it."""
+    if not isinstance(value, np.ndarray | Unwritten):
         if not all(hasattr(value, each) for each in ("base", "shape", "strides")):
             raise LaunchError(
                 f"{name}: {type(value).__name__} is no tensor descriptor; pass one, or an array of numpy"
@@ -202,8 +204,12 @@ def _descriptor_of(value: Any, name: str) -> Any:
         return value
     own = importlib.import_module("triton.tools.tensor_descriptor").TensorDescriptor
     defaults = {each.name: each.default for each in fields(own) if each.default is not MISSING}
-    strides = [stride // value.itemsize for stride in value.strides]
-    return SimpleNamespace(**defaults, base=value, shape=list(value.shape), strides=strides)
+    shape = list(np.atleast_1d(value.shape).tolist())
+    if isinstance(value, Unwritten):
+        strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    else:
+        strides = [stride // value.itemsize for stride in value.strides]
+    return SimpleNamespace(**defaults, base=value, shape=shape, strides=strides)
 
 
 def _encoded(descriptor: Any, made: Any) -> Encoded:

@@ -168,6 +168,9 @@ def test_without_a_gpu_an_array_stands_for_its_descriptor() -> None:
     c = np.load(KERNELS / "matmul_tma_128b" / "after.npz")["c"]
     launch = lt.ptx.launch_of_triton(kernel, 2, [*(arrays[name] for name in "abc"), *SIDES])
     assert lt.ptx.load(kernel.asm["ptx"])[kernel.name].check(**launch, expect=[None, None, c]).ok
+    unwritten = lt.ptx.Unwritten(arrays["c"].shape, arrays["c"].dtype)  # the kernel only writes it
+    launch = lt.ptx.launch_of_triton(kernel, 2, [arrays["a"], arrays["b"], unwritten, *SIDES])
+    assert lt.ptx.load(kernel.asm["ptx"])[kernel.name].check(**launch, expect=[None, None, c]).ok
     with pytest.raises(LaunchError, match=r"a_desc: int is no tensor descriptor; .*\[triton-descriptor\]"):
         lt.ptx.launch_of_triton(kernel, 2, [5, arrays["b"], arrays["c"], *SIDES])
 
