@@ -56,9 +56,11 @@ class Unwritten:
 @dataclass(frozen=True, eq=False)
 class Scratch:
     """Scratch memory of `size` bytes, for all CTAs together, which nothing has written. It does not count as an array:
-    it has no result, and no expected values."""
+    it has no result, and no expected values. `per_cta`: the bytes of each CTA, so that the grid of a record may be
+    changed."""
 
     size: int
+    per_cta: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +136,7 @@ class _Placing:
         _pointer_bytes(variable, what)
         if isinstance(argument, Scratch):
             self._check_name(variable.name, what)
-            self.arrays[variable.name] = Array("u8", (argument.size,), (1,))
+            self.arrays[variable.name] = Array("u8", (argument.size,), (1,), per_cta=argument.per_cta)
             return Pointer(variable.name)
         return Pointer(self.array(argument, variable.name, what))
 

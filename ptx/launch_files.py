@@ -244,7 +244,7 @@ def _parameters(given: Fields, entry: Entry, arrays: dict[str, Array]) -> tuple[
         elif kind == "scratch":
             name = f"scratch {number}"
             each = fields.integer(next((name for name in ("bytes_per_cta", "size") if name in fields.fields), "bytes"))
-            arrays[name] = Array("u8", (_not_negative(each, fields.place) * ctas,), (1,), None)
+            arrays[name] = Array("u8", (_not_negative(each, fields.place) * ctas,), (1,), None, per_cta=each)
             result.append(Pointer(name))
         else:
             raise LaunchError(

@@ -81,10 +81,19 @@ def _described(
         "cluster": list(launch.cluster),
         "shared_bytes": launch.shared_bytes,
         "cooperative": launch.cooperative,
-        "params": [_parameter(each, variable) for each, variable in zip(launch.parameters, variables, strict=True)],
-        "arrays": {name: _array(array) for name, array in arrays.items()},
+        "params": [
+            _scratch(each, arrays) or _parameter(each, variable)
+            for each, variable in zip(launch.parameters, variables, strict=True)
+        ],
+        "arrays": {name: _array(array) for name, array in arrays.items() if not array.per_cta},
         "tolerance": tolerance if any(tolerance.values()) else "exact",
     }
+
+
+def _scratch(parameter: Parameter, arrays: Mapping[str, Array]) -> dict[str, Any] | None:
+    """A pointer to scratch memory, which has so many bytes for each CTA; None for another parameter."""
+    per_cta = arrays[parameter.array].per_cta if isinstance(parameter, Pointer) else 0
+    return {"kind": "scratch", "bytes": per_cta} if per_cta else None
 
 
 def _array(array: Array) -> dict[str, Any]:

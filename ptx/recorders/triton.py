@@ -105,7 +105,7 @@ def _in_python(argument: Argument, variable: Variable, ctas: int) -> Any:
         dims = encoded.shape, (*encoded.strides, encoded.width)
         return TensorMap(np.lib.stride_tricks.as_strided(descriptor.base, *dims), encoded.box, encoded.span)
     if argument.type == SCRATCH:
-        return Scratch(argument.value * ctas) if argument.value else None
+        return Scratch(argument.value * ctas, argument.value) if argument.value else None
     if argument.is_pointer or bits_of(variable.type) == 8 * variable.size:
         return argument.value
     return Bytes(argument.scalar(variable.size))
@@ -199,7 +199,7 @@ def _parameter(
     if argument.type == SCRATCH:
         if not argument.value:
             return bytes(variable.size)
-        scratch[argument.name] = Array("u8", (argument.value * ctas,), (1,), None)
+        scratch[argument.name] = Array("u8", (argument.value * ctas,), (1,), None, per_cta=argument.value)
         return Pointer(argument.name)
     if not argument.is_pointer:
         return argument.scalar(variable.size)

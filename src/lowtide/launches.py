@@ -22,6 +22,7 @@ class Array:
     `strides` are in elements, for all dimensions, or for all but the last, which is then contiguous; 0 if all indices
     share an element. `values` is an array of that shape for numpy, or None if nothing is written yet. The address is a
     multiple of 256 bytes, plus `misaligned`. `relocations` are pointers in the array, each at an offset in bytes.
+    `per_cta`: it is scratch memory with so many bytes for each CTA; otherwise 0.
     """
 
     dtype: str
@@ -30,6 +31,7 @@ class Array:
     values: Any = field(default=None, compare=False)
     misaligned: int = 0
     relocations: tuple[tuple[int, Pointer], ...] = ()
+    per_cta: int = 0
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,9 @@ import lowtide as lt
 from lowtide.cli.main import app
 from lowtide.errors import InterpreterError, LaunchError
 from lowtide.interpreter.numbers.cells import Buffer
+from lowtide.ptx.judging import check_record
 from lowtide.ptx.kinds import KIND_OF_CODE, KINDS
+from lowtide.ptx.launch_files import read_launch
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -219,6 +221,20 @@ def test_a_launch_with_too_little_shared_memory_is_told() -> None:
     wanted = "4 bytes outside shared memory; the launch gives 0 bytes of it beside the kernel's own (shared_bytes)"
     assert report.kind == "out-of-bounds" and wanted in report.message, report.message
     assert kernel.check(grid=1, block=1, args=[None], shared=32).ok
+
+
+def test_scratch_memory_of_each_cta_grows_with_the_grid(tmp_path: Path) -> None:
+    """A record says its bytes per CTA; each CTA stores to its own."""
+    body = "ld.param.u64 %rd1, [x]; mad.wide.u32 %rd1, %r1, 8, %rd1; st.global.u64 [%rd1], %rd1;"
+    kernel = lt.ptx.load(STORES.format(body=body))["k"]
+    kernel.record(tmp_path, grid=2, block=1, args=[lt.ptx.Scratch(16, per_cta=8)])
+    launch = json.loads((tmp_path / "launch.json").read_text())
+    assert (launch["params"], launch["arrays"]) == ([{"kind": "scratch", "bytes": 8}], {})
+    for grid, bytes, kind in ((2, 8, "ok"), (5, 8, "ok"), (5, 4, "out-of-bounds")):
+        changed = launch | {"grid": [grid], "params": [{"kind": "scratch", "bytes": bytes}]}
+        (tmp_path / "launch.json").write_text(json.dumps(changed))
+        given = read_launch(kernel.source.module, tmp_path / "launch.json", None, None, None)
+        assert check_record(kernel.source, given.record, given.expected, lt.ptx.Settings()).kind == kind
 
 
 def test_the_name_of_a_file_is_no_ptx() -> None:
