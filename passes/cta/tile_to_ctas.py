@@ -95,6 +95,7 @@ from lowtide.passes.schedules.facts.resources import work_loops
 from lowtide.passes.support.agents.reductions import reduction_of
 from lowtide.passes.support.ir.builder import Builder
 from lowtide.passes.support.ir.rewriting import before, copy_region, defining_op, erase, extent, values_from_outside
+from lowtide.passes.support.problem.attributes import keep_asked, problem_attribute, problem_in_kernel
 from lowtide.passes.support.problem.kernels import cluster_clause, schedule_of
 from lowtide.passes.support.problem.matrix_layouts import a_is_mk, b_is_nk, dims_of_a
 from lowtide.passes.support.problem.operand_kinds import (
@@ -104,7 +105,7 @@ from lowtide.passes.support.problem.operand_kinds import (
     is_of_epilogue,
     operand_is_batched,
 )
-from lowtide.passes.support.problem.problem import Problem, is_batch, keep_asked, problem_attribute, problem_in_kernel
+from lowtide.passes.support.problem.problem import Problem, is_batch
 from lowtide.passes.support.work.groups_of_k import group_of_k, up_to
 from lowtide.targets import Target
 

@@ -40,9 +40,10 @@ from lowtide.passes.schedules.facts.alignment import (
     multiplied,
 )
 from lowtide.passes.support.ir.rewriting import after, before, defining_op
+from lowtide.passes.support.problem.attributes import keep_asked
 from lowtide.passes.support.problem.element_types import element_bits, element_name
 from lowtide.passes.support.problem.operand_kinds import SCALES
-from lowtide.passes.support.problem.problem import Problem, keep_asked
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.passes.support.streams.streams import ALIGNMENT
 from lowtide.passes.support.streams.workspaces import pack
 from lowtide.targets import Target

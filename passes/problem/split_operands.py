@@ -23,9 +23,10 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import GemmLayout, Side
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.ir.rewriting import before, erase
+from lowtide.passes.support.problem.attributes import keep_asked
 from lowtide.passes.support.problem.element_types import element_name
 from lowtide.passes.support.problem.matrix_layouts import a_is_mk, b_is_nk
-from lowtide.passes.support.problem.problem import decomposition_of, keep_asked
+from lowtide.passes.support.problem.problem import decomposition_of
 from lowtide.passes.support.streams.workspaces import pack
 from lowtide.targets import Target
 

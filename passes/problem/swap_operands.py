@@ -25,10 +25,10 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import OperandKind, OperandsKind
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.support.ir.rewriting import before, erase
+from lowtide.passes.support.problem.attributes import keep_asked
 from lowtide.passes.support.problem.kernels import schedule_if_any
 from lowtide.passes.support.problem.matrix_layouts import swapped_layout
 from lowtide.passes.support.problem.operand_kinds import swapped_kind, swapped_result
-from lowtide.passes.support.problem.problem import keep_asked
 from lowtide.targets import Target
 
 
