@@ -61,9 +61,18 @@ def test_the_backend_takes_products_of_groups_forward_and_backward(split: int) -
     torch._dynamo.reset()
 
 
+def needs_own_backward() -> None:
+    """Skip the test with a transformers (such as 5.17) that masks rows between the two products in any case, and whose
+    op for f16 has a backward pass that cannot be captured."""
+    pytest.importorskip("transformers.integrations.moe")
+    if not hasattr(torch.ops.transformers, "grouped_mm_fallback_backward"):
+        pytest.skip("transformers is too old for this test; 5.24 is known to do")
+
+
 @pytest.mark.parametrize("name", ["mixtral", "qwen3_moe"])
 def test_inference_of_experts_of_transformers_is_two_products(name: str) -> None:
     """Gathers, activations and the weights of the router are in their kernels."""
+    needs_own_backward()
     torch._dynamo.reset()
     layer, exact = layer_of_experts(name, WIDTH, HIDDEN, EXPERTS, "cuda")
     layer, tokens, backend = layer.bfloat16(), ROWS // 2, ltt.Backend(explain=True)
@@ -82,6 +91,8 @@ def test_inference_of_experts_of_transformers_is_two_products(name: str) -> None
 @pytest.mark.parametrize("name", ["mixtral", "qwen3_moe"])
 def test_the_backend_takes_layers_of_experts_of_transformers(name: str, dtype: str) -> None:
     """For f16, transformers calls an op of its own, which loops over the experts."""
+    if dtype == "float16":
+        needs_own_backward()
     torch._dynamo.reset()
     layer, exact = layer_of_experts(name, WIDTH, HIDDEN, EXPERTS, "cuda")
     layer, tokens = layer.to(getattr(torch, dtype)), ROWS // 2
