@@ -90,7 +90,7 @@ class Fields:
         return Fields(value, f"{self.place}: {where}")
 
     def check(self, kind: str) -> Fields:
-        """The same. Raises LaunchError for a field that is no field of such an object, but is written like one."""
+        """Returns the object itself. Raises LaunchError for a field whose name is almost one of such an object."""
         for name in self.fields:
             meant = None if name in KNOWN[kind] else _meant(str(name), KNOWN[kind])
             if meant is not None:

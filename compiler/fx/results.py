@@ -1,9 +1,9 @@
-"""Regions with results: what one kernel stores of a product and the ops that follow it, if it is more than one value.
+"""Regions with several results: a product and the ops that follow it, of which one kernel stores more than one value.
 
 A region with results is chosen in three steps. Values that products, attention or the graph's result read are stored,
 and so are sums over rows or columns, and the log-sum-exps of a cross entropy. The region has the ops that compute
-these. If ops outside read other values of the region, they compute them again from one more value, which the kernel
-stores too: the product itself, such as the argument of an activation, or one that all of them depend on, such as a
+these. If ops outside the region read other values of it, the kernel stores one more value, from which these are
+computed again: the product itself, such as the argument of an activation, or one that all of them depend on, such as a
 residual sum.
 """
 

@@ -2,8 +2,9 @@
 
     %normed = convert(%h32 · %rsqrt); %x = %weight · %normed; %mm = aten.mm(%x, %w)
 
-A scale of rows can be applied after the product, in its epilogue: diag(r) · X · W = diag(r) · (X · W). So X does not
-depend on the statistics of its rows, and the kernel that computes h can store X too, and the statistics.
+A scale of rows can be applied after the product, in its epilogue: diag(r) · X · W = diag(r) · (X · W). So the
+product can read the unscaled X, which does not depend on the statistics of its rows. The kernel that computes h can
+store this X too, and the statistics.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,7 +25,7 @@ _PRODUCTS = ("aten.mm.default", "aten.addmm.default")
 
 @dataclass(frozen=True, eq=False)
 class ScaledRows:
-    """`node`: A matrix X whose rows are scaled. `scale`: the scales, as they are multiplied. `source`: the matrix that
+    """`node`: a matrix X whose rows are scaled. `scale`: the scales, as they are multiplied. `source`: the matrix that
     is scaled. `path`: the ops from there to X, the multiplication by the scales first. `products`: all that read X."""
 
     node: Any

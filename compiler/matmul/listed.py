@@ -1,7 +1,7 @@
-"""Products of lists: for each pair of matrices its product, all in one launch. The sizes of each pair are its own.
+"""Products of lists: the product of each pair of matrices, all in one launch. Pairs may have different sizes.
 
-They are padded groups whose matrices lie anywhere: a kernel for any number of pairs, which takes A, B and D as lists,
-and the number of rows of each pair. N and K are known to the kernel if they are those of all pairs.
+They are padded groups whose matrices may lie anywhere in memory. The kernel takes any number of pairs: A, B and D as
+lists, and the number of rows of each pair. N and K are known to the kernel if they are those of all pairs.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""Which op of level `llvm` each line of the PTX comes from, read off a second PTX that says it by `.loc`.
+"""Finds which op of level `llvm` each line of the PTX comes from, with a second PTX that has `.loc` directives.
 
-The second PTX is made for being read here, or for `ptxas -lineinfo`. Without its directives and the labels that they
-need it is the PTX that ships, line by line; the one that ships has none of them.
+The second PTX is only read here, or compiled by `ptxas -lineinfo`. Apart from these directives, and the labels that
+they need, its lines are those of the PTX that ships, which has no such directives.
 """
 
 import re

@@ -1,9 +1,9 @@
-"""Records, step by step, which ops of the step before the ops of a compilation come from.
+"""Records, for each step of a compilation, which ops of the previous step its ops come from.
 
 The location of an op says where it comes from. Before a step runs, the location of each op names the op's line in the
 text. A pass builds an op at the location of the op that it replaces or serves, and an op that stays keeps its own. So
 after the step, locations name the origins, as lines of the text before. Then the new text is parsed, and gives the
-locations for the next step. Locations are not printed, and no pass decides by them.
+locations for the next step. Locations are not printed, and no pass depends on them.
 """
 
 import re

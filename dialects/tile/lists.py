@@ -3,10 +3,10 @@
     memref<8x?x512xbf16, strided<[?, ?, 1]>, "list">
 
 The base of such a memref is the address of a table in memory. It has a row of 64-bit integers for each matrix: its
-address, its rows, its columns, and the elements from row to row. An extent of the type that is known is that of all
-matrices; any other is the most that a matrix has. The strides of the type have no meaning. A window of a list is that
-of a batch, `tile.view %b[%group, %n, %k]`. It is clipped at the edges of its own matrix, and at the extents of the
-list: the rows up to the end of a group are a view of the list (`memref.subview`).
+address, its rows, its columns, and the elements from row to row. If the type gives an extent, all matrices have
+it; otherwise the extent of the memref is the most that a matrix has. The strides of the type have no meaning. A window
+of a list is like that of a batch, `tile.view %b[%group, %n, %k]`. It is clipped at the edges of its own matrix, and at
+the extents of the list: the rows up to the end of a group are a view of the list (`memref.subview`).
 """
 
 from enum import IntEnum

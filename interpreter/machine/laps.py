@@ -1,14 +1,14 @@
 """Loops in which nothing changes: they never end.
 
 A *lap* is an iteration of a loop by a warp. It is *quiet* if the registers that the loop writes are the same before and
-after it, and no memory and no mbarrier has changed meanwhile. A store of what is there already changes nothing. What a
-warp does in a loop follows from its registers, from memory and from the barriers that it meets there. So if each agent
-either repeats a quiet lap, or waits for something that has not come during these laps, all further laps are the same: a
-deadlock, for example of a CTA in which one thread polls a flag, stores what it finds to shared memory, and all threads
-load it after a barrier.
+after it, and no memory and no mbarrier has changed meanwhile. A store of the value that memory already holds is not a
+change. What a warp does in a loop depends only on its registers, on memory and on the barriers that it meets there. So
+if each agent either repeats a quiet lap, or waits for something that has not come during these laps, then all further
+laps are the same. This is a deadlock. An example: one thread of a CTA polls a flag and stores the value to shared
+memory, and all threads load it after a barrier.
 
 Laps are compared only after some iterations, and less often if they differ, because most loops count something. Laps
-with a part of a warp's lanes are not compared: the other lanes may continue.
+of only some lanes of a warp are not compared: the other lanes may continue.
 """
 
 from collections.abc import Iterable, Sequence
@@ -78,8 +78,8 @@ def leave(state: AgentState, block: int) -> None:
 
 
 def is_stuck(running: Sequence[Agent]) -> bool:
-    """Whether no agent will ever do anything else than now: each repeats quiet laps, or has not continued since they
-    began and still cannot."""
+    """Whether no agent can do anything new: each repeats quiet laps, or has not continued since they began and
+    still cannot."""
     changes = running[0].state.machine.memory.changes
     waiting, starts = [], []
     for agent in running:

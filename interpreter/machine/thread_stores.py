@@ -1,4 +1,4 @@
-"""Stores in which each lane writes its own address, and some lanes may write equal values to one."""
+"""Stores in which each lane has its own address. Several lanes may write equal values to the same address."""
 
 from typing import Any
 

@@ -1,13 +1,13 @@
 """Reads that race with a write, and whose value is never used: a race by the PTX ISA, which hardware forgives.
 
-All threads of a CTA may load an element that one of them then writes: compilers let the others load it, too, and guard
-the store alone. Whatever the others find there, nothing depends on it.
+Compilers may let all threads of a CTA load an element, but only one of them store it: they guard the store and not the
+load. The other threads may load the old or the new value, but nothing depends on it.
 
-To know that costs time, so it is asked only for loads that race. The first run that finds such a race says which load
+To check this costs time, so it is done only for loads that race. The first run that finds such a race says which load
 to *watch*, and the launches run again (`launching.run`). Then each register of such a load depends on the load's lanes
 (undefined.py), until it is overwritten. When an instruction with an effect uses such a register, the load is used: if
-it has raced, that is the error of the race; otherwise it is a read like others from then on. While no register depends
-on it, nobody refers to the `Read` any more, and it is forgotten.
+it has raced, the race is reported; otherwise it counts as an ordinary read from then on. When no register depends on it
+any more, nothing refers to the `Read`, and it is freed.
 """
 
 from collections.abc import Callable, Iterable

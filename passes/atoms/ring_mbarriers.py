@@ -96,8 +96,8 @@ class _Between:
         erase(release)
 
     def fill(self, acquire: sm.ProducerAcquireOp) -> int:
-        """The copies into a slot, and the arrivals in a phase, whose number is returned: one, which expects the bytes
-        that TMA copies; and one of each thread if threads copy by cp.async, when its copies have landed."""
+        """Binds the copies into a slot and the arrivals of a phase. Returns the number of arrivals: one, which expects
+        the bytes that TMA copies; and if threads copy by cp.async, one of each thread, when its copies have landed."""
         index, commit = acquire.index, _commit_of(acquire)
         filled = [_filled(buffer) for buffer in acquire.buffers]
         names: list[Operand | None] = [*OPERANDS, *[None] * (len(filled) - len(OPERANDS))]  # None: scales

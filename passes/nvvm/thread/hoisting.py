@@ -1,4 +1,4 @@
-"""Where code stands that is the same in all steps of a loop over K."""
+"""Where to put code whose values are the same in all steps of a loop over K."""
 
 from mlir import ir
 from mlir.dialects import scf

@@ -1,4 +1,4 @@
-"""Rules of lists of matrices: threads copy and store them, each from, or to, the address of its work item's matrix."""
+"""Rules for lists of matrices. Threads load and store them, at the address of the matrix of their work item."""
 
 from collections.abc import Iterator
 from math import gcd

@@ -3,7 +3,7 @@
     %results = lowtide.gemm_results(%x, %w, [%pre], "(acc: f32, …) -> (y0: bf16, s0: column_sum) { … }", [])
     %dz = getitem(%results, 0); %sum = getitem(%results, 1)
 
-Other ops that read values of the region stay, and read the stored ones.
+Other ops that read values of the region remain, and read the stored values.
 """
 
 import operator
