@@ -37,12 +37,12 @@ def matrix_list(
 ) -> Operand:
     """A list of matrices, as an operand of kernels with `lists`.
 
-    `matrices`: GPU arrays of one type on one GPU, with either of their two dimensions contiguous, the same one in all.
-    They must live as long as the list is used, which keeps them alive. The table is made here, once; with torch and
-    CuPy. `table`, in place of `matrices`: a table that is on the GPU already, int64 (matrices, 4), with `shape`, the
-    number of matrices, the most rows and the most columns as they lie in memory, and their `dtype`. Only the device
-    reads it, so the addresses and rows of a table must be what the kernel needs: addresses and row strides are not
-    checked.
+    `matrices`: GPU arrays of torch or CuPy, of one type and on one GPU. One of their two dimensions is contiguous, the
+    same one in all. The list keeps them alive. The table is made here, once.
+
+    `table`, in place of `matrices`: a table that is already on the GPU, int64 (matrices, 4). `shape` has the number of
+    matrices, the most rows and the most columns, as they lie in memory; `dtype` is their type. Only the device reads
+    the table, so its addresses and row strides are not checked: they must be as the kernel needs them.
 
     Raises LaunchError for matrices that do not fit together.
     """

@@ -193,8 +193,8 @@ def _descriptor(name: str, type: str, value: Any, made: Any) -> Iterator[Argumen
 
 
 def _descriptor_of(value: Any, name: str) -> Any:
-    """A tensor descriptor; of a whole array of numpy, or one that is unwritten, which Triton's own class does not take,
-    one like it."""
+    """A tensor descriptor. For a whole numpy array, or an unwritten one, it is an object like Triton's own class, which
+    does not take such arrays."""
     if not isinstance(value, np.ndarray | Unwritten):
         if not all(hasattr(value, each) for each in ("base", "shape", "strides")):
             raise LaunchError(
