@@ -96,8 +96,9 @@ class _Between:
         erase(release)
 
     def fill(self, acquire: sm.ProducerAcquireOp) -> int:
-        """Binds the copies into a slot and the arrivals of a phase. Returns the number of arrivals: one, which expects
-        the bytes that TMA copies; and if threads copy by cp.async, one of each thread, when its copies have landed."""
+        """Binds the copies into a slot and the arrivals of a phase. Returns the number of arrivals. It is 1, unless
+        all copies by threads are cp.async: then each thread arrives when its copies have landed, and if TMA copies,
+        too, one more arrival expects its bytes."""
         index, commit = acquire.index, _commit_of(acquire)
         filled = [_filled(buffer) for buffer in acquire.buffers]
         names: list[Operand | None] = [*OPERANDS, *[None] * (len(filled) - len(OPERANDS))]  # None: scales
