@@ -17,6 +17,7 @@ from pathlib import Path
 from lowtide.compiler.contexts import read_text
 from lowtide.compiler.origins.origins import PTX_PLACE, Origins, Row, Step
 from lowtide.errors import IRError
+from lowtide.keywords import check_keywords
 
 _FOLDER = "origins"
 
@@ -37,6 +38,7 @@ def text_of(step: Step) -> str:
     return head + ",\n".join(json.dumps([row.line, row.op, row.origins]) for row in step.rows) + "\n]}\n"
 
 
+@check_keywords
 def load_origins(folder: str | os.PathLike[str]) -> Origins:
     """The origins of the ops in a dump folder, from the input of the compilation that wrote the last step.
 

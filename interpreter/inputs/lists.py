@@ -14,10 +14,11 @@ _RANK = 2
 
 def filled_up(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Shapes]]:
     """The inputs with each sequence of matrices as one array, with zeros where a matrix has no elements, and the shapes
-    of these matrices by name. Raises InterpreterError for sequences of anything else."""
+    of these matrices by name. Sequences of anything but arrays are left as they are. Raises InterpreterError for arrays
+    that are no matrices of one type."""
     found, shapes = dict(inputs), {}
     for name, value in inputs.items():
-        if isinstance(value, list | tuple):
+        if isinstance(value, list | tuple) and all(hasattr(each, "shape") for each in value):
             found[name], shapes[name] = _filled_up(name, [np.asarray(each) for each in value])
     return found, shapes
 

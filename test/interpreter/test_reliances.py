@@ -19,7 +19,13 @@ INPUTS = {name: values.astype(ml_dtypes.bfloat16) for name, values in inputs_of(
 COPIES = "grid.tile = [64, 16], k = 64, stages = 2, a.copy = cp.async.16, b.copy = cp.async.16, roles = cooperative(1)"
 STORES = "grid.tile = [64, 16], k = 64, stages = 2, roles = cooperative(1), epilogue.path = tma"
 NO_FENCE = Fault("", "ptx", r"^\s*fence\.proxy\.async[^\n]*\n", "", "", at=None)
-NO_WAIT = Fault("", "ptx", r"^\s*cp\.async\.wait_group[^\n]*\n", "", "", at=None)
+NO_WAIT = Fault(
+    "",
+    "ptx",
+    r"cp\.async\.mbarrier\.arrive\.noinc\.shared\.b64\s+(\[[^\]]+\])",
+    r"mbarrier.arrive.shared.b64 _, \1",
+    "",
+)
 
 
 @functools.cache

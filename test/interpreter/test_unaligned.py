@@ -95,11 +95,15 @@ FAULTS = (
 
 
 OF_COPIERS = (
+    Fault("no fence before wgmma reads", "atoms", r"^\s*sm\.fence_proxy_async\n", "", "not visible to the async proxy"),
+    Fault("no arrival of the copies", "atoms", r"^\s*sm\.cp_async_arrive .*\n", "", "deadlock"),
     Fault(
-        "no fence of the copiers' writes", "atoms", r"^\s*sm\.fence_proxy_async\n", "", "not visible to the async proxy"
+        "arrivals before the copies have landed",
+        "nvvm",
+        r"nvvm\.cp\.async\.mbarrier\.arrive (%\w+) \{noinc = true\} : !llvm\.ptr<3>",
+        r"nvvm.mbarrier.arrive \1 : !llvm.ptr<3> -> i64",
+        "in flight",
     ),
-    Fault("an arrival before all have written", "nvvm", r"^\s*llvm\.inline_asm.*|^\s*nvvm\.barrier id.*\n", "", "race"),
-    Fault("no wait for what cp.async brings", "atoms", r"^\s*sm\.cp_async_wait 0\n", "", "in flight"),
 )
 
 
