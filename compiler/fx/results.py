@@ -1,4 +1,4 @@
-"""Regions with several results: a product and the ops that follow it, of which one kernel stores more than one value.
+"""Regions with several results: a product and ops that follow it. One kernel computes them, and stores several values.
 
 A region with results is chosen in three steps. Values that products, attention or the graph's result read are stored,
 and so are sums over rows or columns, and the log-sum-exps of a cross entropy. The region has the ops that compute

@@ -25,8 +25,9 @@ _PRODUCTS = ("aten.mm.default", "aten.addmm.default")
 
 @dataclass(frozen=True, eq=False)
 class ScaledRows:
-    """`node`: a matrix X whose rows are scaled. `scale`: the scales, as they are multiplied. `source`: the matrix that
-    is scaled. `path`: the ops from there to X, the multiplication by the scales first. `products`: all that read X."""
+    """`node`: the scaled matrix X. `scale`: the scales of its rows, as they are multiplied. `source`: the matrix before
+    the scaling. `path`: the ops from `source` to X; the multiplication by the scales comes first. `products`: all
+    products that read X."""
 
     node: Any
     scale: Any

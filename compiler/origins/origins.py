@@ -72,7 +72,7 @@ class Op:
 
 @dataclass(frozen=True)
 class Origins:
-    """The steps of a compilation, the first of which is its input."""
+    """The steps of a compilation. The first step is its input."""
 
     steps: tuple[Step, ...]
 

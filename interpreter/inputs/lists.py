@@ -14,8 +14,8 @@ _RANK = 2
 
 def filled_up(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Shapes]]:
     """The inputs with each sequence of matrices as one array, with zeros where a matrix has no elements, and the shapes
-    of these matrices by name. Sequences of anything but arrays are left as they are. Raises InterpreterError for arrays
-    that are no matrices of one type."""
+    of these matrices by name. Other sequences stay as they are. Raises InterpreterError if the arrays of a sequence do
+    not have two dimensions and the same type."""
     found, shapes = dict(inputs), {}
     for name, value in inputs.items():
         if isinstance(value, list | tuple) and all(hasattr(each, "shape") for each in value):

@@ -78,7 +78,7 @@ class UnusedReads:
         return bool(self.relied.watched)  # the first run ends, because most races are faults
 
     def late(self, access: Access, lanes: Iterable[int], fail: Callable[[], NoReturn]) -> None:
-        """Lanes read what is not ordered before. Raises what `fail` raises, unless the load is watched."""
+        """Note that lanes read without order after a write. Calls `fail`, which raises, unless the load is watched."""
         if self.current is None:
             if access.ops or not self.watch(access.op):
                 fail()

@@ -24,8 +24,9 @@ After, if one agent fills it and others read it (ring_mbarriers.py): mbarriers; 
                  sm.mbarrier_arrive %full[%w] expects 32768 plus %bytes
                  sm.tma_load %box[%m, %k] rows(%rows) to %a signals %full[%w]
          The full barrier has one arrival, by the filler; the empty barrier has one per warpgroup of the readers. If
-         threads copy by cp.async, each of them also arrives when its copies have landed. So copies into several slots
-         can be in flight. After the wait, a fence makes the copies visible to wgmma, which reads by the async proxy:
+         threads copy by cp.async, each of them arrives when its copies have landed, beside the arrival that expects the
+         bytes of TMA, if there are any. So copies into several slots can be in flight. After the wait, a fence makes
+         the copies visible to wgmma, which reads by the async proxy:
                  %full = sm.mbarriers arrivals(129)
                  sm.mbarrier_wait %empty[%w, %wp ^ 1];  sm.mbarrier_arrive %full[%w] expects 16384
                  sm.cp_async (tile.view %A[%m, %k]) to %a by #tiled_copy;  sm.tma_load %map2[%n, %k] to %b …
