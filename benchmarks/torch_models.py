@@ -6,7 +6,8 @@
 `llama` is one block with the shapes of Llama 3 8B, `gpt2` one of GPT-2 XL; weights are random bf16. Contenders are
 `inductor` (torch.compile's default), `max-autotune`, `max-autotune-no-cudagraphs`, `lowtide` (the backend), `lowtide-
 measure` (with measure=True), `lowtide-full` and `lowtide-alone` (with Rule(full=…) of "any" and of "alone"),
-`lowtide-small` (with Rule(least_rows=16)), and `lowtide-cudagraphs` (with mode="reduce-overhead").
+`lowtide-small` (with Rule(least_rows=16)), `lowtide-single` (with Rule(results=False)), and `lowtide-cudagraphs` (with
+mode="reduce-overhead").
 
 A step is the forward pass, and the backward pass from a fixed gradient into new gradients of all weights and of the
 input; with `--forward` it is only the forward pass, and nothing requires a gradient. Each round runs every contender
@@ -80,6 +81,7 @@ RULES = {
     "lowtide-full": Rule(full="any"),
     "lowtide-alone": Rule(full="alone"),
     "lowtide-small": Rule(least_rows=16),
+    "lowtide-single": Rule(results=False),
 }
 
 

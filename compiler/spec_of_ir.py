@@ -60,7 +60,7 @@ _ALIKE: Mapping[str, str] = MappingProxyType(
         "arith.maxsi": "max",
         "arith.minsi": "min",
         "arith.sitofp": "real",
-        **{f"math.{name}": name for name in ("exp", "log", "tanh", "erf", "sqrt", "rsqrt")},
+        **{f"math.{name}": name for name in ("exp", "log", "tanh", "erf", "erfc", "sqrt", "rsqrt")},
     }
 )
 # Predicates of arith.cmpi, by their numbers in IR.

@@ -21,8 +21,9 @@ from lowtide.runtime.dtypes import half_unit, round_to, wrapped
 
 Interval = tuple[np.ndarray, np.ndarray, np.ndarray]
 
-_FUNCTION_ERROR = 2.0**-18  # relative
+_FUNCTION_ERROR = 2.0**-17  # relative
 _LOG_ERROR = 2.0**-22  # absolute: the error of a logarithm of a number near 1
+_ERFC_ERROR = 2.0**-23  # absolute
 _FLUSHED = 2.0**-125  # absolute, twice the least normal number: approximate powers and quotients below it may be 0
 _SUBNORMAL = 4  # times the smallest number: the rounding error of a subnormal
 
@@ -156,10 +157,10 @@ def _apply(name: str, inputs: list[Interval], attributes: Mapping[str, Any], dty
     if name in _ARITHMETIC:
         # The spacing is twice the unit roundoff, so for f64 it includes the rounding of the limits.
         function, spacings = _ARITHMETIC[name]
-        absolute = _FLUSHED if name in _FLUSHING and dtype.name == "f32" else tiny
+        absolute = _FLUSHED if name == "arith.divf" and dtype.name == "f32" else tiny
         return _widen(_corners(function, *inputs), dtype, spacings * dtype.spacing, absolute if spacings else 0.0)
     if name in _MONOTONE:
-        absolute = _LOG_ERROR if name in _LOGARITHMS else _FLUSHED if name in _FLUSHING else tiny
+        absolute = _ABSOLUTE.get(name, tiny)
         return _widen(_corners(_MONOTONE[name], inputs[0]), dtype, _FUNCTION_ERROR, absolute)
     if name == "math.roundeven":
         return tuple(np.rint(part) for part in inputs[0])  # type: ignore[return-value]
@@ -188,7 +189,7 @@ def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.asarray(a / b)
 
 
-_erf = np.vectorize(math.erf, otypes=[np.float64])
+_erf, _erfc = (np.vectorize(function, otypes=[np.float64]) for function in (math.erf, math.erfc))
 
 # The function, and its error in spacings of the type.
 _ARITHMETIC: dict[str, tuple[Callable[..., Any], float]] = {
@@ -212,8 +213,12 @@ _OF_INTEGERS: dict[str, Callable[..., Any]] = {
 # Ops that keep the number: integers are saturated before they are cut, floats rounded before they are converted.
 _SAME = ("arith.extf", "arith.extsi", "arith.extui", "arith.trunci", "arith.fptosi")
 _COMPARISONS = ("arith.cmpf", "arith.cmpi")
-_FLUSHING = frozenset({"math.exp", "math.exp2", "arith.divf"})
-_LOGARITHMS = ("math.log", "math.log2")
+# The absolute errors of functions of f32, if they are above that of a subnormal.
+_ABSOLUTE: Mapping[str, float] = {
+    **dict.fromkeys(("math.log", "math.log2"), _LOG_ERROR),
+    **dict.fromkeys(("math.exp", "math.exp2"), _FLUSHED),
+    "math.erfc": _ERFC_ERROR,
+}
 _MONOTONE: dict[str, Callable[[Any], Any]] = {
     "math.exp": np.exp,
     "math.exp2": np.exp2,
@@ -221,6 +226,7 @@ _MONOTONE: dict[str, Callable[[Any], Any]] = {
     "math.log2": np.log2,
     "math.tanh": np.tanh,
     "math.erf": _erf,
+    "math.erfc": _erfc,
     "math.sqrt": np.sqrt,
     "math.rsqrt": lambda x: 1.0 / np.sqrt(x),
 }

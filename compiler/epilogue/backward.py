@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from lowtide.compiler.epilogue.functions import erf, exp, gelu, relu, sigmoid, silu, where
+from lowtide.compiler.epilogue.functions import erfc, exp, gelu, relu, sigmoid, silu, where
 from lowtide.compiler.epilogue.operands import Full, OperandKind, OperandType, PerColumn
 from lowtide.compiler.epilogue.reductions import gather, logsumexp, sum
 from lowtide.errors import SpecError
@@ -26,9 +26,9 @@ def _silu(x: Any) -> tuple[Any, Any]:
 
 
 def _gelu(x: Any) -> tuple[Any, Any]:
-    u = x * math.sqrt(0.5)
-    below = 0.5 * (1.0 + erf(u))
-    return x * below, below + x * exp(-(u * u)) * (1.0 / math.sqrt(2.0 * math.pi))  # erf computes u · u too
+    u = x * -math.sqrt(0.5)
+    below = 0.5 * erfc(u)
+    return x * below, below + x * exp(-(u * u)) * (1.0 / math.sqrt(2.0 * math.pi))
 
 
 def _gelu_tanh(x: Any) -> tuple[Any, Any]:

@@ -125,11 +125,14 @@ def _parts(node: Node, g: Any, values: Mapping[int, Any]) -> Iterator[tuple[Node
 
 
 def _sigmoid_of(node: Node, values: Mapping[int, Any]) -> Node | None:
-    """x if the node is sigmoid(x). The rules of its parts would give a derivative of 0 at 0, since |x|'s is 0 there."""
-    if node.op != "div_approx" or node.inputs[0].op != "where" or node.inputs[0].inputs[0].op != "lt":
+    """x if the node is sigmoid(x), whose derivative is computed from its value."""
+    if node.op != "div_approx":
         return None
-    argument = node.inputs[0].inputs[0].inputs[0]
-    return argument if sigmoid(values[id(argument)])._node is values[id(node)]._node else None
+    for power in node.inputs[1].inputs:  # 1 + e⁻ˣ
+        if power.op == "exp" and power.inputs[0].op == "neg":
+            argument = power.inputs[0].inputs[0]
+            return argument if sigmoid(values[id(argument)])._node is values[id(node)]._node else None
+    return None
 
 
 def _chosen(node: Node, g: Any, x: Any, y: Any) -> tuple[Any, Any]:
@@ -146,6 +149,7 @@ _RULES: Mapping[str, Callable[..., tuple[Any, ...]]] = {
     "log": lambda g, r, x: (g / x,),
     "tanh": lambda g, r, x: (g * (1.0 - r * r),),
     "erf": lambda g, r, x: (g * (2.0 / math.sqrt(math.pi) * exp(-(x * x))),),
+    "erfc": lambda g, r, x: (g * (-2.0 / math.sqrt(math.pi) * exp(-(x * x))),),
     "sqrt": lambda g, r, x: (0.5 * g / r,),
     "rsqrt": lambda g, r, x: (-0.5 * g * (r * r * r),),
     "add": lambda g, r, x, y: (g, g),

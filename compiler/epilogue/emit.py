@@ -20,6 +20,7 @@ _UNARY: dict[str, Build] = {
     "log": lambda x: math.LogOp(x).result,
     "tanh": lambda x: math.TanhOp(x).result,
     "erf": lambda x: math.ErfOp(x).result,
+    "erfc": lambda x: math.ErfcOp(x).result,
     "sqrt": lambda x: math.SqrtOp(x).result,
     "rsqrt": lambda x: math.RsqrtOp(x).result,
 }

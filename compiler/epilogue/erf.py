@@ -1,4 +1,4 @@
-"""The error function on float64 arrays, which numpy lacks."""
+"""The error function and its complement on float64 arrays, which numpy lacks."""
 
 import math
 from typing import Any
@@ -21,6 +21,7 @@ def _erf_coefficients() -> np.ndarray:
 
 
 _ERF_COEFFICIENTS = _erf_coefficients()
+_erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
 def erf(x: Any) -> Any:
@@ -32,3 +33,11 @@ def erf(x: Any) -> Any:
     for row in _ERF_COEFFICIENTS[-2::-1]:
         value = value * distance + row[index]
     return np.where(np.isnan(x), np.nan, np.copysign(value, x))
+
+
+def erfc(x: Any) -> Any:
+    """1 − erf(x) to about 1e-15, relative to it from 1 on, where the difference would cancel."""
+    x = np.asarray(x, dtype=np.float64)
+    result = np.asarray(1.0 - erf(x))
+    result[x >= 1.0] = _erfc(x[x >= 1.0])
+    return result[()]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from lowtide.compiler.epilogue.erf import erf
+from lowtide.compiler.epilogue.erf import erf, erfc
 from lowtide.compiler.epilogue.graph import EpilogueGraph
 from lowtide.compiler.epilogue.trace import Node, in_order
 from lowtide.elements import EPILOGUE_TYPE, INTEGER_TYPE, element_type
@@ -17,6 +17,7 @@ _OPS: dict[str, Callable[..., np.ndarray]] = {
     "log": np.log,
     "tanh": np.tanh,
     "erf": erf,
+    "erfc": erfc,
     "sqrt": np.sqrt,
     "rsqrt": lambda x: 1.0 / np.sqrt(x),
     "add": np.add,

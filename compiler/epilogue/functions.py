@@ -14,6 +14,7 @@ import numpy as np
 
 from lowtide.compiler.dtypes import choices, numpy_dtype
 from lowtide.compiler.epilogue.erf import erf as erf_of_arrays
+from lowtide.compiler.epilogue.erf import erfc as erfc_of_arrays
 from lowtide.compiler.epilogue.evaluate import folded
 from lowtide.compiler.epilogue.trace import Predicate, Traced, Tracer, number_of, refuse, truth_of, type_name
 from lowtide.elements import EPILOGUE_TYPE, element_type, kernel_types
@@ -95,6 +96,12 @@ def erf(x: Any) -> Any:
 
 
 @_folds
+def erfc(x: Any) -> Any:
+    """1 − erf(x), which does not cancel, with the error of `lowtide.passes.support.ir.math_formulas.ERFC`."""
+    return _call("erfc", erfc_of_arrays, x)
+
+
+@_folds
 def sqrt(x: Any) -> Any:
     """The square root, correctly rounded; NaN below 0."""
     return _call("sqrt", np.sqrt, x)
@@ -108,9 +115,8 @@ def rsqrt(x: Any) -> Any:
 
 @_folds
 def sigmoid(x: Any) -> Any:
-    """1 / (1 + t) with t = e⁻ˣ; if x < 0, t / (1 + t) with t = eˣ, which does not overflow."""
-    power = exp(-abs(x))
-    return _call("div_approx", np.divide, where(x < 0, power, 1.0), 1.0 + power)
+    """1 / (1 + e⁻ˣ). It is 0 if the power is above 2¹²⁶ (`lowtide.passes.support.ir.math_formulas.DIVIDE_APPROX`)."""
+    return _call("div_approx", np.divide, 1.0, 1.0 + exp(-_real(x)))
 
 
 @_folds
@@ -121,15 +127,15 @@ def silu(x: Any) -> Any:
 
 @_folds
 def gelu(x: Any, approximate: str = "none") -> Any:
-    """x · Φ(x): by erf for "none", by ½(1 + tanh u) with u = √(2/π)(x + 0.044715 x³) for "tanh".
+    """x · Φ(x): by erfc for "none", by ½(1 + tanh u) with u = √(2/π)(x + 0.044715 x³) for "tanh".
 
-    The tanh form (Hendrycks, Gimpel 2016) is computed as x · sigmoid(2u), which is equal and does not cancel. The erf
-    form has torch's error, about |x| · 2⁻²³, because 1 + erf cancels if x < 0. Both are NaN at −∞, as in torch. Raises
-    `SpecError` for another `approximate`.
+    The tanh form (Hendrycks, Gimpel 2016) is computed as x · sigmoid(2u), which is equal and does not cancel. The erfc
+    form has torch's error, about |x| · 2⁻²³. Both are NaN at −∞, as in torch. Raises `SpecError` for another
+    `approximate`.
     """
     real = _real(x)
     if approximate == "none":
-        return 0.5 * real * (1.0 + erf(real * math.sqrt(0.5)))
+        return 0.5 * real * erfc(-(real * math.sqrt(0.5)))
     if approximate != "tanh":
         raise SpecError(f"gelu(approximate={approximate!r}): {choices(approximate, ('none', 'tanh'))} [gelu-kind]")
     return real * sigmoid(2.0 * math.sqrt(2.0 / math.pi) * (real + 0.044715 * (real * real * real)))

@@ -21,14 +21,14 @@ from lowtide.runtime.dtypes import round_to
 
 _OURS = ("lowtide.", "numpy.", "functools", "inspect")
 # Functions with formulas (`math_formulas`) for f32, which exist in f32 only.
-_F32_FUNCTIONS = frozenset({"exp", "log", "tanh", "erf", "rsqrt", "div_approx"})
+_F32_FUNCTIONS = frozenset({"exp", "log", "tanh", "erf", "erfc", "rsqrt", "div_approx"})
 # Operations that are computed in s32 if all inputs are integers; all others convert integers first.
 _INTEGER_OPS = frozenset({"add", "sub", "mul", "neg", "abs", "max", "min"})
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 #: The number of inputs of a node, by its op; ops without inputs (acc, operand, const) are left out.
 ARITY: Mapping[str, int] = MappingProxyType(
     {
-        **dict.fromkeys(("neg", "abs", "exp", "log", "tanh", "erf", "sqrt", "rsqrt", "real", "cast", "not"), 1),
+        **dict.fromkeys(("neg", "abs", "exp", "log", "tanh", "erf", "erfc", "sqrt", "rsqrt", "real", "cast", "not"), 1),
         **dict.fromkeys(("add", "sub", "mul", "div", "div_approx", "max", "min", *_COMPARISONS, "and", "or"), 2),
         "where": 3,
     }
@@ -41,7 +41,7 @@ class Node:
     values.
 
     `op` is one of: acc (attribute 1: the second of a pair), operand (attribute: its index), const (its value); neg,
-    abs, exp, log, tanh, erf, sqrt, rsqrt; add, sub, mul, div, div_approx (for divisors of at least 1:
+    abs, exp, log, tanh, erf, erfc, sqrt, rsqrt; add, sub, mul, div, div_approx (for divisors of at least 1:
     `math_formulas.DIVIDE_APPROX`), max, min; real (an integer converted to the tracer's type); cast (to the type in the
     attribute and back); lt, le, gt, ge, eq, ne, and, or, not; where.
     """
@@ -126,6 +126,8 @@ class Tracer:
             )
         inputs = self.alike(*values) if op in _INTEGER_OPS else [self.real(value) for value in values]
         is_integer = op in _INTEGER_OPS and inputs[0].is_integer
+        if op == "add" and (argument := _of_one_plus_erf(*inputs)) is not None:
+            return Traced(self, self.node("erfc", [self.node("neg", [argument])]))
         return Traced(self, self.node(op, inputs, attribute, is_integer))
 
     def compare(self, op: str, x: object, y: object) -> "Predicate":
@@ -146,6 +148,13 @@ class Tracer:
         if op == "real":
             return Traced(self, self.real(*inputs))
         return self.apply(op, *inputs, attribute=attribute)
+
+
+def _of_one_plus_erf(x: Node, y: Node) -> Node | None:
+    """u if the sum is 1 + erf(u), which is erfc(−u): that does not cancel, and costs less."""
+    one, other = (x, y) if x.op == "const" else (y, x)
+    is_found = one.op == "const" and one.attribute == 1.0 and other.op == "erf"
+    return other.inputs[0] if is_found else None
 
 
 def number_of(value: object) -> float | None:
@@ -240,8 +249,8 @@ def _refused(what: str, way_out: str) -> Callable[..., Any]:
 
 #: The functions that `lowtide.compiler.epilogue.functions` defines.
 FUNCTIONS = (
-    *("cast", "clamp", "erf", "exp", "gelu", "log", "maximum", "minimum", "relu", "rsqrt", "sigmoid", "silu", "sqrt"),
-    *("tanh", "where"),
+    *("cast", "clamp", "erf", "erfc", "exp", "gelu", "log", "maximum", "minimum", "relu", "rsqrt", "sigmoid", "silu"),
+    *("sqrt", "tanh", "where"),
 )
 _NUMPY_ARITHMETIC = {"add": "add", "subtract": "sub", "multiply": "mul", "divide": "div"}
 _NUMPY_COMPARISONS = {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge"}

@@ -12,6 +12,7 @@ from typing import Any
 from lowtide.compiler.epilogue.functions import (
     clamp,
     erf,
+    erfc,
     exp,
     gelu,
     log,
@@ -131,6 +132,7 @@ POINTWISE: Mapping[str, Callable[..., Any]] = MappingProxyType(
         **_each("tanh", "default", tanh),
         **_each("gelu", "default", _gelu),
         **_each("erf", "default", erf),
+        **_each("erfc", "default", erfc),
         **_each("exp", "default", exp),
         **_each("log", "default", log),
         **_each("sqrt", "default", sqrt),

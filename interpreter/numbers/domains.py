@@ -50,7 +50,7 @@ _COMPARISONS: Mapping[str, Callable[[Values, Values], Values]] = MappingProxyTyp
 _FIELD_BITS = 31  # of the field's prime
 _SIGNIFICAND = 53  # of a float64
 
-_erf = np.frompyfunc(math.erf, 1, 1)
+_erf, _erfc = np.frompyfunc(math.erf, 1, 1), np.frompyfunc(math.erfc, 1, 1)
 
 FUNCTIONS: Mapping[str, Callable[..., Values]] = MappingProxyType(
     {
@@ -59,6 +59,7 @@ FUNCTIONS: Mapping[str, Callable[..., Values]] = MappingProxyType(
         "copysign": np.copysign,
         "cos": np.cos,
         "erf": lambda x: np.asarray(_erf(x), np.float64),
+        "erfc": lambda x: np.asarray(_erfc(x), np.float64),
         "exp": np.exp,
         "exp2": np.exp2,
         "expm1": np.expm1,

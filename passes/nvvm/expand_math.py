@@ -1,7 +1,7 @@
-"""expand-math: expand exp, tanh, erf and log into operations that the hardware has.
+"""expand-math: expand exp, tanh, erf, erfc and log into operations that the hardware has.
 
 Before   %y = math.exp %x : f32
-After    %h = arith.mulf %x, %log2e : f32 …; %e = math.exp2 %h fastmath<afn> : f32; …
+After    %h = arith.mulf %x, %log2e : f32; %y = math.exp2 %h fastmath<afn> : f32
 Needs    f32 or vectors of f32.
 Gives    of the math dialect only `HARDWARE_OPS`, each of which convert-math-to-intrinsics lowers to one instruction.
          Upstream's lowering then makes no call into libdevice.
@@ -20,7 +20,6 @@ from mlir.dialects import arith, math
 from lowtide.passes.base import Pass, Refusal
 from lowtide.passes.support.ir import math_formulas as formulas
 from lowtide.passes.support.ir.math_types import check_type, math_ops
-from lowtide.passes.support.ir.rewriting import defining_op
 from lowtide.targets import Target
 
 # What one PTX instruction computes: fma.rn, ex2.approx, lg2.approx, sqrt.rn, rsqrt.approx, abs, copysign.
@@ -29,23 +28,11 @@ HARDWARE_OPS = frozenset(
 )
 
 
-def _exp(ops: "IrOps", x: ir.Value) -> ir.Value:
-    """Of −|x|, as in sigmoid, and of −x², one limit will do."""
-    negated = defining_op(x)
-    is_at_most_0 = isinstance(negated, arith.NegFOp) and _is_positive(negated.operand)
-    return formulas.exp(ops, x, is_at_most_0)
-
-
-def _is_positive(x: ir.Value) -> bool:
-    """Whether a value is a magnitude or a square: NaN, or at least 0."""
-    op = defining_op(x)
-    return isinstance(op, math.AbsFOp) or (isinstance(op, arith.MulFOp) and op.lhs == op.rhs)
-
-
 EXPANDED_OPS: dict[str, Callable[["IrOps", ir.Value], ir.Value]] = {
-    "math.exp": _exp,
+    "math.exp": formulas.exp,
     "math.tanh": formulas.tanh,
     "math.erf": formulas.erf,
+    "math.erfc": formulas.erfc,
     "math.log": formulas.log,
 }
 

@@ -25,6 +25,7 @@ FUNCTIONS = {
     "log": lt.log,
     "tanh": lt.tanh,
     "erf": lt.erf,
+    "erfc": lt.erfc,
     "sqrt": lt.sqrt,
     "rsqrt": lt.rsqrt,
     "sigmoid": lt.sigmoid,

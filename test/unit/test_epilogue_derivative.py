@@ -17,7 +17,11 @@ from lowtide.errors import SpecError
 
 def smooth(acc: Any, bias: lt.PerColumn, c: lt.Full, alpha: lt.Scalar) -> Any:
     x = lt.silu(alpha * acc + bias) - lt.tanh(acc) / (2.0 + c * c)
-    return lt.gelu(x) * lt.exp(-c) + lt.sqrt(1.5 + lt.sigmoid(x)) - lt.rsqrt(2.0 + acc * acc) * lt.log(2.0 + c * c)
+    return (
+        lt.gelu(x) * lt.exp(-c)
+        + lt.erf(acc) * lt.sqrt(1.5 + lt.sigmoid(x))
+        - lt.rsqrt(2.0 + acc * acc) * lt.log(2.0 + c * c)
+    )
 
 
 def pieces(acc: Any, bias: lt.PerColumn, c: lt.Full, alpha: lt.Scalar) -> Any:

@@ -31,6 +31,7 @@ EPILOGUES = {
     "exp": lambda acc, y: lt.exp(acc) - y,
     "tanh": lambda acc, y: lt.tanh(acc) * y,
     "erf": lambda acc, y: lt.erf(acc + y),
+    "erfc": lambda acc, y: lt.erfc(acc + y),
     "log": lambda acc, y: lt.log(1e-3 + acc * acc),
     "sigmoid": lambda acc, y: lt.sigmoid(acc) * y,
     "silu": lambda acc, y: lt.silu(4.0 * acc),
@@ -124,4 +125,5 @@ def test_the_numpy_erf_is_erf():
     x = np.concatenate([np.linspace(-7, 7, 20001), 10.0 ** np.arange(-300, 1)])
     exact = np.array([math.erf(value) for value in x])
     np.testing.assert_allclose(lt.erf(x), exact, rtol=1e-14)
+    np.testing.assert_allclose(lt.erfc(x), 1.0 - exact, atol=1e-14)
     assert np.isnan(lt.erf(math.nan))

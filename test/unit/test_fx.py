@@ -50,7 +50,7 @@ def test_bias_and_a_decomposed_gelu_are_one_epilogue_as_the_tracer_writes_it() -
     def bias_gelu(acc: Any, x0: lt.PerColumn) -> Any:
         return lt.gelu(acc + x0)
 
-    wanted = named(bias_gelu).replace("mul 0.5, %0", "mul %0, 0.5").replace("add 1.0, %3", "add %3, 1.0")
+    wanted = named(bias_gelu).replace("mul 0.5, %0", "mul %0, 0.5")
     assert choice.epilogue == wanted
     cast = "convert_element_type"
     assert choice.row.taken == (cast, "mul", "mul", "erf", "add", "mul", cast)

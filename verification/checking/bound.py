@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lowtide.compiler.epilogue.erf import erf
+from lowtide.compiler.epilogue.erf import erf, erfc
 from lowtide.compiler.epilogue.evaluate import of_integers
 from lowtide.compiler.epilogue.graph import EpilogueGraph
 from lowtide.compiler.epilogue.trace import Node
@@ -212,10 +212,17 @@ def _rising(
     """An increasing function, computed with the given error and never outside [least, greatest]."""
 
     def apply(arithmetic: Arithmetic, x: Interval) -> Interval:
-        wide = _widen(arithmetic, function(x.low), function(x.high), error)
+        low, high = x.low, x.high
+        if error is not None and error.argument:
+            around = error.argument * np.abs(np.nan_to_num(np.stack([low, high]), posinf=0.0, neginf=0.0))
+            low, high = low - around[0], high + around[1]
+        wide = _widen(arithmetic, function(low), function(high), error)
         return Interval(np.clip(wide.low, least, greatest), np.clip(wide.high, least, greatest)).after(x)
 
     return apply
+
+
+_erfc_of_negated = _rising(lambda x: erfc(-x), formulas.ERFC, 0.0, 2.0)
 
 
 def _of_positive(function: Callable[[Arithmetic, Interval], Interval]) -> Callable[[Arithmetic, Interval], Interval]:
@@ -294,6 +301,7 @@ _OPS: dict[str, Callable[..., Interval]] = {
     "log": _of_positive(_rising(np.log, formulas.LOG)),
     "tanh": _rising(np.tanh, formulas.TANH, -1.0, 1.0),
     "erf": _rising(erf, formulas.ERF, -1.0, 1.0),
+    "erfc": lambda arithmetic, x: _erfc_of_negated(arithmetic, _neg(x)),
     "sqrt": _of_positive(_rising(np.sqrt, None, least=0.0)),
     "rsqrt": _of_positive(_rsqrt),
 }

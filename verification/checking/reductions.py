@@ -100,7 +100,7 @@ def _bound_of_logsumexp(lines: np.ndarray, errors: np.ndarray) -> np.ndarray:
     # A maximum replaces another at most once for each value, each of 5 shuffles and each partial result.
     steps = count + 8
     growth = math.expm1((count + steps) * math.log1p(_UNIT) + (steps + 1) * math.log1p(formulas.EXP.relative))
-    relative = np.sum(weights * ((1.0 + growth) * np.exp(_UNIT * below) - 1.0), axis=-1)
+    relative = np.sum(weights * ((1.0 + growth) * np.exp((_UNIT + formulas.EXP.argument) * below) - 1.0), axis=-1)
     relative = relative + count * (steps + 1) * formulas.EXP.absolute
     logarithm = result - np.where(np.isfinite(most), most, 0.0)
     log = -np.log1p(-np.minimum(relative, 1.0)) + formulas.LOG.relative * np.abs(logarithm) + formulas.LOG.absolute

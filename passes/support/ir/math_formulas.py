@@ -1,4 +1,4 @@
-"""exp, tanh, erf and log from hardware operations: one formula each, for any implementation of `FloatOps`.
+"""exp, tanh, erf, erfc and log from hardware operations: one formula each, for any implementation of `FloatOps`.
 
 `FloatOps` has the few f32 operations that the formulas need. `expand-math` implements it by building IR, the tests
 by numpy float32, so the errors stated here are measured on the same sequence of operations that is emitted.
@@ -37,10 +37,12 @@ class FloatOps(Protocol[V, P]):
 
 @dataclass(frozen=True)
 class Error:
-    """|computed − f(x)| ≤ relative·|f(x)| + absolute, for f32 x, f in real numbers."""
+    """|computed − f(x·(1 + e))| ≤ relative·|f(x·(1 + e))| + absolute for an |e| ≤ argument, for f32 x, f in real
+    numbers."""
 
     relative: float
     absolute: float = 0.0
+    argument: float = 0.0
 
 
 TINY = 2.0**-149  # the smallest subnormal f32: rounding costs half of it where no digits are left
@@ -55,14 +57,14 @@ DIVIDE_APPROX_LIMIT = 2.0**126
 ROUNDED = Error(2.0**-24, TINY / 2)  # add, subtract, multiply, fma, div.rn, sqrt.rn
 
 # Measured by a sweep of f32 (test_math_formulas.py), with the hardware's error at both ends of its range.
-EXP = Error(1.75 * 2.0**-22, LEAST_NORMAL * (1 + 2.0**-16))
+EXP = Error(1.25 * 2.0**-22, LEAST_NORMAL * (1 + 2.0**-16), 1.25 * 2.0**-24)
 TANH = Error(2.0**-22, TINY)
 ERF = Error(0.75 * 2.0**-22, TINY)
+ERFC = Error(1.25 * 2.0**-22, 1.25 * 2.0**-24)
 LOG = Error(1.5 * 2.0**-22, 2.0**-22)
 
-_LOG2E_HI, _LOG2E_LO = 1.44269502162933349609, 1.92596299112661746887e-8
+_LOG2E = 1.44269504088896340736
 _LN2 = 0.693147180559945309417
-_EXP_LIMIT = 160.0  # eˣ has become 0 or ∞ well before, and the split of x·log₂e stays finite
 
 _TANH_SMALL = 0.625
 _TANH_COEFFICIENTS = (
@@ -91,19 +93,22 @@ _LOG2_ERFC_COEFFICIENTS = (
     -0.004446418955922127,
     0.00028840071172453463,
 )
+_LOG2_ERFC_FROM_0_COEFFICIENTS = (  # falls beyond the interval of the fit, [0, 9], too
+    4.770991424152271e-08,
+    -1.6279118061065674,
+    -0.9183739423751831,
+    -0.1486940234899521,
+    0.02876025065779686,
+    -0.0014081054832786322,
+    -0.0010659275576472282,
+    0.0003030991356354207,
+    -2.6543113563093357e-05,
+)
 
 
-def exp(ops: FloatOps[V, P], x: V, is_at_most_0: bool = False) -> V:
-    """eˣ = 2^hi · (1 + lo·ln 2), where hi + lo = x·log₂e and hi is that product rounded. NaN stays NaN. If 2^hi is
-    subnormal, it is 0."""
-    clamped = ops.maximum(x, ops.constant(-_EXP_LIMIT))
-    if not is_at_most_0:
-        clamped = ops.minimum(clamped, ops.constant(_EXP_LIMIT))
-    log2e = ops.constant(_LOG2E_HI)
-    high = ops.multiply(clamped, log2e)
-    low = ops.fma(clamped, log2e, ops.negate(high))  # exact: the rounding error of the product
-    low = ops.fma(clamped, ops.constant(_LOG2E_LO), low)
-    return ops.multiply(ops.exp2(high), ops.fma(low, ops.constant(_LN2), ops.constant(1.0)))
+def exp(ops: FloatOps[V, P], x: V) -> V:
+    """eˣ = 2^(x·log₂e), where the product is rounded. If the power is subnormal, it is 0. NaN stays NaN."""
+    return ops.exp2(ops.multiply(x, ops.constant(_LOG2E)))
 
 
 def tanh(ops: FloatOps[V, P], x: V) -> V:
@@ -111,7 +116,7 @@ def tanh(ops: FloatOps[V, P], x: V) -> V:
     magnitude = ops.absolute(x)
     square = ops.multiply(x, x)
     small = ops.fma(ops.multiply(_polynomial(ops, _TANH_COEFFICIENTS, square), square), magnitude, magnitude)
-    grown = ops.exp2(ops.multiply(magnitude, ops.constant(2 * (_LOG2E_HI + _LOG2E_LO))))
+    grown = ops.exp2(ops.multiply(magnitude, ops.constant(2 * _LOG2E)))
     reciprocal = ops.divide_approx(ops.constant(1.0), ops.add(grown, ops.constant(1.0)))
     large = ops.fma(ops.constant(-2.0), reciprocal, ops.constant(1.0))
     return ops.copysign(ops.select(ops.less(magnitude, ops.constant(_TANH_SMALL)), small, large), x)
@@ -125,6 +130,12 @@ def erf(ops: FloatOps[V, P], x: V) -> V:
     tail = ops.exp2(_polynomial(ops, _LOG2_ERFC_COEFFICIENTS, bounded))
     large = ops.subtract(ops.constant(1.0), tail)
     return ops.copysign(ops.select(ops.less(magnitude, ops.constant(_ERF_SMALL)), small, large), x)
+
+
+def erfc(ops: FloatOps[V, P], x: V) -> V:
+    """1 − erf(x): 2^Q(|x|) with Q fitted to log₂ erfc, and 2 minus that below 0. NaN stays."""
+    above = ops.exp2(_polynomial(ops, _LOG2_ERFC_FROM_0_COEFFICIENTS, ops.absolute(x)))
+    return ops.select(ops.less(x, ops.constant(0.0)), ops.subtract(ops.constant(2.0), above), above)
 
 
 def log(ops: FloatOps[V, P], x: V) -> V:

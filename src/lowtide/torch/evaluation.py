@@ -23,6 +23,7 @@ _OPS: dict[str, Callable[..., torch.Tensor]] = {
     "log": torch.log,
     "tanh": torch.tanh,
     "erf": torch.erf,
+    "erfc": torch.erfc,
     "sqrt": torch.sqrt,
     "rsqrt": torch.rsqrt,
     "add": torch.add,

@@ -33,6 +33,9 @@ FORMULAS: Mapping[str, Formula] = MappingProxyType(
     {
         "exp": _formula(lambda acc: lt.exp(0.125 * acc), lambda x: np.exp(0.125 * x), math_formulas.EXP),
         "tanh": _formula(lambda acc: lt.tanh(0.125 * acc), lambda x: np.tanh(0.125 * x), math_formulas.TANH),
+        "erfc": _formula(
+            lambda acc: lt.erfc(0.125 * acc), lambda x: np.vectorize(math.erfc)(0.125 * x), math_formulas.ERFC
+        ),
         "erf": _formula(
             lambda acc: lt.erf(0.125 * acc), lambda x: np.vectorize(math.erf)(0.125 * x), math_formulas.ERF
         ),

@@ -3,7 +3,7 @@
 
 module attributes {tile.target = "sm_80"} {
 func.func @unknown(%x: f32) -> f32 {
-  // expected-error @below {{expand-math: has no expansion; expand-math knows math.erf, math.exp, math.log, math.tanh and keeps math.absf, math.copysign, math.exp2, math.fma, math.log2, math.roundeven, math.rsqrt, math.sqrt: write it with these [no-expansion]}}
+  // expected-error @below {{expand-math: has no expansion; expand-math knows math.erf, math.erfc, math.exp, math.log, math.tanh and keeps math.absf, math.copysign, math.exp2, math.fma, math.log2, math.roundeven, math.rsqrt, math.sqrt: write it with these [no-expansion]}}
   %y = math.sin %x : f32
   return %y : f32
 }
