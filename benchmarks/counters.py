@@ -24,7 +24,7 @@ from typing import Any
 
 import lowtide as lt
 
-_KERNEL = "gemm_kernel"
+_KERNEL = "regex:^lowtide_gemm_f16_"  # products, not launches that prepare
 _LAUNCHED = "launched "
 
 _TILE = "grid.tile = [128, 128], grid.order = row, stages = 3, atoms = [2, 2, 1]"

@@ -14,6 +14,7 @@ from lowtide import runtime
 from lowtide.compiler.anywhere import packing
 from lowtide.compiler.attempts import passed_over
 from lowtide.compiler.cache.store import Stored
+from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.driver import Lowered, Timing, lower
 from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.epilogue.operands import RESERVED_NAMES
@@ -27,6 +28,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import Error, InterpreterError, IRError, LaunchError, MisalignedError
 from lowtide.keywords import check_keywords, nearest
 from lowtide.passes.schedules.choice.asked import PassedOver
+from lowtide.passes.support.problem.kernels import scheduled_kernels
 from lowtide.runtime.checks import aligned_strides
 from lowtide.runtime.manifest import ABSENT, problem_text
 from lowtide.runtime.results import outputs_by_name, returned, returned_results
@@ -107,6 +109,19 @@ class CompiledKernel:
             raise IRError("no host-side IR is available: the input was below level llvm [no-host-side]")
         manifest = manifest_of(text, next(iter(self.levels.values())), str(self.schedule))
         return manifest | {"summation": self.summation}
+
+    @cached_property
+    def entry(self) -> str:
+        """The name of the kernel that multiplies, as in the PTX and in profilers. Raises IRError unless level `llvm`
+        has one such kernel, which is the one with a schedule."""
+        with make_context() as context:
+            names = list(scheduled_kernels(parse_text(self.levels.get(str(Level.LLVM), ""), context, "<level llvm>")))
+        if len(names) != 1:
+            raise IRError(
+                f"level llvm has {len(names)} kernels with a schedule; give one kernel the schedule, or read the names"
+                " in the PTX [one-entry]"
+            )
+        return names[0]
 
     @cached_property
     def summation(self) -> str | None:

@@ -7,8 +7,6 @@ full problem are also compared with float64 before it is timed.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from mlir import ir
-
 from lowtide import runtime
 from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.contexts import make_context, parse_text
@@ -21,7 +19,6 @@ from lowtide.errors import Error
 from lowtide.measurement.bench.contest import Contest, Standings, interval, rates
 from lowtide.measurement.bench.cublaslt_search import WITH_SWEEP
 from lowtide.measurement.bench.gpu_timing import KINDS, Contender, ratio, spread
-from lowtide.passes.support.problem.kernels import gemm_kernels
 from lowtide.verification.checking.gpu_run import run_on_gpu
 from lowtide.verification.checking.interpretation import inputs_for
 from lowtide.verification.checking.interpretation import run as interpret
@@ -127,17 +124,14 @@ def race_steps(
 
 def resources_of(kernel: CompiledKernel) -> Resources:
     """The resources of the multiplying launch, not of launches that copy matrices; from ptxas if it is available."""
-    with make_context() as context:
-        module = parse_text(kernel.levels[str(Level.EPILOGUE)], context, f"<level {Level.EPILOGUE}>")
-        (name,) = (ir.StringAttr(product.sym_name).value for product in gemm_kernels(module))
     launches = (entry["attributes"] for entry in kernel.manifest["host"] if entry["op"] == "tile.launch")
-    launch = next(each for each in launches if each["kernel"] == name)
+    launch = next(each for each in launches if each["kernel"] == kernel.entry)
     assembly = kernel.assembly
     return Resources(
         threads=int(launch["block"][0]),
         shared_memory=int(launch["shared_memory"]),
         registers=None if assembly is None else assembly.registers,
-        instructions=None if assembly is None else instruction_count(assembly.cubin, name),
+        instructions=None if assembly is None else instruction_count(assembly.cubin, kernel.entry),
     )
 
 

@@ -9,6 +9,7 @@ from lowtide.passes.llvm.keep_comparisons_wide import KeepComparisonsWide
 from lowtide.passes.llvm.keep_loads_ahead import KeepLoadsAhead
 from lowtide.passes.llvm.keep_loops_rolled import KeepLoopsRolled
 from lowtide.passes.llvm.keep_tiles_ahead import KeepTilesAhead
+from lowtide.passes.llvm.name_kernels import NameKernels
 from lowtide.passes.llvm.pass_tensor_maps_by_value import PassTensorMapsByValue
 from lowtide.passes.steps import Step
 
@@ -26,4 +27,5 @@ STEPS = (
     Step(KeepLoopsRolled, "once there are branches that can hold the annotation"),
     Step(KeepLoadsAhead, "once the edges of loops are branches, whose operands are the values of the next step"),
     Step(KeepTilesAhead, "once there are branches, past which LLVM would move what it reads"),
+    Step(NameKernels, "last: all other code may use the short names"),
 )

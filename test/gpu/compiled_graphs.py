@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+
+def is_product(name: str) -> bool:
+    """Whether a kernel of this name is one of ours that multiplies: the names of others have no layout."""
+    return re.fullmatch(r"lowtide_gemm_\w+_(tn|tt|nn|nt)_\w+", name) is not None
 
 
 def error(found: Any, exact: Any) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from compiled_graphs import cross_entropy, errors, gated, gated_of_two, residual, with_biases
+from compiled_graphs import cross_entropy, errors, gated, gated_of_two, is_product, residual, with_biases
 
 torch = pytest.importorskip("torch", reason="NO TEST OF lowtide.torch RAN: torch is not installed; pip install torch")
 ltt = pytest.importorskip("lowtide.torch")
@@ -80,8 +80,8 @@ def launched(function: Callable[[], Any]) -> list[str]:
 
 @pytest.mark.parametrize("name", ["gated", "gated of two", "residual", "cross entropy"])
 def test_inference_launches_products_and_little_else(name: str) -> None:
-    """Inductor launches a kernel after the product. Kernels of ours are named gemm_; reductions have finishers. Other
-    kernels compute the mean of the cross entropy, the scales of the norm's rows, and the last residual sum."""
+    """Inductor launches a kernel after the product. Kernels of ours are named lowtide_gemm_; reductions have finishers.
+    Other kernels compute the mean of the cross entropy, the scales of the norm's rows, and the last residual sum."""
     function, _, _, inferred = SHAPES[name]
     inputs, backend = inputs_of(name), ltt.Backend(explain=True)
     with torch.no_grad():
@@ -91,8 +91,8 @@ def test_inference_launches_products_and_little_else(name: str) -> None:
         assert ((ours(*inputs).double() - exact).norm() / exact.norm()).item() < 2**-6
     report = backend.report()
     assert sum(bool(row.results) for row in report) == inferred and not report.left, str(report)
-    others = [each for each in names if not each.startswith("gemm_")]
-    assert sum(each == "gemm_kernel" for each in names) == len(report), names
+    others = [each for each in names if not each.startswith("lowtide_gemm_")]
+    assert sum(map(is_product, names)) == len(report), names
     assert len(others) <= {"cross entropy": 4, "residual": 3}.get(name, 0), names
 
 

@@ -81,7 +81,7 @@ def test_the_kernel_is_that_of_the_transpose() -> None:
 
 def kernel_code(compiled: CompiledKernel) -> str:
     """The PTX of the product's kernel."""
-    (code,) = (part for part in compiled.ptx.split(".visible .entry ") if part.startswith("gemm_kernel("))
+    (code,) = (part for part in compiled.ptx.split(".visible .entry ") if part.startswith(f"{compiled.entry}("))
     return code.split("\n\t// .globl")[0]
 
 

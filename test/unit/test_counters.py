@@ -64,8 +64,8 @@ launched one
 launched two
 "ID","Kernel Name","{LDMATRIX}","{STORED}"
 "","","",""
-"0","gemm_kernel","1,440","n/a"
-"1","gemm_kernel","5760","1024"
+"0","lowtide_gemm_f16_f16_f32_f16_tn","1,440","n/a"
+"1","lowtide_gemm_f16_f16_f32_f16_tn","5760","1024"
 """
 
 

@@ -97,17 +97,14 @@ def case(request: pytest.FixtureRequest) -> Case:
     return Case(spec, lt.compile_gemm(spec, target=TARGET), pins)
 
 
-GEMM = "gemm_kernel"
-
-
 def found(kernel: CompiledKernel) -> Pins:
     assembly = kernel.assembly
     assert assembly is not None
 
     # What packs operands follows it.
-    own = kernel.ptx.split(".visible .entry gemm_copy_")[0]
+    own = kernel.ptx.split(".visible .entry lowtide_gemm_copy_")[0]
     launches = (op for op in kernel.manifest["host"] if op["op"] == "tile.launch")
-    (launch,) = (op for op in launches if op["attributes"]["kernel"] == GEMM)
+    (launch,) = (op for op in launches if op["attributes"]["kernel"] == kernel.entry)
 
     def count(pattern: str) -> int:
         return len(re.findall(rf"^\s*(?:@%p\d+ )?{pattern}", own, re.MULTILINE))
@@ -121,7 +118,7 @@ def found(kernel: CompiledKernel) -> Pins:
         stores=count(r"cp\.async\.bulk\.tensor\.2d\.global\.shared::cta\."),
         stmatrix=count(r"stmatrix\."),
         barriers=count(r"bar\.sync"),
-        instructions=instruction_count(assembly.cubin, GEMM),
+        instructions=instruction_count(assembly.cubin, kernel.entry),
     )
 
 

@@ -89,7 +89,7 @@ def test_the_ptx_has_the_same_wgmmas_and_each_box_once_more_where_llvm_unrolls(k
         # The producer's loop is unrolled by two.
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes": 2 * 2,
         "mbarrier.arrive.expect_tx": 2,
-        ".param .align 64 .b8 gemm_kernel_param_": 2,
+        f".param .align 64 .b8 {kernel.entry}_param_": 2,
     }
     assert {name: kernel.ptx.count(name) for name in counts} == counts
 

@@ -82,7 +82,7 @@ def tiny(monkeypatch):
 
 def as_bf16(text: str) -> str:
     text = re.sub(r"\bi16\b|(?<=x)i16\b", "bf16", text)
-    return text.replace(".toy", ".bf16").replace("gemm_copy_toy", "gemm_copy_bf16")
+    return text.replace(".toy", ".bf16").replace("_toy", "_bf16")
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])

@@ -40,7 +40,7 @@ def test_intrinsics_give_the_same_numbers_as_the_math_ops(name: str) -> None:
 
 @pytest.mark.parametrize(("schedule", "target"), LOWERED, ids=LOWERED.values())
 def test_each_step_to_the_end_of_level_llvm_keeps_the_numbers(schedule: str, target: Target) -> None:
-    steps = [step for step in steps_of(TN, schedule, target, "keep-tiles-ahead") if step.level == Level.LLVM]
+    steps = [step for step in steps_of(TN, schedule, target, "name-kernels") if step.level == Level.LLVM]
     assert len(steps) == len(STEPS[Level.LLVM])
     for step in steps:
         check(step, TN, (45, 40, 136), orders=(0,))

@@ -151,7 +151,7 @@ def test_operands_of_one_element_are_copied_to_aligned_rows(layout: str) -> None
     spec = lt.GemmSpec(m=1, n=1, k=1, a="s8", b="s8", d="s32", layout=layout)
     manifest = lt.compile_gemm(spec, target="sm_90a").manifest
     launched = [entry["attributes"]["kernel"] for entry in manifest["host"] if entry["op"] == "tile.launch"]
-    assert launched[:2] == ["gemm_copy_s8"] * 2
+    assert launched[:2] == ["lowtide_gemm_copy_s8"] * 2
 
 
 @pytest.fixture(scope="module")
@@ -219,6 +219,6 @@ def test_a_compiled_kernel_packs_from_the_first_matrix_on_that_is_not_aligned(fa
         assert len(fake.launches) == launches and fake.launches[-1].geometry[:3] == (2, 1, 1)
     packing = kernel._loaded
     assert packing is not direct and kernel.workspace_bytes(off(InterfaceArray, 40, 64, 1), b) > 0
-    assert entry(packing.ptx, "gemm_kernel") == entry(direct.ptx, "gemm_kernel")
+    assert entry(packing.ptx, kernel.entry) == entry(direct.ptx, kernel.entry)
     with pytest.raises(LaunchError, match=r"\[negative-strides\]"):
         kernel(InterfaceArray(np.zeros((40, 64), np.float16)[::-1]), b, out=d)

@@ -17,6 +17,7 @@ import lowtide as lt
 from lowtide.runtime import Kernel, load
 
 SMALL = "grid.tile = [32, 32], k = 32, atoms = [2, 1, 1], stages = 2"
+COPY = "lowtide_gemm_copy_f16"
 PACKED = f"{SMALL}, a.pack = rows, b.pack = rows, epilogue.pack = rows"
 M, N, K, BATCH = 37, 21, 45, 3
 
@@ -34,7 +35,7 @@ class Driver(FakeDriver):
 
     def cuLaunchKernelEx(self, config: Any, function: str, pointers: int, extra: int) -> tuple[int]:
         self.types = self.types_of[function]
-        self.kernel = product if function.endswith("_kernel") else copy
+        self.kernel = copy if function == COPY else product
         self.ran.append(function)
         return super().cuLaunchKernelEx(config, function, pointers, extra)
 
@@ -104,7 +105,7 @@ def test_a_saved_kernel_that_packs_copies_what_is_not_aligned(
     d = array(*batch, M, N, gap=3 if gap == 5 else gap, offset=offset)
     kernel(InterfaceArray(a), InterfaceArray(b), out=InterfaceArray(d))
     np.testing.assert_array_equal(d, a @ np.swapaxes(b, -1, -2))
-    assert fake.ran.count("gemm_copy_f16") == copies and fake.ran.count("gemm_kernel") == 1
+    assert fake.ran.count(COPY) == copies and len(fake.ran) == copies + 1
 
 
 @pytest.mark.parametrize("batch", [(), (BATCH,)], ids=["one", "batch"])
@@ -115,7 +116,7 @@ def test_a_saved_kernel_that_packs_launches_nothing_else_where_all_is_aligned(
     a, b, d = array(*batch, M, K, gap=3), array(*batch, N, K, gap=3), array(*batch, M, N, gap=3)
     kernel(InterfaceArray(a), InterfaceArray(b), out=InterfaceArray(d))
     np.testing.assert_array_equal(d, a @ np.swapaxes(b, -1, -2))
-    assert fake.ran == ["gemm_kernel"] and not fake.memory
+    assert len(fake.ran) == 1 and COPY not in fake.ran and not fake.memory
 
 
 def test_a_saved_kernel_of_a_batch_takes_an_operand_that_all_share(install_driver: Any, saved: Any) -> None:
