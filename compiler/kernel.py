@@ -26,11 +26,13 @@ from lowtide.compiler.ptxas_program import find_ptxas
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import Error, InterpreterError, IRError, LaunchError, MisalignedError
+from lowtide.html import table
 from lowtide.keywords import check_keywords, nearest
 from lowtide.passes.schedules.choice.asked import PassedOver
 from lowtide.passes.support.problem.kernels import scheduled_kernels
 from lowtide.runtime.checks import aligned_strides
 from lowtide.runtime.manifest import ABSENT, problem_text
+from lowtide.runtime.notebook import kernel_html
 from lowtide.runtime.results import outputs_by_name, returned, returned_results
 from lowtide.targets import Target
 
@@ -59,6 +61,12 @@ class CompiledKernel:
         except Error:  # compilation stopped early, or there is no valid host function
             what = f"for {self.target.name}, down to level {list(self.levels)[-1]}"
         return f"<lowtide kernel {what}: {self.schedule.shorthand()}>"
+
+    def _repr_html_(self) -> str:
+        try:
+            return kernel_html(self.manifest) + self.schedule._repr_html_()
+        except Error:  # as for repr
+            return table("Lowtide kernel", [("kernel", repr(self))])
 
     @cached_property
     def levels(self) -> Mapping[str, str]:

@@ -44,6 +44,7 @@ from lowtide.runtime.manifest import (
     validate,
 )
 from lowtide.runtime.module import LoadedModule, load_module
+from lowtide.runtime.notebook import kernel_html
 from lowtide.runtime.operands import Operand, view
 from lowtide.runtime.plan import Launch, LaunchPlan, NoLaunch, PreparedLaunch, WorkspaceLaunch, make_plan
 from lowtide.runtime.results import D, outputs_by_name, returned, returned_results
@@ -115,6 +116,9 @@ class Kernel:
 
     def __repr__(self) -> str:
         return f"<lowtide kernel {self.name}: {problem_text(self.manifest['spec'], self.manifest['target'])}>"
+
+    def _repr_html_(self) -> str:
+        return kernel_html(self.manifest, ("schedule", self.manifest["schedule"]))
 
     def __call__(
         self, *matrices: Any, stream: Any = None, out: Any = None, workspace: Any = None, **operands: Any

@@ -24,6 +24,7 @@ from lowtide.dialects.tile.fields import Extents2, Extents3, KDivision, Kind, Na
 from lowtide.dialects.tile.parts import Part, checked_value, entries_of
 from lowtide.dialects.tile.schedule_parts import Epilogue, Grid, Mainloop, Multiply
 from lowtide.errors import ScheduleError, with_code
+from lowtide.html import table
 from lowtide.targets import is_by_threads, loads_registers
 
 PartT = TypeVar("PartT", bound=Part)
@@ -143,6 +144,9 @@ class Schedule(Part):
     def filled(self, values: Mapping[str, Any]) -> "Schedule":
         """A copy in which the fields that are None have these values, by path."""
         return self.set({path: value for path, value in values.items() if self.get(path) is None})
+
+    def _repr_html_(self) -> str:
+        return table("Schedule", self.texts().items())
 
     def __str__(self) -> str:
         """The attribute's text, which `Schedule.parse` reads."""

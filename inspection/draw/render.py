@@ -59,11 +59,15 @@ def write_picture(picture: Picture, path: Path) -> None:
     """Write the picture, completely or not at all. Raises Error for too many cells to read, and as `check_file`."""
     picture.check_readable()
     check_file(path)
-    suffix = path.suffix.lower()
+    write_whole(path, picture_bytes(picture, path.suffix.lower()))
+
+
+def picture_bytes(picture: Picture, suffix: str) -> bytes:
+    """The contents of a file of a readable picture: `.svg` (UTF-8) or `.png`. Raises Error without matplotlib."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"picture{suffix}"
         _draw(picture, file)
-        write_whole(path, _plain(file.read_text(encoding="utf-8")) if suffix == ".svg" else file.read_bytes())
+        return _plain(file.read_text(encoding="utf-8")).encode() if suffix == ".svg" else file.read_bytes()
 
 
 def _draw(picture: Picture, file: Path) -> None:

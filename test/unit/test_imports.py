@@ -13,14 +13,14 @@ from lowtide.passes.pipeline import REGISTRY
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 _ALL = {
-    *("decompositions", "elements", "entry", "errors", "keywords", "launches", "markdown", "reductions"),
+    *("decompositions", "elements", "entry", "errors", "html", "keywords", "launches", "markdown", "reductions"),
     *("targets", "dialects", "passes", "interpreter", "runtime", "compiler"),
 }
 
 # What each folder may import of the package.
 BELOW = {
     "targets": {"elements", "errors", "targets"},
-    "dialects": {"elements", "errors", "targets", "dialects"},
+    "dialects": {"elements", "errors", "html", "targets", "dialects"},
     "passes": {"decompositions", "elements", "errors", "reductions", "targets", "dialects", "passes"},
     "interpreter": {
         "decompositions",
@@ -33,7 +33,17 @@ BELOW = {
         "interpreter",
     },
     "ptx": {"elements", "errors", "launches", "interpreter", "ptx"},
-    "runtime": {"decompositions", "elements", "entry", "errors", "keywords", "launches", "reductions", "runtime"},
+    "runtime": {
+        "decompositions",
+        "elements",
+        "entry",
+        "errors",
+        "html",
+        "keywords",
+        "launches",
+        "reductions",
+        "runtime",
+    },
     "compiler": _ALL,
     "verification": {*_ALL, "verification"},
     "inspection": {*_ALL, "inspection"},
