@@ -14,6 +14,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+# Each worker of pytest-xdist has a core. NumPy's BLAS would start a thread for each core in each of them; they wait for
+# one another by spinning, and a small product of matrices then takes ten times its CPU time. BLAS reads this once, when
+# NumPy is imported; the commands that tests start read it too.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import pytest
 
 from lowtide.compiler import attempts
