@@ -1,5 +1,5 @@
-"""The command `lowtide`: run, compile, interpret, check, fuzz, explain, draw, bench, tune, ladder, mutate, reduce,
-presets, targets, cache, ptx.
+"""The command `lowtide`: run, compile, interpret, check, fuzz, explain, explore, draw, bench, tune, ladder, mutate,
+reduce, presets, targets, cache, ptx.
 
 Exit status: 0 for success, 1 for a wrong result, 2 if something was refused, with a message but no traceback. 3 if
 Lowtide itself failed, including the interpreter, which says nothing about the kernel. 130 after an interrupt, 141 if
@@ -28,6 +28,7 @@ _COMMANDS = {
     "check": ("check", "check"),
     "fuzz": ("fuzz", "fuzz"),
     "explain": ("explain", "explain"),
+    "explore": ("explore", "explore"),
     "draw": ("draw", "draw"),
     "bench": ("bench", "bench"),
     "tune": ("tune", "tune_"),

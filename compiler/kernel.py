@@ -38,6 +38,7 @@ from lowtide.targets import Target
 
 _INTEGER_DOMAINS = ("exact", "field")
 _INTERPRETER = "lowtide.interpreter"  # imported on demand: it takes a third of the compiler's import time
+_EXPLORE = "lowtide.inspection.explore.explore"  # what shows kernels is above the compiler
 
 Keep = Callable[[Mapping[str, Any], str, bytes | None], None]
 """Stores manifest, PTX and machine code for the next compilation."""
@@ -212,6 +213,15 @@ class CompiledKernel:
     def save(self, path: str | PathLike[str]) -> Any:
         """Write the kernel to a folder. `lowtide.runtime.load` reads it, also without a compiler."""
         return self._loaded.save(path)
+
+    @check_keywords
+    def explore(self, path: str | PathLike[str], *, report: Mapping[str, Any] | None = None) -> None:
+        """Write an HTML file that shows the kernel: its levels side by side, where each op comes from, the schedule
+        with reasons (docs/explore.md).
+
+        `report`: what `lt.check` found for it, as `as_json` gives it. Raises Error for another kind of file, and for
+        one that cannot be written."""
+        importlib.import_module(_EXPLORE).explore(self, path, report=report)
 
     def interpret(
         self,

@@ -3,9 +3,10 @@
     python test/package.py
 
 Builds both as pip does, with the build requirements of this environment; nothing is downloaded. The source distribution
-must hold exactly the files that git does not ignore, and the wheel every module and no source of the extension. The
-wheel is installed into a new virtual environment, which sees the dependencies of this one. There, outside the checkout,
-a kernel is compiled and interpreted. Takes two minutes of CPU time, most of which compiles the extension.
+must hold exactly the files that git does not ignore, and the wheel every module, the style and
+scripts of the page of `lowtide explore`, and no source of the extension. The wheel is installed into a new virtual
+environment, which sees the dependencies of this one. There, outside the checkout, a kernel is compiled, shown and
+interpreted. Takes two minutes of CPU time, most of which compiles the extension.
 """
 
 import os
@@ -35,6 +36,7 @@ kernel = lt.compile_gemm(spec, target="sm_80")
 random = np.random.default_rng(0)
 a, b = (random.standard_normal(shape).astype("f2") for shape in ((48, 64), (40, 64)))
 bias = random.standard_normal(40).astype("f4")
+kernel.explore("page.html")
 d = kernel.interpret(a, b, bias=bias, level="ptx")
 expected = np.maximum(a.astype("f8") @ b.astype("f8").T + bias, 0)
 assert np.abs(d - expected).max() < 1e-3, np.abs(d - expected).max()
@@ -84,7 +86,8 @@ def check_contents(sdist: Path, wheel: Path) -> None:
         installed = set(archive.namelist())
     sources = {name.removeprefix("src/lowtide/") for name in tracked if name.partition("/")[0] in (*PACKAGES, "src")}
     modules = {f"lowtide/{name}" for name in sources if name.endswith((".py", ".pyi"))}
-    require(modules - installed, "the wheel lacks")
+    assets = {f"lowtide/{name}" for name in sources if "/assets/" in name}
+    require((modules | assets) - installed, "the wheel lacks")
     require((name for name in installed if name.endswith(NOT_IN_WHEEL)), "the wheel has sources of the extension")
 
 

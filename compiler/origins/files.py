@@ -12,6 +12,7 @@ that of the dump's text, whose lines these are.
 import hashlib
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from lowtide.compiler.contexts import read_text
@@ -56,6 +57,30 @@ def load_origins(folder: str | os.PathLike[str]) -> Origins:
 
 def _step(folder: Path, place: str) -> Step:
     path, dump = origins_file(folder, place), text_file(folder, place)
+    found = recorded(folder, place)
+    text = read_text(dump, "MLIR text or PTX")
+    if not found.is_of(text):
+        raise IRError(f"{dump} was edited after {path} was written; compile again [origins-of-text]")
+    return Step(place, found.before, text, found.rows)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The file of a step's origins: the place of the step before, the ops, and the hash of the text that they are
+    in."""
+
+    before: str | None
+    sha256: str
+    rows: tuple[Row, ...]
+
+    def is_of(self, text: str) -> bool:
+        """Whether the lines are those of this text."""
+        return _hash(text) == self.sha256
+
+
+def recorded(folder: Path, place: str) -> Recorded:
+    """The origins of a step's ops in a dump folder. Raises IRError if the file is missing or damaged."""
+    path = origins_file(folder, place)
     try:
         found = json.loads(read_text(path, "JSON"))
         rows = tuple(Row(int(line), str(op), tuple(map(int, origins))) for line, op, origins in found["ops"])
@@ -65,10 +90,7 @@ def _step(folder: Path, place: str) -> Step:
         is_whole = False
     if not is_whole:
         raise IRError(f"{path} does not have origins as a compilation writes them; compile again [origins-file]")
-    text = read_text(dump, "MLIR text or PTX")
-    if _hash(text) != sha256:
-        raise IRError(f"{dump} was edited after {path} was written; compile again [origins-of-text]")
-    return Step(place, before, text, rows)
+    return Recorded(before, sha256, rows)
 
 
 def _hash(text: str) -> str:

@@ -115,8 +115,9 @@ class Accesses:
     products: tuple[Product, ...]
 
 
-def accesses_of(module: ir.Module, *, in_file: bool) -> Accesses:
-    """The accesses of a module of level `epilogue`; `in_file`: its locations are useful.
+def accesses_of(module: ir.Module, *, in_file: bool, apart: bool = False) -> Accesses:
+    """The accesses of a module of level `epilogue`; `in_file`: its locations are useful. `apart`: ops that do the same
+    are not merged.
 
     Raises IRError for an op with layouts that no instruction can follow.
     """
@@ -139,13 +140,13 @@ def accesses_of(module: ir.Module, *, in_file: bool) -> Accesses:
             found += (replace(access, place=place, executions=_runs(op.opview, access)) for access in accesses)
         except ScheduleError as error:
             raise IRError(f"{where(op)}: {op.name}: {error}") from None
-    merged = _merged(found)
+    merged = found if apart else _merged(found)
     return Accesses(
         tuple(access for access in merged if isinstance(access, SharedAccess)),
         tuple(access for access in merged if isinstance(access, GlobalAccess)),
         tuple(access for access in merged if isinstance(access, TmaAccess)),
-        tuple(found for kernel in kernels for found in transactions_of(kernel, names, in_file=in_file)),
-        tuple(found for kernel in kernels for found in products_of(kernel, in_file=in_file)),
+        tuple(found for kernel in kernels for found in transactions_of(kernel, names, in_file=in_file, apart=apart)),
+        tuple(found for kernel in kernels for found in products_of(kernel, in_file=in_file, apart=apart)),
     )
 
 

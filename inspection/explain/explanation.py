@@ -163,6 +163,14 @@ def explain_ir(
         )
 
 
+def choice_of(source: str | os.PathLike[str], passed: Sequence[PassedOver] = ()) -> Choice | None:
+    """The choice of a schedule for a problem: IR of level `problem` with its target, as text or the path of a dump.
+    `passed`: the choices that were dropped. None for IR of a later level. Raises the errors of parsing and choosing."""
+    with make_context() as context:
+        module = parse_source(source, context)
+        return _choice(module, target_of(module), passed)
+
+
 def _lowered(
     source: str | os.PathLike[str], target: str | None, on_progress: Progress | None, *, may_be_refused: bool
 ) -> Lowered | str:

@@ -156,10 +156,13 @@ def _cluster_of(op: ir.OpView) -> tuple[int, int]:
     return (1, 1) if work is None else cluster_shape(work.cluster)
 
 
-def transactions_of(kernel: tile.KernelOp, names: Names, *, in_file: bool) -> tuple[Transaction, ...]:
+def transactions_of(
+    kernel: tile.KernelOp, names: Names, *, in_file: bool, apart: bool = False
+) -> tuple[Transaction, ...]:
     """For each mbarrier that TMA loads signal or an arrival expects bytes of: both sums, block by block.
 
     Both sums count a load with `rows` as a whole tile: the bytes after `plus` are known only at run time.
+    `apart`: equal ones are not merged.
     """
     arrivals = [op for op in walk(kernel, sm.MbarrierArriveOp) if op.bytes is not None]
     loads = walk(kernel, sm.TmaLoadOp)
@@ -181,17 +184,17 @@ def transactions_of(kernel: tile.KernelOp, names: Names, *, in_file: bool) -> tu
                 place=_place((*own, *copies)[0], in_file),
             )
         )
-    groups = _grouped([(replace(one, place=None), one) for one in found])
+    groups = _grouped([(one if apart else replace(one, place=None), one) for one in found])
     return tuple(replace(group[0], count=len(group)) for group in groups)
 
 
-def products_of(kernel: tile.KernelOp, *, in_file: bool) -> tuple[Product, ...]:
-    """The kernel's groups of wgmma; groups that differ only in place appear once.
+def products_of(kernel: tile.KernelOp, *, in_file: bool, apart: bool = False) -> tuple[Product, ...]:
+    """The kernel's groups of wgmma; groups that differ only in place appear once, unless `apart`.
 
     Raises IRError for an operand that does not divide into core matrices.
     """
     found = [replace(_product(op, _place(op, in_file)), executions=executions(op)) for op in wgmmas(kernel)]
-    groups = _grouped([(replace(one, place=None, executions=None), one) for one in found])
+    groups = _grouped([(one if apart else replace(one, place=None, executions=None), one) for one in found])
     return tuple(
         replace(group[0], count=len(group), executions=summed(one.executions for one in group)) for group in groups
     )

@@ -40,9 +40,10 @@ def test_the_blocks_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             subprocess.run(["bash", "-euo", "pipefail", "-c", script], check=True, env=environment, timeout=60)
         ran.append(block)
     assert session["d"].shape == (40, 72)
+    assert (tmp_path / "kernel.html").exists()
     assert (tmp_path / "banks.svg").exists() and (tmp_path / "gemm.lowtide").is_dir() and (tmp_path / "dump").is_dir()
     languages = [language for language, _ in blocks()]
-    assert (languages.count("sh"), languages.count("python")) == (2, 4)
+    assert (languages.count("sh"), languages.count("python")) == (3, 4)
 
 
 def test_the_set_up_is_two_commands() -> None:

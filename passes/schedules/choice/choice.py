@@ -70,7 +70,7 @@ def _with_sparing(choices: Iterator[Choice], problem: Problem, target: Target, g
     lower estimates, but at most `_BEFORE` of them."""
     waiting: list[tuple[float, int, Choice]] = []  # with the estimated cycles, and the number of the last choice before
     for number, choice in enumerate(choices):
-        cycles = _cycles(choice, problem, target)
+        cycles = estimated_cycles(choice, problem, target)
         due = [each for each in waiting if each[0] <= cycles or each[1] < number]
         waiting = [each for each in waiting if each not in due]
         yield from (other for _, _, other in due)
@@ -85,13 +85,13 @@ def _with_sparing(choices: Iterator[Choice], problem: Problem, target: Target, g
             loads_later = changes.get(_PREFETCH) is not None
             if _CLUSTER in changes or loads_later:
                 slower = _LATER_LOADS if loads_later else 1.0
-                waiting.append((_cycles(other, problem, target) * slower, number + _BEFORE, other))
+                waiting.append((estimated_cycles(other, problem, target) * slower, number + _BEFORE, other))
             else:
                 yield other
     yield from (other for _, _, other in waiting)
 
 
-def _cycles(choice: Choice, problem: Problem, target: Target) -> float:
+def estimated_cycles(choice: Choice, problem: Problem, target: Target) -> float:
     """The estimated cycles of a choice for a problem as it was asked for."""
     is_swapped = choice.schedule.grid.operands is OperandsKind.swapped and not problem.swapped
     return cost(choice.schedule, problem.swap() if is_swapped else problem, target)
@@ -170,7 +170,7 @@ def _of_both(own: Iterator[Choice], others: Iterator[Choice], problem: Problem, 
     yield choice
     if why is None:
         yield other
-    yield from merge(own, others, key=lambda each: _cycles(each, problem, target))
+    yield from merge(own, others, key=lambda each: estimated_cycles(each, problem, target))
 
 
 def _complete(way: Way, target: Target) -> Iterator[Choice]:

@@ -1,0 +1,95 @@
+// The schedule, the verdict and the pictures.
+
+function table(headings, rows, kind = "plain") {
+  const cells = (row) => row.map((cell) => make("td", typeof cell === "number" ? { class: "number" } : {}, typeof cell === "number" ? cell.toLocaleString("en") : cell));
+  return make("div", { class: "wide" }, make("table", { class: kind }, make("tr", {}, ...headings.map((text) => make("th", {}, text))), ...rows.map((row) => make("tr", {}, ...cells(row)))));
+}
+
+function showSchedule(store, sheet) {
+  const { explain, reasons, candidates } = store.schedule;
+  sheet.replaceChildren(make("h2", {}, "Schedule"));
+  if (!explain && !candidates.length && !Object.keys(reasons).length) return sheet.append(make("p", {}, "Left out: see the notes above."));
+  const fields = explain ? explain.schedule.fields : {};
+  const parts = new Map();
+  for (const path of Object.keys(Object.keys(fields).length ? fields : reasons)) parts.set(path.split(".")[0], [...(parts.get(path.split(".")[0]) ?? []), path]);
+  for (const [part, paths] of parts) {
+    const rows = paths.map((path) => [make("code", { id: `field-${path}` }, path), make("code", {}, fields[path] ?? ""), reasons[path] ?? "given, or not chosen here"]);
+    sheet.append(make("h3", {}, part), table(["field", "value", "why"], rows, "plain fields"));
+  }
+  for (const passed of explain?.passed_over ?? []) sheet.append(make("p", { class: "bad" }, `Dropped: ${passed.why}: ${passed.schedule}`));
+  if (candidates.length) showCandidates(sheet, candidates);
+  if (explain) showResources(store, sheet, explain);
+}
+
+function showCandidates(sheet, candidates) {
+  const least = candidates[0].cycles;
+  const rows = candidates.map(({ cycles, fields }) => {
+    const other = Object.entries(fields).map(([path, value]) => `${path} = ${value}`).join(", ");
+    return [cycles, `${(cycles / least).toFixed(3)}`, other ? make("code", {}, other) : make("strong", {}, "this kernel")];
+  });
+  sheet.append(make("h2", {}, "Candidates and their estimates"), make("p", {}, "The cheapest legal schedules by the cost model, in cycles of an SM, and the fields in which each differs from this kernel."), table(["cycles", "to the least", "schedule"], rows));
+}
+
+function showResources(store, sheet, explain) {
+  const { resources, kernel } = explain, grid = kernel.grid, limit = store.schedule.shared_memory_limit;
+  const rows = [
+    ["sums", explain.summation ?? "nothing is multiplied"],
+    ["threads of a CTA", resources.threads],
+    ["registers", resources.registers === null ? "not known: no ptxas, or the kernel is refused" : `${resources.registers} a thread; spills: ${resources.spill_stores} bytes stored, ${resources.spill_loads} loaded`],
+    ["accumulators", `${kernel.accumulators} registers a thread`],
+    ["CTAs per SM", resources.ctas_per_sm],
+    ...kernel.roles.map((role) => [`role ${role.name}`, `${role.warps} warps` + (role.registers ? `, ${role.registers} registers a thread` : "")]),
+    ["grid", `tiles of ${grid.tile.join("×")}, clusters of ${grid.cluster.join("×")}, order ${grid.order}, ${grid.scheduler}`],
+  ];
+  if (grid.tiles !== null) rows.push(["waves", `${grid.tiles} tiles on ${grid.at_once} CTAs at once: ${grid.full_waves} full waves` + (grid.last_wave ? `, a last one of ${grid.last_wave} tiles` : "")]);
+  if (kernel.flops_per_byte !== null) rows.push(["intensity", `${kernel.flops_per_byte.toFixed(1)} flops per byte of A and B from L2` + (kernel.l2_bytes_per_cycle ? `; ${kernel.l2_bytes_per_cycle} bytes per cycle and SM at wgmma's full rate` : "")]);
+  for (const warning of resources.warnings) rows.push(["warning", warning]);
+  sheet.append(make("h2", {}, "Resources"), table(["", ""], rows));
+  if (kernel.stages) {
+    const { stages, stage_bytes: bytes, ring_bytes: ring, scratch_bytes: scratch } = kernel, left = limit - resources.shared_memory;
+    const part = (size, kind, text) => { const one = make("span", { class: kind, title: text }, text); one.style.width = `${(100 * size) / limit}%`; return one; };
+    sheet.append(make("h3", {}, "Shared memory of a CTA"), make("div", { class: "bar" }, part(ring, "used", `ring ${ring.toLocaleString("en")}`), part(scratch, "other", scratch ? `scratch ${scratch.toLocaleString("en")}` : "")));
+    const fits = left >= bytes ? "room for another stage" : "too little for another stage";
+    sheet.append(make("p", {}, `The ring has ${counted(stages, "stage")} of ${bytes.toLocaleString("en")} bytes (grid.tile and mainloop.k decide the size of one); the epilogue's scratch has ${scratch.toLocaleString("en")} (epilogue.tile, epilogue.buffers). In all ${resources.shared_memory.toLocaleString("en")} of at most ${limit.toLocaleString("en")} bytes are used; the ${left.toLocaleString("en")} that are left are ${fits}.`));
+  }
+}
+
+function showVerdict(store, sheet, actions) {
+  const { verdict } = store;
+  sheet.replaceChildren(make("h2", {}, "Verdict of lowtide check"), make("p", { class: verdict.ok ? "good" : "bad" }, make("strong", {}, verdict.verdict)));
+  for (const note of verdict.notes) sheet.append(make("p", {}, note));
+  if (!verdict.message) return;
+  const stepLink = (number, file) => (number === null ? file : make("button", { onclick: () => actions.showStep(number, true) }, store.steps[number].place));
+  const rows = [["guilty step", `${verdict.step} of level ${verdict.level}`], ["right", verdict.files[0] ? stepLink(verdict.right, verdict.files[0]) : "no step before it is right"], ["wrong", stepLink(verdict.wrong, verdict.files[1])], ["what happened", verdict.message]];
+  if (verdict.op) rows.push(["op", verdict.op]);
+  rows.push(["again", make("code", {}, verdict.command)]);
+  sheet.append(table(["", ""], rows));
+  for (const [at, [number, line]] of verdict.at.entries()) {
+    const step = store.steps[number], op = store.opAround(step, line);
+    const what = at ? "The other access" : "The op that broke the rule";
+    sheet.append(make("h3", {}, `${what}, ${step.place}, line ${line}`), make("pre", { class: "wide" }, store.words(step, line).trim()));
+    sheet.append(make("button", { onclick: () => (op ? actions.go(number, op.line) : actions.showStep(number, false)) }, "Show it in the levels"));
+  }
+}
+
+const COLOURS = ["#9ecbff", "#a6e3b0", "#ffe58a", "#ffab9f", "#d6bcf2", "#ffc99a", "#a8e6e1", "#f5b8d8"];
+
+function showPictures(store, sheet) {
+  sheet.replaceChildren(make("h2", {}, "Layouts and banks"), make("p", {}, "A part of each tile, as lowtide draw shows it: of elements, the thread T and the number V of its value; of shared memory, the bank."));
+  for (const picture of store.pictures) {
+    sheet.append(make("h3", {}, picture.name), make("p", {}, picture.title));
+    for (const panel of picture.panels) sheet.append(make("p", {}, panel.title), panelTable(panel));
+  }
+  if (!store.pictures.length) sheet.append(make("p", {}, "Left out: pictures are made of level epilogue."));
+}
+
+function panelTable(panel) {
+  const marked = new Set(panel.marked.map((cell) => cell.join()));
+  const rows = panel.labels.map((labels, row) => make("tr", {}, make("th", {}, String(row)), ...labels.map((label, column) => {
+    const cell = make("td", marked.has(`${row},${column}`) ? { class: "witness" } : {}, label);
+    cell.style.background = COLOURS[panel.colours[row][column] % COLOURS.length];
+    return cell;
+  })));
+  const head = make("tr", {}, make("th", {}, `${panel.axes[0]} \\ ${panel.axes[1]}`), ...panel.labels[0].map((_, at) => make("th", {}, String(at))));
+  return make("div", { class: "wide" }, make("table", { class: "cells" }, head, ...rows));
+}

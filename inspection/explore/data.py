@@ -1,0 +1,94 @@
+"""What a page holds, as JSON: its steps with links between their ops, its schedule, counts, pictures and a verdict."""
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+from lowtide.dialects.levels import Level
+from lowtide.errors import Error
+from lowtide.inspection.explain.explanation import Explanation
+from lowtide.inspection.explore.counts import Counted, counts_of
+from lowtide.inspection.explore.lexer import CLASSES
+from lowtide.inspection.explore.pictures import pictures_of
+from lowtide.inspection.explore.schedule import explanation_of, schedule_of
+from lowtide.inspection.explore.steps import Steps
+from lowtide.inspection.explore.texts import Texts
+from lowtide.inspection.explore.verdict import verdict_of
+
+FORMAT = 1
+MOST_CHARACTERS = 24_000_000
+"""Of all texts. Chromium opens a page of so many in some ten seconds."""
+
+
+def page_data(name: str, steps: Steps, report: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The data of a page. `name`: of the folder or the kernel; `report`: of `lowtide check --json`.
+
+    Texts above `MOST_CHARACTERS` are left out: first steps within levels, of the longest level first, then whole
+    levels. Raises Error for a report that is not one of check."""
+    notes = list(steps.notes)
+    epilogue = steps.last(str(Level.EPILOGUE))
+    found = explanation_of(steps, notes)
+    schedule = schedule_of(steps, found, notes)
+    counts = _counts(steps, found, notes)
+    pictures = [] if epilogue is None else pictures_of(epilogue.text, notes)
+    steps = shortened(steps, notes)
+    texts, places = Texts(), [step.place for step in steps.shown]
+    at = None if epilogue is None or epilogue.place not in places else places.index(epilogue.place)
+    return {
+        "format": FORMAT,
+        "lowtide": version("lowtide"),
+        "name": name,
+        "title": name if found is None else _title(found),
+        "notes": notes,
+        "classes": list(CLASSES),
+        "steps": texts.steps(steps.shown),
+        "lines": texts.lines,
+        "names": texts.names,
+        "schedule": schedule,
+        "counts": {"step": at, "ops": counts},
+        "pictures": pictures,
+        "verdict": None if report is None else verdict_of(report, steps),
+    }
+
+
+def _counts(steps: Steps, found: Explanation | None, notes: list[str]) -> list[Counted]:
+    step = steps.last(str(Level.EPILOGUE))
+    if step is None:
+        return []
+    try:
+        return counts_of(step.text, found)
+    except Error as error:
+        notes.append(f"counts are left out: {str(error).splitlines()[0]}")
+        return []
+
+
+def _title(found: Explanation) -> str:
+    """`bf16 × bf16 tn 4096×4096×? to bf16 for sm_90a`; ? is an extent that is known at run time."""
+    spec = found.spec
+    shape = "×".join("?" if extent is None else str(extent) for extent in (spec.m, spec.n, spec.k))
+    batch = f"{'?' if spec.batch is None else spec.batch} of " if spec.is_batched else ""
+    return f"{spec.a} × {spec.b} {spec.layout} {batch}{shape} to {spec.d} for {found.target.name}"
+
+
+def shortened(steps: Steps, notes: list[str]) -> Steps:
+    """The steps without as many texts as are too long, and a note on which. Raises Error if none is left."""
+    left_out: list[str] = []
+    ends = {step.level: step.place for step in steps.shown}.values()
+    sizes = {step.place: len(step.text) for step in steps.shown}
+    total = sum(sizes.values())
+    # The longest texts first, but the end of a level after all other steps.
+    for place in sorted(sizes, key=lambda place: (place in ends, -sizes[place])):
+        if total <= MOST_CHARACTERS:
+            break
+        left_out.append(place)
+        total -= sizes[place]
+    if left_out:
+        which = ", ".join(sorted(left_out))
+        notes.append(f"left out, because the texts are longer than {MOST_CHARACTERS:,} characters: {which}")
+    kept = steps.without(left_out)
+    if not kept.shown:
+        raise Error(
+            f"no step has less than {MOST_CHARACTERS:,} characters, the most of a page; read the dumps instead"
+            " [explored-length]"
+        )
+    return kept

@@ -1,0 +1,73 @@
+"""The verdict of `lowtide check`, as `--json` prints it, on the steps and the ops that it names."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lowtide.compiler.contexts import read_text
+from lowtide.errors import Error, without_codes
+from lowtide.inspection.explore.steps import Steps
+
+_AT = re.compile(r'loc\("((?:[^"\\]|\\.)*)":(\d+):\d+\)|(?<=\sat )(\S+\.mlir|\S+\.ptx):(\d+):\d+')
+
+
+def read_report(path: Path) -> dict[str, Any]:
+    """A file that `lowtide check --json` has written. Raises Error for another one."""
+    try:
+        found = json.loads(read_text(path, "JSON"))
+        if isinstance(found["verdict"], str) and "guilty" in found:
+            return dict(found)
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise Error(f"{path} is not a report of lowtide check; write one with lowtide check … --json > FILE [check-report]")
+
+
+def verdict_of(report: Mapping[str, Any], steps: Steps) -> dict[str, Any]:
+    """The verdict as plain data. `at`: the steps and lines of the ops that it names, first of the op that broke a rule.
+    Raises Error for a report that does not have the form of a check."""
+    try:
+        return _verdict(report, steps)
+    except (KeyError, TypeError, AttributeError):
+        raise Error(
+            "the report does not have the form of lowtide check --json; write it again with this version [check-form]"
+        ) from None
+
+
+def _verdict(report: Mapping[str, Any], steps: Steps) -> dict[str, Any]:
+    guilty, places = report["guilty"], [step.place for step in steps.shown]
+    found = {"ok": bool(report["ok"]), "verdict": str(report["verdict"]), "notes": [str(n) for n in report["notes"]]}
+    if guilty is None:
+        return found
+    message = str(guilty["outcome"]["message"])
+    named = [_place(match[1] or match[3], int(match[2] or match[4])) for match in _AT.finditer(message)]
+    if not named and guilty["op"]:
+        named = [_place(match[1] or match[3], int(match[2] or match[4])) for match in _AT.finditer(guilty["op"])]
+    at = [[places.index(place), line] for place, line in dict.fromkeys(named) if place in places]
+    return found | {
+        "level": str(guilty["level"]),
+        "step": str(guilty["step"]),
+        "right": None if guilty["before"] is None else _step(str(guilty["before"]), places),
+        "wrong": _step(str(guilty["after"]), places),
+        "files": [guilty["before"] and str(guilty["before"]), str(guilty["after"])],
+        "message": without_codes(message),
+        "op": str(guilty["op"]),
+        "command": str(guilty["command"]),
+        "at": at,
+    }
+
+
+def _place(file: str, line: int) -> tuple[str, int]:
+    path = Path(file)
+    return f"{path.parent.name}/{path.stem}", line
+
+
+def _step(file: str, places: Sequence[str]) -> int | None:
+    """The number of the step of a file. A file of a whole level, which `check` writes if there is no dump, is the last
+    step of its level."""
+    place, _ = _place(file, 0)
+    if place in places:
+        return places.index(place)
+    level = place.partition("/")[0]
+    return next((at for at in reversed(range(len(places))) if places[at].startswith(f"{level}/")), None)

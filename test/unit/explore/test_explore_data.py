@@ -1,0 +1,266 @@
+"""What a page of `lowtide explore` holds: texts, links, diffs, counts, a verdict; and what is left out."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from explored_kernel import GUILTY
+
+import lowtide as lt
+from lowtide.compiler.origins.origins import Origins
+from lowtide.compiler.problem_ir import problem_text
+from lowtide.errors import Error, IRError
+from lowtide.inspection.explore import data as data_module
+from lowtide.inspection.explore import page as page_module
+from lowtide.inspection.explore.data import page_data, shortened
+from lowtide.inspection.explore.explore import explore
+from lowtide.inspection.explore.lexer import CLASSES, LevelLexer, PtxLexer, coloured
+from lowtide.inspection.explore.page import page_text
+from lowtide.inspection.explore.schedule import schedule_of
+from lowtide.inspection.explore.steps import Shown, Steps, steps_in, steps_of
+from lowtide.inspection.explore.verdict import read_report, verdict_of
+from lowtide.targets import get
+
+Data = dict[str, Any]
+
+
+def texts(data: Data) -> dict[str, list[str]]:
+    """The lines of each step, made as page.js makes them: by applying the changes of each step in turn."""
+    plain = ["".join(tokens[1::2]) for tokens in data["lines"]]
+    found, before = {}, list[str]()
+    for step in data["steps"]:
+        after, at = [], 0
+        for start, end, lines in step["changes"]:
+            after += before[at:start] + [plain[line] for line in lines]
+            at = end
+        before = after + before[at:]
+        found[step["place"]] = before
+    return found
+
+
+def step_of(steps: Steps, place: str) -> Shown:
+    return next(each for each in steps.shown if each.place == place)
+
+
+def origins_of(steps: Steps, place: str, line: int) -> list[int]:
+    (found,) = (row.origins for row in step_of(steps, place).rows if row.line == line)
+    return list(found)
+
+
+def line_of(steps: Steps, place: str, words: str) -> int:
+    """The line of a step's text that has the words."""
+    (found,) = (at for at, line in enumerate(step_of(steps, place).text.split("\n"), 1) if words in line)
+    return found
+
+
+@pytest.fixture(scope="module")
+def data(dumped: tuple[Path, Origins]) -> Data:
+    return page_data("kernel", steps_in(dumped[0]))
+
+
+def test_changes_of_steps_give_the_texts_that_were_dumped(data: Data, dumped: tuple[Path, Origins]) -> None:
+    found = texts(data)
+    assert list(found) == [each.place for each in dumped[1].steps]
+    for each in dumped[1].steps:
+        after = f'tile.after = "{each.place.partition("/")[2][3:]}", '
+        assert "\n".join(found[each.place]) == each.text.replace(after, "").rstrip("\n"), each.place
+    changed = {step["place"] for step in data["steps"] if step["changes"]}
+    assert "05-atoms/06-double-buffer-fragments" in changed and "02-cta/02-divide-k" not in changed
+
+
+def test_ops_link_to_those_that_they_come_from(data: Data, dumped: tuple[Path, Origins]) -> None:
+    origins = dumped[1]
+    assert data["notes"] == []
+    for found, before, each in zip(data["steps"][1:], origins.steps, origins.steps[1:], strict=False):
+        assert data["steps"][found["before"]]["place"] == before.place
+        rows = [(row.line, row.op, *row.origins) for row in each.rows]
+        assert [(line, data["names"][name], *own) for line, name, *own in found["ops"]] == rows
+
+
+def test_a_kernel_has_the_same_steps_as_its_dumps(dumped: tuple[Path, Origins]) -> None:
+    assert steps_in(dumped[0]) == steps_of(dumped[1])
+
+
+def test_links_go_past_steps_that_are_missing(folder: Path, dumped: tuple[Path, Origins]) -> None:
+    for place in ("05-atoms/07-bind-ring", "05-atoms/06-double-buffer-fragments"):
+        (folder / f"{place}.mlir").unlink()
+    found, before = steps_in(folder), "05-atoms/05-split-k-slices"
+    assert step_of(found, GUILTY).before == before
+    for op in dumped[1].ops(GUILTY):
+        assert sorted(origins_of(found, op.place, op.line)) == sorted(each.line for each in dumped[1].of(op, before))
+
+
+def test_a_step_of_its_own_in_the_folder_breaks_no_links(folder: Path, dumped: tuple[Path, Origins]) -> None:
+    extra = folder / "05-atoms/07-edited.mlir"
+    extra.write_text((folder / "05-atoms/07-bind-ring.mlir").read_text())
+    found = steps_in(folder)
+    assert step_of(found, "05-atoms/07-edited").before is None
+    assert step_of(found, GUILTY) == step_of(steps_of(dumped[1]), GUILTY)
+
+
+def test_ops_of_an_edited_dump_keep_their_links(race: tuple[Path, Data], dumped: tuple[Path, Origins]) -> None:
+    found, origins, after = steps_in(race[0]), dumped[1], "06-epilogue/01-lower-epilogue"
+    assert [each.place for each in found.shown if each.edited] == [GUILTY]
+    line = line_of(found, GUILTY, "sm.ldmatrix %a_4[0, 0]")
+    (own,) = (op for op in origins.ops(GUILTY) if "sm.ldmatrix %a_4[0, 0]" in op.text)
+    assert line == own.line - 1  # one line was removed above
+    assert origins_of(found, GUILTY, line) == [op.line for op in origins.of(own)]
+    for op in origins.became(own, after):
+        assert origins_of(found, after, op.line) == [line]
+    *_, barrier = (op for op in origins.ops(GUILTY) if op.name == "sm.barrier" and op.line < own.line)
+    for op in origins.became(barrier, after):
+        assert origins_of(found, after, op.line) == []
+
+
+def test_a_folder_without_some_levels_shows_the_others_and_says_which_are_missing(folder: Path) -> None:
+    for name in ("01-problem", "06-epilogue", "09-ptx"):
+        for path in (folder / name).iterdir():
+            path.unlink()
+    found = page_data("copy", steps_in(folder))
+    assert {each["level"] for each in found["steps"]} == {"cta", "smem", "pipelined", "atoms", "nvvm", "llvm"}
+    notes = "\n".join(found["notes"])
+    assert "not in the folder: level problem, epilogue, ptx" in notes
+    assert "they are counted at level epilogue" in notes and "reasons of the schedule are left out" in notes
+    assert step_of(steps_in(folder), "07-nvvm/01-convert-sm-to-nvvm").before == GUILTY
+
+
+def test_dumps_of_another_version_are_shown_without_what_cannot_be_read(folder: Path) -> None:
+    (folder / "origins/05-atoms/08-simplify.json").write_text('{"version": 9}')
+    dump = folder / "06-epilogue/07-verify-smem-offsets.mlir"
+    dump.write_text(dump.read_text().replace("sm.ldmatrix", "sm.load_matrix_of_1999"))
+    found = page_data("copy", steps_in(folder))
+    notes = "\n".join(found["notes"])
+    assert "08-simplify.json does not have origins as a compilation writes them; compile again [origins-file]" in notes
+    assert "06-epilogue/07-verify-smem-offsets: ops have no links: not a legal module" in notes
+    assert "registers, conflicts and bytes are left out: not a legal module" in notes
+    assert "counts are left out" in notes and len(found["steps"]) > 30
+    assert any("sm.load_matrix_of_1999" in line for line in texts(found)["06-epilogue/07-verify-smem-offsets"])
+    assert found["schedule"]["reasons"]["mainloop.stages"] == "given"
+    assert found["steps"][22]["place"] == GUILTY and found["steps"][22]["before"] is None
+
+
+def test_dumps_without_origins_are_shown_without_links(folder: Path) -> None:
+    for path in folder.glob("origins/*/*.json"):
+        path.unlink()
+    found = steps_in(folder)
+    assert any("ops have no links" in note for note in found.notes)
+    assert all(each.before is None for each in found.shown)
+
+
+@pytest.mark.parametrize("level", ["problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm", "llvm", "ptx"])
+def test_lines_are_coloured_whole_and_ops_as_ops(level: str, dumped: tuple[Path, Origins]) -> None:
+    last = dumped[1].step(level)
+    colour = coloured(PtxLexer() if level == "ptx" else LevelLexer())
+    for text in last.lines:
+        assert "".join(map(str, colour(text)[1::2])) == text
+    ops = [(row.op, colour(last.lines[row.line - 1])) for row in last.rows]
+    shown = [(op, tokens) for op, tokens in ops if any(op in str(part) for part in tokens[1::2])]
+    assert len(shown) > 0.5 * len(ops)
+    kinds = {CLASSES[int(kind)] for op, tokens in shown for kind, part in zip(tokens[::2], tokens[1::2], strict=True)
+             if str(part).strip() == op}  # fmt: skip
+    assert "op" in kinds and kinds <= {"op", "word"}
+
+
+def test_counts_are_on_the_ops_that_they_belong_to(data: Data, dumped: tuple[Path, Origins]) -> None:
+    place = data["steps"][data["counts"]["step"]]["place"]
+    lines = dumped[1].step(place).lines
+    reads = [count for count in data["counts"]["ops"] if "sm.ldmatrix" in lines[count["line"] - 1]]
+    conflicts = [count for count in reads if count["is_bad"]]
+    assert {count["short"] for count in conflicts} == {"4-way conflict"} and len(conflicts) < len(reads)
+    assert all(["a, read", "ldmatrix.x4"] in count["rows"] for count in conflicts)  # only A has no swizzle
+    (kernel,) = (count for count in data["counts"]["ops"] if lines[count["line"] - 1].strip().startswith("tile.kernel"))
+    assert kernel["short"].endswith(" registers") and ["threads", "128"] in kernel["rows"]
+
+
+def test_the_schedule_has_reasons_and_candidates_with_estimates() -> None:
+    spec = lt.GemmSpec(m=4096, n=4096, k=4096, a="bf16", b="bf16", d="bf16")
+    steps = Steps((Shown("01-problem/00-input", None, problem_text(spec, get("sm_90a")), ()),))
+    found = schedule_of(steps, None, [])
+    assert found["reasons"]["mainloop.stages"].startswith("the most that fit beside the epilogue's scratch")
+    cycles = [candidate["cycles"] for candidate in found["candidates"]]
+    assert len(cycles) > 10 and cycles == sorted(cycles)
+    assert found["candidates"][0]["fields"] == {} and all(candidate["fields"] for candidate in found["candidates"][1:])
+    assert f"least estimated cycles ({cycles[0]:,})" in found["reasons"]["grid.tile"]
+
+
+def test_both_accesses_of_a_race_are_named(race: tuple[Path, Data]) -> None:
+    steps = steps_in(race[0])
+    verdict, shown = verdict_of(race[1], steps), steps.shown
+    assert not verdict["ok"] and (verdict["step"], verdict["level"]) == ("simplify", "atoms")
+    assert shown[verdict["right"]].place == "05-atoms/07-bind-ring" and shown[verdict["wrong"]].place == GUILTY
+    named = [shown[at].text.split("\n")[line - 1] for at, line in verdict["at"]]
+    assert len(named) == 2 and "sm.ldmatrix" in named[0] and "sm.cp_async" in named[1]
+
+
+def test_a_verdict_on_files_that_are_not_shown_names_the_level(race: tuple[Path, Data]) -> None:
+    report = race[1] | {"guilty": race[1]["guilty"] | {"after": "other/05-atoms/99-level.mlir", "before": None}}
+    steps = steps_in(race[0]).without([GUILTY])
+    verdict = verdict_of(report, steps)
+    assert steps.shown[verdict["wrong"]].place == "05-atoms/07-bind-ring"
+    assert verdict["right"] is None and verdict["at"] == []
+
+
+def test_reports_of_another_form_are_refused(tmp_path: Path, race: tuple[Path, Data]) -> None:
+    file = tmp_path / "report.json"
+    for content in ("", "[]", '{"verdict": 1}'):
+        file.write_text(content)
+        with pytest.raises(Error, match=r"\[check-report\]"):
+            read_report(file)
+    file.write_text(json.dumps(race[1]))
+    assert read_report(file) == race[1]
+    with pytest.raises(Error, match=r"the report does not have the form of lowtide check --json; .* \[check-form\]"):
+        verdict_of({"verdict": "ok", "guilty": {}}, steps_in(race[0]))
+
+
+def test_texts_that_are_too_long_are_left_out_with_a_note(
+    dumped: tuple[Path, Origins], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = steps_of(dumped[1])
+    sizes = {each.place: len(each.text) for each in steps.shown}
+    ends = {each.level: each.place for each in steps.shown}.values()
+    longest = max(sizes, key=lambda place: (place not in ends, sizes[place]))
+    notes: list[str] = []
+    monkeypatch.setattr(data_module, "MOST_CHARACTERS", sum(sizes.values()) - 1)
+    found = shortened(steps, notes)
+    assert {each.place for each in found.shown} == {*sizes} - {longest}
+    assert len(notes) == 1 and notes[0].endswith(f"characters: {longest}")
+    assert [each.before for each in found.shown[1:]] == [each.place for each in found.shown[:-1]]
+    monkeypatch.setattr(data_module, "MOST_CHARACTERS", 3)
+    with pytest.raises(Error, match=r"\[explored-length\]"):
+        shortened(steps, notes)
+
+
+def test_a_page_that_is_too_large_is_refused(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(page_text(data)) < 1_000_000
+    monkeypatch.setattr(page_module, "MOST_BYTES", 1000)
+    with pytest.raises(Error, match=r"the page would have [\d,]+ bytes; the most is 1,000; .* \[explored-size\]"):
+        page_text(data)
+
+
+def test_equal_data_are_equal_pages_that_name_nothing_outside(data: Data) -> None:
+    text = page_text(data)
+    assert text == page_text(data)
+    assert "http:" not in text and "https:" not in text and "src=" not in text
+
+
+def test_markup_in_names_is_text(data: Mapping[str, Any]) -> None:
+    hostile = "</title></script><script>alert(1)</script>"
+    text = page_text({**data, "title": hostile, "name": hostile, "lowtide": '"><img src=x>'})
+    assert hostile not in text and text.count("<script") == 2 and "<img" not in text
+
+
+def test_subjects_that_are_not_a_kernel_or_a_folder_are_refused(tmp_path: Path, folder: Path) -> None:
+    page = tmp_path / "page.html"
+    with pytest.raises(IRError, match=r"has no dumps of steps; name a folder that .* \[explored-folder\]"):
+        explore(tmp_path / "copy" / "05-atoms", page)
+    with pytest.raises(IRError, match=r"\[not-dumps\]"):
+        explore(tmp_path / "nothing", page)
+    with pytest.raises(Error, match=r"\[explored-kind\]"):
+        explore(3, page)  # type: ignore[arg-type]
+    with pytest.raises(Error, match=r"page.pdf: a page is an HTML file; end the name in .html \[page-format\]"):
+        explore(folder, tmp_path / "page.pdf")
+    assert not page.exists()
+    explore(folder, page)
+    assert page.read_text().startswith("<!DOCTYPE html>")
