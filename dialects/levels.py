@@ -75,7 +75,7 @@ HOST_OPS = _lives(
 
 DEVICE_OPS = _lives(
     (CTA, EPILOGUE, "tile.kernel tile.return tile.work_tiles tile.await_wave tile.view tile.yield memref.dim"),
-    (CTA, EPILOGUE, "memref.load memref.subview tile.take_rows tile.prepare tile.finish"),
+    (CTA, EPILOGUE, "memref.load memref.subview tile.take_rows tile.matrix_extent tile.prepare tile.finish"),
     (CTA, NVVM, "arith.* scf.for scf.if scf.yield vector.*"),
     (CTA, EPILOGUE, "math.*"),
     (CTA, PIPELINED, "tile.splat tile.mma tile.promote"),

@@ -16,6 +16,7 @@ from lowtide.dialects.levels import Level
 _PAIRS = (
     (Level.PROBLEM, "tile.pack tile.unpack", "tile.gemm"),
     (Level.CTA, "tile.mma tile.promote tile.store tile.await_wave tile.finish memref.load", "tile.gemm"),
+    (Level.CTA, "tile.matrix_extent", "tile.gemm"),
     (Level.CTA, "tile.store_partial tile.add_partials tile.sum_shares", "tile.gemm"),
     (Level.CTA, "tile.semaphore_arrive tile.semaphore_wait tile.semaphore_leave", "tile.gemm"),
     (Level.CTA, "tile.prepare", "tile.gemm tile.pack"),
@@ -69,7 +70,7 @@ _PAIRS = (
     (Level.NVVM, "nvvm.griddepcontrol", "tile.grid_dependency_wait tile.launch_dependents"),
     (Level.NVVM, "nvvm.stmatrix", "sm.store_shared"),
     (Level.NVVM, "llvm.load", "sm.load_shared sm.load_global sm.load_scales tile.add_partials tile.sum_shares"),
-    (Level.NVVM, "llvm.load", "tile.prepare tile.finish memref.load sm.store_reduced"),
+    (Level.NVVM, "llvm.load", "tile.prepare tile.finish memref.load tile.matrix_extent sm.store_reduced"),
     (Level.NVVM, "llvm.load", "sm.cp_async sm.store_global"),  # of the rows at an index
     (Level.NVVM, "llvm.store sm.ptx_store", "sm.store_shared sm.store_global sm.zero_rows sm.store_reduced"),
     (Level.NVVM, "llvm.store", "tile.store_partial tile.semaphore_wait tile.prepare tile.finish"),

@@ -141,6 +141,9 @@ llvm::SmallVector<mlir::MemRefType> fullResults(mlir::OperandRange results, mlir
 // Whether the columns of a matrix, or of those of a batch, are contiguous, and rows not known to be.
 bool isColumnMajor(mlir::MemRefType type);
 
+// Whether it is a list of matrices, each with its own address and extents (dialects/tile/lists.py).
+bool isList(mlir::Type type);
+
 // Checks a `cluster` clause: two positive extents, if it is there.
 mlir::LogicalResult verifyCluster(mlir::Operation *op, std::optional<llvm::ArrayRef<int64_t>> cluster);
 

@@ -104,6 +104,12 @@ bool lowtide::tile::isColumnMajor(MemRefType type) {
          strides[strides.size() - 2] == 1 && strides.back() != 1;
 }
 
+bool lowtide::tile::isList(Type type) {
+  auto matrices = dyn_cast<MemRefType>(type);
+  auto space = matrices ? dyn_cast_or_null<StringAttr>(matrices.getMemorySpace()) : StringAttr();
+  return space && space.getValue() == "list" && matrices.getRank() == 3;
+}
+
 SmallVector<MemRefType> lowtide::tile::fullResults(OperandRange results, ArrayAttr kinds) {
   SmallVector<MemRefType> full;
   for (auto [result, kind] : llvm::zip(results, kinds))

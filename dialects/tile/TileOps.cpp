@@ -190,6 +190,15 @@ LogicalResult TakeRowsOp::verify() {
   return success();
 }
 
+//===--- tile.matrix_extent -------------------------------------------------------------------------------------===//
+
+LogicalResult MatrixExtentOp::verify() {
+  if (!isList(getMatrices().getType()))
+    return emitOpError() << "reads the table of a list of matrices, a memref in the memory space \"list\"; "
+                         << getMatrices().getType() << " has memref.dim [matrix-extent-list]";
+  return success();
+}
+
 //===--- tile.promote -------------------------------------------------------------------------------------------===//
 
 LogicalResult PromoteOp::verify() {

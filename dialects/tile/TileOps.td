@@ -356,6 +356,23 @@ def Tile_TakeRowsOp : Tile_Op<"take_rows", [Pure]> {
   let hasVerifier = 1;
 }
 
+def Tile_MatrixExtentOp : Tile_Op<"matrix_extent"> {
+  let summary = "The rows or the columns of one matrix of a list";
+  let description = [{
+    The extent of matrix `number` along dimension `dim` of a matrix, as the table of the list says; at most that of the
+    list.
+
+    ```mlir
+    %k = tile.matrix_extent %A[%batch] dim 1 : memref<?x?x?xbf16, strided<[?, ?, 1]>, "list">
+    ```
+  }];
+  let arguments = (ins Arg<MemRefRankOf<[AnyType], [3]>, "list", [MemRead]>:$matrices, Index:$number,
+                       ConfinedAttr<I64Attr, [IntNonNegative, IntMaxValue<1>]>:$dim);
+  let results = (outs Index:$result);
+  let assemblyFormat = "$matrices `[` $number `]` `dim` $dim attr-dict `:` type($matrices)";
+  let hasVerifier = 1;
+}
+
 def Tile_MmaOp : Tile_Op<"mma", [AllTypesMatch<["acc", "result"]>]> {
   let summary = "acc + A · B on CTA tiles";
   let description = [{

@@ -41,6 +41,8 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
       not stored. A group without rows has no tiles. With a batch as well, the groups are padded: each group has its own
       matrices. Its rows are the first `ends[g]` of their rows; this number is clamped to [0, `rows`]. `group` is then
       equal to `batch`.
+    - `columns_of(%D : memref<…, "list">)`, with padded groups: each group has only the tiles along N of its own matrix of
+      the list, whose columns are at most `columns`.
     - `k(%k0 to %k1 of %K by 64)`: a work item is a range of K of a tile, from `k0` to `k1`. It is never empty, because
       agents rely on a first step: K is at least 1, and for K = 0 the host passes A and B of zeros with K = 1.
 
@@ -74,6 +76,11 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
         groups(%g to %rows_end of %ends : memref<?xi32>) order(<row>) persistent {
       …
     }
+    tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] batch(%batch of %B)
+        groups(%g to %rows_end of %ends : memref<?xi32>)
+        columns_of(%D : memref<?x?x?xbf16, strided<[?, ?, 1]>, "list">) order(<row>) persistent {
+      …
+    }
     %s = tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] order(<row>) persistent iter_args(%slot = %c0) -> (index) {
       …
       tile.yield %next : index
@@ -92,6 +99,7 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
   }];
   let arguments = (ins Index:$rows, Index:$columns, Optional<Index>:$batches,
                        Arg<Optional<MemRefRankOf<[I32], [1]>>, "ends of groups", [MemRead]>:$ends,
+                       Arg<Optional<MemRefRankOf<[AnyType], [3]>>, "matrices of their own extents", [MemRead]>:$matrices,
                        Optional<Index>:$depth, Variadic<AnyType>:$inits,
                        DenseI64ArrayAttr:$tile, OptionalAttr<DenseI64ArrayAttr>:$cluster, Tile_RasterAttr:$order,
                        Tile_SchedulerKind:$scheduler, OptionalAttr<Tile_WorkPart>:$part, UnitAttr:$in_turn,

@@ -44,8 +44,8 @@ struct Clauses {
   OpAsmParser &parser;
   OperationState &result;
   SmallVector<OpAsmParser::Argument> coordinates;
-  SmallVector<OpAsmParser::UnresolvedOperand> extents, ends;
-  Type endsType;
+  SmallVector<OpAsmParser::UnresolvedOperand> extents, ends, matrices;
+  Type endsType, matricesType;
   bool isBatch = false, isDivided = false;
 
   ParseResult coordinate() { return parser.parseArgument(coordinates.emplace_back()); }
@@ -77,6 +77,11 @@ struct Clauses {
     return failure(parser.parseLParen() || coordinate() || parser.parseKeyword("to") || coordinate() ||
                    parser.parseKeyword("of") || parser.parseOperand(ends.emplace_back()) ||
                    parser.parseColonType(endsType) || parser.parseRParen());
+  }
+  // `columns_of(%D : memref<?x?x?xbf16, strided<[?, ?, 1]>, "list">)`
+  ParseResult columns() {
+    return failure(parser.parseLParen() || parser.parseOperand(matrices.emplace_back()) ||
+                   parser.parseColonType(matricesType) || parser.parseRParen());
   }
   // `k(%k0 to %k1 of %K by 64)`, and how K is divided: `split 8 (%part of %parts at %slot)`
   ParseResult division() {
@@ -115,7 +120,7 @@ struct Clauses {
   }
   ParseResult parse() {
     return failure(tiles() || (opens("batch") && batch()) || (opens("groups") && groups()) ||
-                   (opens("k") && division()) || (opens("cluster") && cluster()));
+                   (opens("columns_of") && columns()) || (opens("k") && division()) || (opens("cluster") && cluster()));
   }
 };
 } // namespace
@@ -151,6 +156,7 @@ ParseResult WorkTilesOp::parse(OpAsmParser &parser, OperationState &result) {
   if (parseIterArgs(parser, carried, inits, types) ||
       parser.resolveOperands(extents.take_front(clauses.isBatch ? 3 : 2), index, result.operands) ||
       parser.resolveOperands(clauses.ends, clauses.endsType, result.operands) ||
+      parser.resolveOperands(clauses.matrices, clauses.matricesType, result.operands) ||
       parser.resolveOperands(extents.drop_front(clauses.isBatch ? 3 : 2), index, result.operands) ||
       parser.resolveOperands(inits, types, loc, result.operands) ||
       parser.parseOptionalAttrDictWithKeyword(result.attributes))
@@ -158,7 +164,7 @@ ParseResult WorkTilesOp::parse(OpAsmParser &parser, OperationState &result) {
   result.addAttribute(
       getOperandSegmentSizesAttrName(result.name),
       builder.getDenseI32ArrayAttr({1, 1, clauses.isBatch, static_cast<int32_t>(clauses.ends.size()),
-                                    clauses.isDivided, static_cast<int32_t>(inits.size())}));
+                                    static_cast<int32_t>(clauses.matrices.size()), clauses.isDivided, static_cast<int32_t>(inits.size())}));
   result.addTypes(types);
   for (OpAsmParser::Argument &argument : arguments)
     argument.type = index;
@@ -189,6 +195,8 @@ void WorkTilesOp::print(OpAsmPrinter &printer) {
   if (getEnds())
     printer << "groups(" << at(Coordinate::group) << " to " << at(Coordinate::rows_end) << " of " << getEnds() << " : "
             << getEnds().getType() << ") ";
+  if (getMatrices())
+    printer << "columns_of(" << getMatrices() << " : " << getMatrices().getType() << ") ";
   if (getDepth()) {
     printer << "k(" << at(Coordinate::k0) << " to " << at(Coordinate::k1) << " of " << getDepth() << " by "
             << *getKStep() << ") " << stringifyKDivisionKind(*getKDivision());
@@ -255,6 +263,9 @@ LogicalResult WorkTilesOp::verify() {
   if (getEnds() && (divided || getCluster() || getPart() || getScheduler() == SchedulerKind::one_shot))
     return emitOpError() << "has groups, whose tiles are counted on the device: they go with persistent or even_split, "
                             "and with no division of K, cluster or part [work-groups]";
+  if (getMatrices() && !(getEnds() && getBatches() && isList(getMatrices().getType())))
+    return emitOpError() << "takes columns_of a list of matrices, one for each of its padded groups: give batch and groups "
+                            "as well [work-matrices]";
   if (getInTurn() && getScheduler() == SchedulerKind::one_shot)
     return emitOpError() << "a CTA has one tile, which cannot be taken in turn; use persistent or even_split"
                          << " [one-shot-turns]";

@@ -151,7 +151,7 @@ def work_order(op: Any) -> WorkOrder:
 
 def _prepare_work_tiles(op: DecodedOp, program: Program) -> Any:
     following = [inner for inner in op.regions[0].ops if inner.name == "tile.next_work_tile"]
-    _, _, batches, ends, depth, _ = op.operand_groups()
+    _, _, batches, ends, _, depth, _ = op.operand_groups()
     names = coordinates_with(batch=bool(batches), groups=bool(ends), division=bool(depth))
     return work_order(op.source), names, [(inner.attributes.get("ahead", 1), inner.results) for inner in following]
 
@@ -163,7 +163,7 @@ def next_work_tile(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("tile.work_tiles", prepare=_prepare_work_tiles)
 def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
-    (rows,), (columns,), batches, ends, depth, inits = (
+    (rows,), (columns,), batches, ends, matrices, depth, inits = (
         [state.values[slot] for slot in group] for group in op.operand_groups()
     )
     machine, cta, (order, names, readers_of_next) = state.machine, state.cta.index, op.data
@@ -185,7 +185,13 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
             raise state.violation(
                 op, f"has {len(spans)} ends for a batch of {batches[0]}: give one for each matrix [work-ends-batch]"
             )
-    grids = [(-(-(end - first) // (height * order.pieces)), -(-columns // width)) for first, end in spans]
+    widths = [columns] * len(spans)
+    for each in matrices:
+        widths = [matrix_at(state, op, each, number).shape[1] for number in range(len(spans))]
+    grids = [
+        (-(-(end - first) // (height * order.pieces)), -(-own // width))
+        for (first, end), own in zip(spans, widths, strict=True)
+    ]
     state.work_tiles = order.count_of(machine.grid, grids, cluster)
     step = op.attributes.get("k_step", 1)
     if depth and depth[0] < 1:
@@ -224,7 +230,7 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
         # may be past the edge.
         m, n = place[Coordinate.m], place[Coordinate.n]
         stores = item.part == 0 or (order.division is not None and order.division.is_scattered)
-        if noted is not None and m < rows and n + item.part * width // item.parts < columns and stores:
+        if noted is not None and m < rows and n + item.part * width // item.parts < widths[item.grid] and stores:
             noted.append((row_of(item.grid, m, rows) if batches else m, n, height, width))
         for slot, value in zip(op.regions[0].arguments, [*map(place.get, names), *carried], strict=True):
             state.values[slot] = value
@@ -285,6 +291,11 @@ def view(state: AgentState, op: DecodedOp, matrix: Any, *offsets: Any) -> Any:
 @OPS.effects("tile.take_rows")
 def take_rows(state: AgentState, op: DecodedOp, matrix: Any, index: Any) -> Any:
     return matrix.taken_at(index)
+
+
+@OPS.effects("tile.matrix_extent")
+def matrix_extent(state: AgentState, op: DecodedOp, matrices: Any, number: Any) -> int:
+    return int(matrix_at(state, op, matrices, number).shape[op.attributes["dim"]])
 
 
 @OPS.effects("tile.mma")

@@ -34,6 +34,10 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
            tile.work_tiles (%m, %n) of (%M, %N) by … batch(%batch of %B) groups(%group to %rows_end of %ends) … {
              … tile.view %a[%batch, %m, %k] …
              %rows = memref.subview %d[0, 0, 0] [%B, %rows_end, %N] [1, 1, 1]
+         In lists of matrices of any extents, each product has its own tiles along N and its own K steps, at least one:
+           tile.work_tiles … groups(%group to %rows_end of %ends) columns_of(%D) … {
+             %k = tile.matrix_extent %A[%batch] dim 1
+             scf.for %k0 = %c0 to smax(%k, 1) … }
          If an operand has a vector for each group, the store takes the vector of the item's group:
            %own = memref.subview %bias[%group, 0] [1, %N] [1, 1] : memref<?x?xf32, …> to memref<?xf32, …>
          If rows of A are taken at an index, windows of A are windows of a matrix of these rows:
@@ -86,6 +90,7 @@ from lowtide.dialects.enums import gemm_layout, is_whole, operand_kinds
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile import OperandKind, ResultKind, SchedulerKind, WavesKind, WorkPart
 from lowtide.dialects.tile.fields import Extents2
+from lowtide.dialects.tile.lists import is_list
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.dialects.tile.work import Place, add_body
 from lowtide.passes.base import Pass, Refusal, walk
@@ -197,10 +202,11 @@ def _emit_kernel(
         if places is not None:
             results = {_taken(result, places): kind for result, kind in results.items()}
         _take_constants_along(gemm.epilogue.blocks[0])
-        of_k = Problem.of(gemm).k_is_grouped
+        of_k, own_k = Problem.of(gemm).k_is_grouped, Problem.of(gemm).k_is_of_matrices
+        own_columns = d if _has_own_columns(gemm, d) else None
         for shape, part in work_loops(schedule.grid):
             grids = batch, None if of_k else ends
-            work = _emit_work_tiles(schedule, grids, (rows, columns, k), of_d(shape), part)
+            work = _emit_work_tiles(schedule, (*grids, own_columns), (rows, columns, k), of_d(shape), part)
             with ir.InsertionPoint(add_body(work)):
                 if waits and part is not WorkPart.tail_halves:
                     tile.AwaitWaveOp(entry.arguments[-1])
@@ -208,6 +214,9 @@ def _emit_kernel(
                 if of_k and ends is not None and place.batch is not None:
                     group = group_of_k(ends, place.batch, k)
                     factors, span = (up_to(a, group.end), up_to(b, group.end)), (group.begin, group.last)
+                if own_k and place.batch is not None:
+                    own = tile.MatrixExtentOp(ir.IndexType.get(), a, place.batch, dims_of_a(layout)[1] % 2).result
+                    span = Builder.index().constant(0), Builder.index().smax(own, 1)
                 span = span or (place.k0 or Builder.index().constant(0), place.k1 or k)
                 own = {kind: _of_sum(x, kind, place) for kind, x in in_the_sum.items()}
                 acc = _emit_k_loop(gemm, (*factors, own), span, place, shape)
@@ -288,15 +297,22 @@ def _within_group(operand: ir.Value, dim: int | None, place: Place) -> ir.Value:
     return memref.SubViewOp(part, operand, [], sizes, [], [0] * type_.rank, shape, [1] * type_.rank).result
 
 
+def _has_own_columns(gemm: tile.GemmOp, d: ir.Value) -> bool:
+    """Whether the tiles along N are those of each matrix of D. Reductions finish partial results of all tiles, so with
+    them all products have as many."""
+    kinds = [reduction_of(kind) for kind in kinds_in_kernel(gemm)]
+    return is_list(d.type) and ir.MemRefType(d.type).is_dynamic_dim(2) and not any(kinds)
+
+
 def _emit_work_tiles(
     schedule: Schedule,
-    grids: tuple[ir.Value | None, ir.Value | None],
+    grids: tuple[ir.Value | None, ir.Value | None, ir.Value | None],
     extents: tuple[ir.Value, ir.Value, ir.Value],
     shape: Extents2,
     part: WorkPart,
 ) -> tile.WorkTilesOp:
     """A loop over work tiles, or over ranges of their K, without a body yet. `grids`: the number of matrices in a
-    batch, and the ends of groups of rows."""
+    batch, the ends of groups of rows, and a list whose matrices have their own columns."""
     grid, division, (rows, columns, depth) = schedule.grid, schedule.k_division, extents
     order = grid.order
     assert order is not None
@@ -310,6 +326,7 @@ def _emit_work_tiles(
         grid.scheduler,
         batches=grids[0],
         ends=grids[1],
+        matrices=grids[2],
         cluster=cluster_clause(grid),
         part=None if part is WorkPart.all else part,
         depth=None if division is None else depth,

@@ -72,6 +72,7 @@ _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     memref.SubViewOp: control.lower_subview,
     tile.TakeRowsOp: control.lower_take_rows,
     memref.LoadOp: control.lower_load,
+    tile.MatrixExtentOp: control.lower_matrix_extent,
     tile.NextWorkTileOp: work_tiles.lower_next_work_tile,
     tile.ViewOp: control.lower_view,
     memref.DimOp: control.lower_dim,

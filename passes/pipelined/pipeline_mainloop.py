@@ -92,7 +92,7 @@ from lowtide.passes.support.problem.kernels import (
 )
 from lowtide.targets import Target
 
-_BEFORE_LOOP = (tile.AwaitWaveOp, tile.SplatOp)
+_BEFORE_LOOP = (tile.AwaitWaveOp, tile.SplatOp, tile.MatrixExtentOp)
 
 
 @dataclass(frozen=True)

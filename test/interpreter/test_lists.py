@@ -13,8 +13,10 @@ import lowtide as lt
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.matmul.listed import fields_anywhere
 from lowtide.errors import InterpreterError
-from lowtide.interpreter import interpret, run
+from lowtide.interpreter import Trace, interpret, run
+from lowtide.interpreter.machine.traces import row_of
 from lowtide.runtime import records
+from lowtide.verification.checking.tile_order import TileOrder
 
 ROWS, COLUMNS, DEPTH, COUNT = 90, 24, 48, 4
 ENDS, COUNTS = [0, 37, 37, 80], [90, 0, 13, 200]
@@ -110,6 +112,7 @@ def test_a_k_of_zero_gives_zeros() -> None:
 PRODUCTS: dict[str, tuple[str, str | None, dict[str, Any], tuple[str, ...] | None]] = {
     "mma.sync": ("sm_80", _MMA, {}, None),
     "wgmma": ("sm_90a", _ROLES, {}, ("cta", "pipelined", "epilogue", "ptx")),
+    "mma.sync, runs of tiles": ("sm_80", f"{_MMA}, scheduler = even_split", {}, ("cta", "nvvm")),
     "mma.sync, odd sizes": ("sm_80", None, {}, ("atoms", "ptx")),
     "sm_90a, odd sizes": ("sm_90a", None, {"d": "f32"}, ("nvvm",)),
     "products in f32, odd sizes": ("sm_80", None, {**dict.fromkeys("abd", "f32"), "layout": "nt"}, ("ptx",)),
@@ -152,6 +155,28 @@ def test_a_list_of_products_has_matrices_of_any_sizes(name: str) -> None:
         found = kernel.interpret(a, b, counts=counts, level=level, domain="exact", seed=seed, sms=2)
         for number, (one, other) in enumerate(zip(found, wanted, strict=True)):
             np.testing.assert_array_equal(one, other, err_msg=f"{level}, product {number}")
+
+
+@pytest.mark.parametrize("name", ["mma.sync", "wgmma"])
+def test_a_product_has_only_its_own_tiles(name: str) -> None:
+    """Tiles are 32 columns wide. CTAs take them in turn, so each one that is too many would change the others'."""
+    kernel, spec = of_products(name)
+    rows, columns = int(kernel.schedule.tile_mnk[0]), (24, 100, 0, 40, 32)
+    a, b = factors(spec, [(rows, n, 16) for n in columns])
+    operands = {"a": a, "b": b, "counts": np.full(len(columns), rows, np.int32)}
+    order, traces = None, []
+    for level in ("cta", "pipelined", "epilogue", "nvvm"):
+        trace = Trace()
+        interpret(kernel.levels[level], operands, sms=2, trace=trace, domain="exact")
+        order = order or TileOrder.of(trace)
+        assert order.difference(trace) == "", level
+        traces.append(trace)
+    tiles = traces[0].tiles()
+    ctas = len(tiles)
+    every = [tiles[number % ctas][number // ctas] for number in range(sum(map(len, tiles.values())))]
+    assert [place[:2] for place in every] == [
+        (row_of(number, 0, rows), n) for number, width in enumerate(columns) for n in range(0, width, 32)
+    ]
 
 
 def test_rows_that_do_not_count_are_not_written() -> None:

@@ -11,12 +11,12 @@ from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import operand_kind, work_part
 from lowtide.dialects.sm.timing import keep_timing
 from lowtide.dialects.tile import Coordinate, OperandKind, WorkPart
-from lowtide.dialects.tile.lists import ENTRY_BYTES, Entry
 from lowtide.dialects.tile.work import Place, coordinate_of
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.hoisting import before_loop
 from lowtide.passes.nvvm.thread.lanes import of_first_lane
+from lowtide.passes.nvvm.thread.listed import listed_matrix, uniform_extent
 from lowtide.passes.nvvm.thread.memory import element_pointer
 from lowtide.passes.nvvm.thread.unrolling import annotate
 from lowtide.passes.nvvm.thread.values import (
@@ -68,35 +68,12 @@ def _matrix_of(context: Context, batch: GlobalMatrix, numbers: Iterable[ir.Value
     for number in numbers:
         if batch.is_list:
             with before_loop(number):
-                batch = _listed(context, batch, number)
+                batch = listed_matrix(context, batch, number)
             continue
         stride, *strides = batch.strides
         pointer = element_pointer(batch.pointer, build.mul(build.zext(number, build.i64), stride), batch.element)
         batch = replace(batch, pointer=pointer, strides=tuple(strides), extents=batch.extents[1:])
     return batch
-
-
-def _listed(context: Context, matrices: GlobalMatrix, number: ir.Value) -> GlobalMatrix:
-    """A matrix of a list, from its row of the table, which each thread loads once in a block."""
-    build, key, block = context.build, (matrices, number), ir.InsertionPoint.current.block
-    there, found = context.listed.get(key, (None, None))
-    if found is not None and there == block:
-        return found
-    row = element_pointer(matrices.pointer, build.mul(build.zext(number, build.i64), len(Entry)), build.i64)
-
-    def entry(which: Entry) -> ir.Value:
-        place = element_pointer(row, which.value, build.i64)
-        return llvm.LoadOp(build.i64, place, alignment=ENTRY_BYTES).result
-
-    pointer = llvm.IntToPtrOp(matrices.pointer.type, entry(Entry.address)).result
-    extents = tuple(
-        most if isinstance(most, int) else build.umin(arith.trunci(build.i32, entry(which)), most)
-        for most, which in zip(matrices.extents[1:], (Entry.rows, Entry.columns), strict=True)
-    )
-    strides = (entry(Entry.row_stride),)
-    found = replace(matrices, pointer=pointer, strides=strides, extents=extents, is_list=False)
-    context.listed[key] = block, found
-    return found
 
 
 def offset_of(context: Context, value: ir.Value) -> Offset:
@@ -273,6 +250,12 @@ def lower_load(context: Context, op: memref.LoadOp) -> None:
     place = element_pointer(vector.pointer, build.zext(context.scalar(number), build.i64), op.result.type)
     loaded = llvm.LoadOp(op.result.type, place, alignment=op.result.type.width // 8).result
     context.values[op.result] = loaded if context.elected else of_first_lane(build, loaded)
+
+
+def lower_matrix_extent(context: Context, op: tile.MatrixExtentOp) -> None:
+    matrices = context.get(op.matrices)
+    assert isinstance(matrices, GlobalMatrix)
+    context.values[op.result] = uniform_extent(context, matrices, context.scalar(op.number), op.dim.value)
 
 
 def lower_ring(context: Context, op: sm.RingOp) -> None:

@@ -4,7 +4,7 @@ matrices of a batch as well.
 Tiles are numbered from 0 through all grids. In clusters they are super-tiles.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -15,6 +15,7 @@ from lowtide.dialects import tile
 from lowtide.dialects.tile import Coordinate
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.lanes import of_first_lane
+from lowtide.passes.nvvm.thread.listed import uniform_extent
 from lowtide.passes.nvvm.thread.memory import element_pointer
 from lowtide.passes.nvvm.thread.values import GlobalMatrix
 from lowtide.passes.nvvm.work.orders import Pair
@@ -82,44 +83,55 @@ def _count(build: Builder, size: ir.Value, side: int) -> ir.Value:
 
 
 class _Group(NamedTuple):
-    """A group of rows, as a cursor: its number, first row and end, and the number of tiles before it."""
+    """A group of rows, as a cursor: its number, first row and end, the number of tiles before it, and the number of
+    tiles along N, which is not carried if all groups have as many."""
 
     number: ir.Value
     first: ir.Value
     end: ir.Value
     before: ir.Value
+    across: ir.Value
 
 
 @dataclass(frozen=True)
 class _Groups:
     """The groups of rows of work tiles. Each agent walks them from the first to the last, once. `padded`: whether each
-    group has the first rows of its own matrices, at most `rows`. `by_warps`: whether whole warps run this code."""
+    group has the first rows of its own matrices, at most `rows`. `across`: the tiles along N of a group, or the most.
+    `matrices`: None, or a list with the matrix whose columns a group has."""
 
-    build: Builder
+    context: Context
     ends: GlobalMatrix
     rows: ir.Value
-    height: int
+    sides: tuple[int, int]
     across: ir.Value
     padded: bool
-    by_warps: bool
+    matrices: GlobalMatrix | None
 
     @classmethod
     def of(cls, context: Context, op: tile.WorkTilesOp, sides: tuple[int, int]) -> "_Groups":
-        build, ends = context.build, context.get(op.ends)
-        assert isinstance(ends, GlobalMatrix)
-        across = _count(build, context.scalar(op.columns), sides[1])
-        padded, by_warps = op.batches is not None, not context.elected
-        return cls(build, ends, context.scalar(op.rows), sides[0], across, padded, by_warps)
+        ends, matrices = context.get(op.ends), None if op.matrices is None else context.get(op.matrices)
+        assert isinstance(ends, GlobalMatrix) and isinstance(matrices, GlobalMatrix | None)
+        across = _count(context.build, context.scalar(op.columns), sides[1])
+        return cls(context, ends, context.scalar(op.rows), sides, across, op.batches is not None, matrices)
+
+    @property
+    def build(self) -> Builder:
+        return self.context.build
+
+    @property
+    def by_warps(self) -> bool:
+        """Whether whole warps run this code."""
+        return not self.context.elected
 
     @property
     def grids(self) -> Grids:
         return Grids(self._total, self._most, self._spot, self._seek, self._start, self.by_warps)
 
     def _high(self, group: _Group) -> ir.Value:
-        return _count(self.build, self.build.sub(group.end, group.first), self.height)
+        return _count(self.build, self.build.sub(group.end, group.first), self.sides[0])
 
     def _tiles(self, group: _Group) -> ir.Value:
-        return self.build.mul(self._high(group), self.across)
+        return self.build.mul(self._high(group), group.across)
 
     def _extent(self) -> ir.Value:
         (count,) = self.ends.extents
@@ -128,7 +140,14 @@ class _Groups:
     def _start(self) -> Cursor:
         """Before the first group."""
         zero = self.build.constant(0)
-        return list(_Group(self.build.constant(-1), zero, zero, zero))
+        return self._carried(_Group(self.build.constant(-1), zero, zero, zero, zero))
+
+    def _group(self, cursor: Sequence[ir.Value]) -> _Group:
+        values = [*cursor, *([] if self.matrices is not None else [self.across])]
+        return _Group(*values)
+
+    def _carried(self, group: _Group) -> Cursor:
+        return [*group] if self.matrices is not None else [*group[:-1]]
 
     def _next(self, group: _Group) -> _Group:
         """The group after a group; its end is clamped to the rows that are left, or to those of its own matrices."""
@@ -139,7 +158,10 @@ class _Groups:
         given = of_first_lane(build, given) if self.by_warps else given
         first = build.constant(0) if self.padded else group.end
         end = build.smin(build.smax(given, first), self.rows)
-        return _Group(number, first, end, build.add(group.before, self._tiles(group)))
+        across = self.across
+        if self.matrices is not None:
+            across = _count(build, uniform_extent(self.context, self.matrices, number, 1), self.sides[1])
+        return _Group(number, first, end, build.add(group.before, self._tiles(group)), across)
 
     def _walk(self, cursor: Cursor, goes_on: Callable[[_Group], ir.Value]) -> _Group:
         """The first group, from the cursor on, for which `goes_on` is false; or the last group."""
@@ -147,12 +169,12 @@ class _Groups:
         loop = scf.WhileOp(types, cursor)
         before, after = (region.blocks.append(*types) for region in (loop.before, loop.after))
         with ir.InsertionPoint(before):
-            group = _Group(*before.arguments)
+            group = self._group(before.arguments)
             has_next = build.slt(build.add(group.number, 1), self._extent())
-            scf.ConditionOp(build.and_(has_next, goes_on(group)), list(group))
+            scf.ConditionOp(build.and_(has_next, goes_on(group)), self._carried(group))
         with ir.InsertionPoint(after):
-            scf.YieldOp(list(self._next(_Group(*after.arguments))))
-        return _Group(*loop.results)
+            scf.YieldOp(self._carried(self._next(self._group(after.arguments))))
+        return self._group(loop.results)
 
     def _has(self, group: _Group, number: ir.Value) -> ir.Value:
         """Whether a tile belongs to the group. The tile must not lie before the group."""
@@ -161,14 +183,16 @@ class _Groups:
     def _seek(self, number: ir.Value, cursor: Cursor) -> tuple[Cursor, ir.Value]:
         build = self.build
         group = self._walk(cursor, lambda group: build.xor(self._has(group, number), build.constant(1, build.i1)))
-        return list(group), self._has(group, number)
+        return self._carried(group), self._has(group, number)
 
     def _spot(self, number: ir.Value, cursor: Cursor) -> Spot:
-        group = _Group(*cursor)
-        high = self.build.umax(self._high(group), 1)  # an order divides by the height, also of a group without rows
+        group = self._group(cursor)
+        # An order divides by the extents, also those of a group without tiles.
+        high, across = self.build.umax(self._high(group), 1), group.across
+        across = across if self.matrices is None else self.build.umax(across, 1)
         coordinates = {Coordinate.group: group.number, Coordinate.rows_end: group.end}
         coordinates |= {Coordinate.batch: group.number} if self.padded else {}
-        return Spot(self.build.sub(number, group.before), (high, self.across), group.first, coordinates)
+        return Spot(self.build.sub(number, group.before), (high, across), group.first, coordinates)
 
     def _total(self) -> ir.Value:
         last = self._walk(self._start(), lambda group: self.build.constant(1, self.build.i1))
@@ -179,6 +203,6 @@ class _Groups:
         are padded, have all rows."""
         build = self.build
         if self.padded:
-            return build.mul(build.mul(self._extent(), _count(build, self.rows, self.height)), self.across)
-        high = build.add(_count(build, self.rows, self.height), build.umin(self._extent(), self.rows))
+            return build.mul(build.mul(self._extent(), _count(build, self.rows, self.sides[0])), self.across)
+        high = build.add(_count(build, self.rows, self.sides[0]), build.umin(self._extent(), self.rows))
         return build.mul(high, self.across)

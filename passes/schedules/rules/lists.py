@@ -42,5 +42,10 @@ def _of_operand(name: str, columns: int, problem: Problem) -> Table:
 
 def lists(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """For each given field with a value that is not legal with lists, a message."""
+    if problem.k_is_of_matrices and schedule.agents.consumer.turns > 1:
+        yield (
+            "consumers that take turns need the same number of K steps in each tile, but each matrix of the list has "
+            "its own K; take roles = cooperative(2) [lists-turns]"
+        )
     for field, way_out in not_taken(taken_with_lists(problem), schedule):
         yield f"{field}: {WHY}; {way_out} [lists-field]"

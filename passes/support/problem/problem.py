@@ -195,6 +195,11 @@ class Problem:
         return OperandKind.ends in self.kinds and not self.k_is_grouped
 
     @property
+    def k_is_of_matrices(self) -> bool:
+        """Whether each matrix of A, a list, has its own K, which only the device knows."""
+        return "a" in self.lists and self.compiled.k is None
+
+    @property
     def takes_rows(self) -> bool:
         """Whether the rows of A are taken at an index."""
         return OperandKind.a_rows in self.kinds

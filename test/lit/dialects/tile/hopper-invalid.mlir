@@ -66,7 +66,7 @@ tile.kernel @k(%M: index, %N: index) {
 tile.kernel @k(%M: index, %N: index) {
   %c0 = arith.constant 0 : index
   // expected-error @below {{[work-arguments]}}
-  %s = "tile.work_tiles"(%M, %N, %c0) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 1>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8>}> ({
+  %s = "tile.work_tiles"(%M, %N, %c0) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 1>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8>}> ({
   ^bb0(%m: index, %n: index):
     "tile.yield"(%m) : (index) -> ()
   }) : (index, index, index) -> index
@@ -101,7 +101,7 @@ tile.kernel @k(%M: index, %N: index) {
 tile.kernel @k(%M: index, %N: index) {
   %c0 = arith.constant 0 : index
   // expected-error @below {{[work-yield]}}
-  %s = "tile.work_tiles"(%M, %N, %c0) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 1>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8>}> ({
+  %s = "tile.work_tiles"(%M, %N, %c0) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 1>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8>}> ({
   ^bb0(%m: index, %n: index, %t: i32):
     "tile.yield"(%m) : (index) -> ()
   }) : (index, index, index) -> index
@@ -114,7 +114,7 @@ tile.kernel @k(%M: index, %N: index) {
 tile.kernel @k(%M: index, %N: index) {
   %c0 = arith.constant 0 : index
   // expected-error @below {{[work-yield]}}
-  %s = "tile.work_tiles"(%M, %N, %c0) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 1>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8>}> ({
+  %s = "tile.work_tiles"(%M, %N, %c0) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 1>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8>}> ({
   ^bb0(%m: index, %n: index, %t: index):
     "tile.yield"(%t) : (index) -> ()
   }) : (index, index, index) -> i32

@@ -433,7 +433,7 @@ tile.kernel @k() {
 tile.kernel @k() {
   %c0 = arith.constant 0 : index
   // expected-error @below {{[work-arguments]}}
-  "tile.work_tiles"(%c0, %c0) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0>, tile = array<i64: 8, 8>, order = #tile.raster<grouped 1>, scheduler = 0 : i32}> ({
+  "tile.work_tiles"(%c0, %c0) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0>, tile = array<i64: 8, 8>, order = #tile.raster<grouped 1>, scheduler = 0 : i32}> ({
   ^bb0(%m: index):
     tile.yield
   }) : (index, index) -> ()
