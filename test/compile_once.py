@@ -7,6 +7,9 @@ CI builds the extension in pip's temporary environment, as a wheel, and in the c
 kept in FOLDER under a hash of the preprocessed text, the compiler and its options other than paths; so an output is
 taken only if the compiler would write the same one. The preprocessor runs in any case and writes the list of included
 files. Without COMPILE_ONCE, the compiler runs as if it had been called directly.
+
+The CPU seconds of the compilation are kept beside its output. When an output is taken, they are added to the file that
+COMPILE_TAKEN names, if it is set: test/edit_loop.py counts them as if the compiler had run.
 """
 
 import hashlib
@@ -20,6 +23,7 @@ from pathlib import Path
 
 NAMES = ("-o", "-c", "-MF", "-MT", "-isystem", "-include")  # options followed by a path
 JOINED = ("-I", "-fmacro-prefix-map=")  # options that end in a path
+SECONDS = ".seconds"
 
 
 def without_names(command: list[str]) -> list[str]:
@@ -62,16 +66,33 @@ def main(command: list[str]) -> int:
     command, output = without_names(command), command[command.index("-o") + 1]
     key = key_of(command, output)
     kept = Path(folder) / (key or "")
-    if key is not None and kept.exists():
+    seconds = kept.with_suffix(SECONDS)
+    if key is not None and kept.exists() and seconds.exists():
         shutil.copyfile(kept, output)
+        tell(seconds)
         return 0
+    before = children_cpu()
     status = subprocess.run(command, check=False).returncode
     if status == 0 and key is not None:
         kept.parent.mkdir(parents=True, exist_ok=True)
         part = kept.with_suffix(f".{os.getpid()}")
+        seconds.write_text(f"{children_cpu() - before}\n")
         shutil.copyfile(output, part)
         part.replace(kept)
     return status
+
+
+def children_cpu() -> float:
+    """CPU seconds of all finished child processes, theirs included."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def tell(seconds: Path) -> None:
+    """Add the CPU seconds of a compilation that is not repeated to the file that COMPILE_TAKEN names, if it is set."""
+    if taken := os.environ.get("COMPILE_TAKEN"):
+        with open(taken, "a", encoding="utf-8") as file:
+            file.write(seconds.read_text())
 
 
 if __name__ == "__main__":

@@ -325,7 +325,7 @@ def test_a_tensor_map_that_cannot_be_is_refused(code: str, folder: Path) -> None
 
 
 def zipped(contents: bytes) -> bytes:
-    """A file of numpy whose array `in` has these contents; without the time, so that all workers name the test alike."""
+    """A file of numpy whose array `in` has these contents, and no time: all workers must name the test alike."""
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w") as archive:
         archive.writestr(zipfile.ZipInfo("in.npy"), contents)

@@ -30,6 +30,7 @@ def compiled(tmp_path: Path):
         listed = ("-MD", "-MT", "unit.o", "-MF", "unit.d")
         command = [str(compiler), "-DMORE=2", *options, *listed, "-o", "unit.o", "-c", str(source)]
         environment = {**os.environ, "COMPILE_ONCE": str(tmp_path / folder) if folder else ""}
+        environment["COMPILE_TAKEN"] = str(tmp_path / "seconds")
         subprocess.run([sys.executable, str(LAUNCHER), *command], cwd=build, env=environment, check=True)
         assert str(source.parent / "header.h") in (build / "unit.d").read_text()
         after = len(count.read_text()) if count.exists() else 0
@@ -38,10 +39,12 @@ def compiled(tmp_path: Path):
     return compile_in
 
 
-def test_the_same_text_in_another_checkout_is_not_compiled_again(compiled) -> None:
+def test_the_same_text_in_another_checkout_is_not_compiled_again(compiled, tmp_path: Path) -> None:
     first, was_taken = compiled("one")
-    assert not was_taken
-    assert compiled("two") == (first, True)
+    assert not was_taken and not (tmp_path / "seconds").exists()
+    assert compiled("two") == compiled("three") == (first, True)
+    one, other = map(float, (tmp_path / "seconds").read_text().split())
+    assert 0 < one == other < 60
 
 
 def test_another_header_or_option_is_compiled(compiled) -> None:

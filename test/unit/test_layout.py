@@ -46,11 +46,18 @@ def edit_loop() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize(("seconds", "kept"), [(59.0, True), (61.0, False)])
-def test_an_edit_that_takes_too_long_is_found(monkeypatch: pytest.MonkeyPatch, seconds: float, kept: bool) -> None:
+@pytest.mark.parametrize(("seconds", "not_repeated", "kept"), [(59.0, 0.0, True), (61.0, 0.0, False), (1, 60, False)])
+def test_an_edit_that_takes_too_long_is_found(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, not_repeated: float, kept: bool
+) -> None:
     module = edit_loop()
     cpu = iter([0.0, 2 * seconds])
+
+    def build(build: Path, COMPILE_TAKEN: str) -> None:
+        """Two compilations, as the launcher tells them."""
+        Path(COMPILE_TAKEN).write_text(f"{not_repeated}\n" * 2)
+
     monkeypatch.setattr(module, "children_cpu", lambda: next(cpu))
-    monkeypatch.setattr(module, "build_and_test", lambda build: None)
+    monkeypatch.setattr(module, "build_and_test", build)
     monkeypatch.setattr(module, "EDITS", {"an edit": ((), 60.0, 2)})
     assert module.measure(ROOT, "an edit") is kept
