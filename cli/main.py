@@ -1,5 +1,5 @@
 """The command `lowtide`: run, compile, interpret, check, fuzz, explain, explore, draw, bench, tune, ladder, mutate,
-reduce, presets, targets, cache, ptx.
+reduce, presets, targets, cache, ptx, lsp.
 
 Exit status: 0 for success, 1 for a wrong result, 2 if something was refused, with a message but no traceback. 3 if
 Lowtide itself failed, including the interpreter, which says nothing about the kernel. 130 after an interrupt, 141 if
@@ -39,6 +39,7 @@ _COMMANDS = {
     "targets": ("lists", "targets"),
     "cache": ("cache", "app"),
     "ptx": ("ptx", "app"),
+    "lsp": ("lsp", "lsp"),
 }
 
 

@@ -192,7 +192,7 @@ class _Compilation:
     def make_level(self, level: Level, after: str | None = None) -> None:
         """Run the steps of a level (after the step `after`, if given), then check the result against the level."""
         steps = STEPS[level]
-        done = 0 if after is None else _position(level, steps, after)
+        done = steps_done(level, after)
         if level is Level.PTX:
             keep_device_side(self.module)
         self._start_level()
@@ -330,9 +330,11 @@ def _verified_text(module: ir.Module) -> str:
     return str(module.operation.get_asm(assume_verified=True))
 
 
-def _position(level: Level, steps: tuple[Step, ...], after: str) -> int:
-    """How many steps of a level are done after the named one. Raises IRError for an unknown name."""
-    names = [step.name for step in steps]
+def steps_done(level: Level, after: str | None) -> int:
+    """How many steps of a level are done after the named one; none for None. Raises IRError for an unknown name."""
+    names = [step.name for step in STEPS[level]]
+    if after is None:
+        return 0
     if after not in names:
         raise IRError(
             f"{AFTER_ATTRIBUTE} names {after!r}, which is not a step of level {level}; its steps are {', '.join(names)}"

@@ -224,10 +224,10 @@ def _first_complaint(top: ir.Operation, level: Level, host: bool) -> str | None:
 
 def _misplaced(name: str, level: Level, host: bool) -> str | None:
     """Why no op of that name belongs to the level; None where they do."""
-    life = _life(name, host)
+    life = life_of(name, host)
     side = "host" if host else "device"
     if life is None:
-        home = "the other side's code" if _life(name, not host) else "no level of ours"
+        home = "the other side's code" if life_of(name, not host) else "no level of ours"
         return f"{name} does not belong in {side} code at level {level}; it belongs to {home} [not-at-any-level]"
     if level > life.last:
         successor = Level(life.last + 1)
@@ -252,8 +252,9 @@ def _broken_rule(op: ir.Operation, name: str, level: Level) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def _life(name: str, host: bool) -> Life | None:
-    """The levels of an op: its own row, or the row of its family."""
+def life_of(name: str, host: bool) -> Life | None:
+    """The levels of an op in host functions, or in device code: its own row, or the row of its family. None if no level
+    has it there."""
     table = HOST_OPS if host else DEVICE_OPS
     if name in table:
         return table[name]

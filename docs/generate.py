@@ -24,6 +24,7 @@ sys.path.append(str(Path(__file__).resolve().parent))
 sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import drawn_shapes
+import grammar
 import record
 import verdicts
 
@@ -316,6 +317,7 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         **{f"{page.name}.md": functools.partial(ladder_page, page, results().get(page.name)) for page in LADDER_PAGES},
         **{name: functools.partial(page_with_results, name) for name in RESULT_PAGES},
         drawn_shapes.PAGE: lambda: _PAGES_HEAD + drawn_shapes.page(results()),
+        grammar.FILE: grammar.grammar,
         "../README.md": readme,
     }
 )

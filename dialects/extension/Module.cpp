@@ -1,12 +1,14 @@
 // The Python module: registers the dialects and gives typed access to their attributes and types.
 #include "CAPI.h"
 #include "Outline.h"
+#include "Positions.h"
 
 #include "mlir-c/BuiltinAttributes.h"
 #include "mlir-c/BuiltinTypes.h"
 #include "mlir-c/Diagnostics.h"
 #include "mlir-c/IR.h"
 #include "mlir/Bindings/Python/NanobindAdaptors.h"
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/set.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -151,6 +153,18 @@ static std::set<std::string_view> opNames(MlirOperation root) {
   return names;
 }
 
+// (module or None, ops: (name, place, whole), definitions: (place, uses, meaning))
+static nb::tuple positions(const std::string &text, const std::string &file, MlirContext context) {
+  LowtidePositions found = lowtidePositions(context, text, file);
+  nb::list ops, definitions;
+  for (const LowtideOpPlace &op : found.ops)
+    ops.append(nb::make_tuple(op.name, op.place, op.whole));
+  for (const LowtideDefinition &each : found.definitions)
+    definitions.append(nb::make_tuple(each.place, each.uses, each.meaning));
+  nb::object module = found.module.ptr ? nb::cast(found.module) : nb::none();
+  return nb::make_tuple(module, ops, definitions);
+}
+
 NB_MODULE(_lowtide, m) {
   m.doc() = "Registers the tile and sm dialects; typed attributes and types.";
   m.def("register_dialects", [](MlirDialectRegistry registry) { lowtideRegisterDialects(registry); });
@@ -158,6 +172,8 @@ NB_MODULE(_lowtide, m) {
   m.def("ops_named", &opsNamed,
         "The ops with a name, at and below an op, outer before inner. `math.*` stands for each name with that prefix.");
   m.def("op_names", &opNames, "The names of an op and of the ops below it, each once.");
+  m.def("positions", &positions, "The module of a text, and where its ops and definitions are, in bytes.");
+  m.def("known_ops", &lowtideKnownOps, "The names of all ops of the dialects that a context has loaded.");
   addOutline(m);
   intptr_t count;
   const LowtideKind *kinds = lowtideKinds(&count);

@@ -20,8 +20,13 @@ class Error(Exception):
 
         A message that quotes another one keeps that one's code. If there are several codes, the last one counts.
         """
-        codes = _CODE.findall(str(self))
-        return codes[-1] if codes else None
+        return code_of(str(self))
+
+
+def code_of(message: str) -> str | None:
+    """The last code in a message; None if it has none."""
+    codes = _CODE.findall(message)
+    return codes[-1] if codes else None
 
 
 def before_code(message: str, more: str) -> str:

@@ -75,12 +75,12 @@ def test_every_op_of_our_dialects_has_a_place_in_the_table() -> None:
         for value in vars(dialect).values():
             if isinstance(value, type) and issubclass(value, ir.OpView) and value is not ir.OpView:
                 name = value.OPERATION_NAME
-                assert levels._life(name, True) or levels._life(name, False), name
+                assert levels.life_of(name, True) or levels.life_of(name, False), name
 
 
 def test_rules_speak_of_levels_where_their_op_lives() -> None:
     for rule in RULES:
-        life = levels._life(rule.op, host=False) or levels._life(rule.op, host=True)
+        life = levels.life_of(rule.op, host=False) or levels.life_of(rule.op, host=True)
         assert life is not None and life.first <= rule.first <= rule.last <= life.last, rule.op
 
 
@@ -119,8 +119,8 @@ def test_a_foreign_op_belongs_to_no_level() -> None:
 
 
 def test_the_longest_family_counts() -> None:
-    assert levels._life("math.exp2", host=False) == (Level.CTA, Level.NVVM)
-    assert levels._life("math.erf", host=False) == (Level.CTA, Level.EPILOGUE)
+    assert levels.life_of("math.exp2", host=False) == (Level.CTA, Level.NVVM)
+    assert levels.life_of("math.erf", host=False) == (Level.CTA, Level.EPILOGUE)
 
 
 @pytest.mark.parametrize("level", [Level.SMEM, Level.PIPELINED])
