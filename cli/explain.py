@@ -14,13 +14,22 @@ from lowtide.cli.output import busy, counted, line, table
 from lowtide.cli.problem import OpenProblem
 from lowtide.compiler.compile import resolve_schedule
 from lowtide.compiler.origins.files import load_origins
+from lowtide.compiler.spec import GemmSpec
 from lowtide.errors import IRError
 from lowtide.inspection.explain.composition import Composition, Grid, Role
 from lowtide.inspection.explain.explanation import Explanation, explain_ir, explain_spec
+from lowtide.inspection.timeline.shares import Predicted
+from lowtide.inspection.timeline.timeline import write_trace
 
 IrFile = Annotated[Path | None, typer.Option("--ir", help="Explain this dump, of a level from problem to epilogue.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON (docs/explain.md).")]
 
+TraceFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--trace", help="Write the predicted timeline of a CTA to this file, which Perfetto opens.", metavar="FILE"
+    ),
+]
 Origin = Annotated[
     int | None,
     typer.Option(
@@ -38,11 +47,15 @@ def explain(
     ir_file: IrFile = None,
     as_json: Json = False,
     origin: Origin = None,
+    trace: TraceFile = None,
 ) -> None:
     """Show the chosen schedule with its reasons, and count the bank conflicts and sectors of every memory access."""
     if origin is not None:
-        if ir_file is None or as_json:
-            raise IRError("--origin LINE is of a dump, and prints text; give --ir FILE, and no --json [origin-of-dump]")
+        if ir_file is None or as_json or trace is not None:
+            raise IRError(
+                "--origin LINE is of a dump, and prints text; give --ir FILE, and no --json and no --trace"
+                " [origin-of-dump]"
+            )
         options.refuse_beside_file(ir_file, **problem.given, schedule=schedule)
         _print_origins(ir_file, origin)
         return
@@ -54,6 +67,8 @@ def explain(
             spec = problem.spec()
             given = resolve_schedule(schedule, spec.a)
             found = explain_spec(spec, target, given, on_progress=on_pass(update))
+    if trace is not None:
+        write_trace(trace, [found.timeline()])
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
     else:
@@ -77,7 +92,25 @@ def _print(found: Explanation) -> None:
     _print_packing(found)
     _print_batch(found)
     _print_composition(found.composition)
+    _print_predicted(found.predicted, found.spec)
     print_accesses(found.accesses)
+
+
+def _print_predicted(found: Predicted | None, spec: GemmSpec) -> None:
+    """The predicted time, and the share of each resource."""
+    if found is None:
+        line("predicted", "only as a whole, for the choice of the schedule: sums are promoted or operands converted")
+        return
+    open_extents = "" if None not in (spec.m, spec.n, spec.k) else ", with 4096 for run-time extents"
+    clock = "" if round(found.clock, 2) >= 1 else f", at {found.clock:.0%} of the highest clock because of power"
+    line("predicted", f"{found.microseconds:.1f} µs{clock}{open_extents}; bound by {found.binds.resource}")
+    typer.echo("")
+    rows = [
+        (share.resource, f"{share.microseconds:.1f}", f"{share.share:.0%}", share.fields)
+        for share in found.shares
+        if share.microseconds
+    ]
+    table(("resource", "µs", "of the time", "fields that change it"), rows, numbers=(1, 2))
 
 
 def _print_origins(dump: Path, line_of_op: int) -> None:

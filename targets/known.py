@@ -31,6 +31,7 @@ def _sm90(name: str) -> Target:
         clusters_at_once=((4, 30), (8, 15)),  # cuOccupancyMaxActiveClusters on an H200
         sm_count=132,
         l2_bytes=60 * _KIB * _KIB,
+        clock_mhz=1980,
         # wgmma is architecture-specific; TMA is not, but is useful only with wgmma.
         mma_atoms=(*_SM90_MMA, *WGMMA_ATOMS) if name.endswith("a") else _SM90_MMA,
         copy_atoms=tuple(COPY_ATOMS) if name.endswith("a") else _SM90_COPY,
@@ -47,6 +48,7 @@ KNOWN: tuple[Target, ...] = (
         max_ctas_per_sm=32,
         sm_count=108,
         l2_bytes=40 * _KIB * _KIB,
+        clock_mhz=1410,
         mma_atoms=_SM80_MMA,
         copy_atoms=_SM80_COPY,
     ),
@@ -59,6 +61,7 @@ KNOWN: tuple[Target, ...] = (
         max_ctas_per_sm=16,
         sm_count=84,
         l2_bytes=6 * _KIB * _KIB,
+        clock_mhz=1740,
         mma_atoms=_SM80_MMA,
         copy_atoms=_SM80_COPY,
     ),
@@ -71,6 +74,7 @@ KNOWN: tuple[Target, ...] = (
         max_ctas_per_sm=24,
         sm_count=142,
         l2_bytes=96 * _KIB * _KIB,
+        clock_mhz=2520,
         mma_atoms=_SM89_MMA,
         copy_atoms=_SM80_COPY,
         ptx_version=81,  # for conversions to 8-bit floats (PTX ISA, "cvt", "PTX ISA Notes")

@@ -30,6 +30,8 @@ class Target:
     """SMs of the usual product; used only in estimates, no code depends on it."""
     l2_bytes: int
     """L2 of the usual product; likewise."""
+    clock_mhz: int
+    """The highest clock of an SM of the usual product; likewise."""
     mma_atoms: tuple[str, ...]
     copy_atoms: tuple[str, ...]
     smem_bytes_reserved_per_cta: int = 1024

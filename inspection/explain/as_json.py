@@ -6,6 +6,7 @@ from typing import Any
 from lowtide.inspection.explain.accesses import Accesses, GlobalAccess, SharedAccess
 from lowtide.inspection.explain.composition import Composition
 from lowtide.inspection.explain.hopper import TmaAccess
+from lowtide.inspection.timeline.shares import Predicted
 
 # The keys of each kind of access, in order.
 _SHARED = "op what atom direction buffer swizzle ways wavefronts ideal_wavefronts witness place count executions"
@@ -31,6 +32,17 @@ def accesses_json(accesses: Accesses) -> dict[str, Any]:
         "tma_accesses": [_plain(access, _TMA, **_of_matrix(access)) for access in accesses.tma],
         "transactions": [asdict(found) for found in accesses.transactions],
         "wgmma": [_plain(found, _PRODUCT, layout=str(found.layout)) for found in accesses.products],
+    }
+
+
+def shares_json(predicted: Predicted) -> dict[str, Any]:
+    """The time, and the resources in the order of `shares.FIELDS`."""
+    shares = [asdict(share) | {"fields": share.fields} for share in predicted.shares]
+    return {
+        "microseconds": predicted.microseconds,
+        "clock": predicted.clock,
+        "binds": predicted.binds.resource,
+        "resources": shares,
     }
 
 

@@ -24,15 +24,20 @@ from lowtide.compiler.summation import summation_of
 from lowtide.dialects import tile
 from lowtide.dialects.levels import Level, level_of, target_of
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.errors import CompileError, IRError, PassError, ScheduleError
+from lowtide.errors import CompileError, Error, IRError, PassError, ScheduleError
 from lowtide.inspection.explain.accesses import Accesses, accesses_of
-from lowtide.inspection.explain.as_json import accesses_json, composition_json
+from lowtide.inspection.explain.as_json import accesses_json, composition_json, shares_json
 from lowtide.inspection.explain.composition import Composition, composition_of
 from lowtide.inspection.explain.packing import Packing, packing_of
+from lowtide.inspection.timeline.predicted import predicted_timeline
+from lowtide.inspection.timeline.shares import Predicted, predicted_shares
+from lowtide.inspection.timeline.timeline import Timeline
 from lowtide.passes.base import walk
 from lowtide.passes.schedules.choice.asked import PassedOver, choice_for, passed_over_in, set_passed_over
 from lowtide.passes.schedules.choice.choice import Choice
+from lowtide.passes.schedules.cost.spans import GridSpans, spans_of
 from lowtide.passes.support.problem.kernels import gemm_kernels, launches_of, problem_of, schedule_of
+from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 
 FORMAT = 1
@@ -71,8 +76,26 @@ class Explanation:
     composition: Composition
     accesses: Accesses
     packing: tuple[Packing, ...]
+    spans: GridSpans | None = None
+    """Where the estimated time goes; None for kernels whose estimate has no terms."""
     target_reason: str = ""
     passed_over: tuple[PassedOver, ...] = ()
+
+    @property
+    def predicted(self) -> Predicted | None:
+        """The predicted time, and the share of each resource; None as for `spans`."""
+        return None if self.spans is None else predicted_shares(self.spans, self.target.clock_mhz)
+
+    def timeline(self) -> Timeline:
+        """The predicted timeline of a CTA. Raises Error for kernels whose estimate has no terms."""
+        if self.spans is None:
+            raise Error(
+                "the cost model has no terms for kernels with a producer whose sums are promoted or whose operands are"
+                " converted, so there is no timeline; leave out --trace [timeline-terms]"
+            )
+        extents = "x".join(str(extent or "?") for extent in (self.spec.m, self.spec.n, self.spec.k))
+        title = f"predicted, {extents} for {self.target.name}"
+        return predicted_timeline(self.schedule, self.spans, self.target.clock_mhz, title)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, in the form of docs/explain.md."""
@@ -98,6 +121,7 @@ class Explanation:
             "summation": self.summation,
             "resources": asdict(self.resources) | {"warnings": list(self.resources.warnings)},
             "packing": [asdict(packing) for packing in self.packing],
+            "predicted": None if self.predicted is None else shares_json(self.predicted),
             "kernel": composition_json(self.composition),
             **accesses_json(self.accesses),
         }
@@ -159,6 +183,7 @@ def explain_ir(
             composition=composition_of(kernel, launch, own, schedule, settled, ctas_per_sm, accesses.products),
             accesses=accesses,
             packing=packing_of(found.spec, schedule, problem_of(kernel)),
+            spans=spans_of(schedule, _estimated(kernel, origin), settled) if isinstance(lowered, Lowered) else None,
             passed_over=passed,
         )
 
@@ -181,6 +206,12 @@ def _lowered(
         if not may_be_refused:
             raise
         return str(refusal).splitlines()[0]
+
+
+def _estimated(kernel: tile.KernelOp, origin: ir.Module) -> Problem:
+    """The problem of a kernel. Only a tile.gemm has the number of functions of the epilogue."""
+    gemms = walk(origin, tile.GemmOp)
+    return replace(problem_of(kernel), functions=Problem.of(gemms[0]).functions if gemms else 0)
 
 
 def _choice(origin: ir.Module, target: Target, passed: Sequence[PassedOver]) -> Choice | None:

@@ -240,6 +240,7 @@ def test_the_json_has_the_documented_names_and_types() -> None:
         "summation",
         "resources",
         "packing",
+        "predicted",
         "kernel",
         "shared_accesses",
         "global_accesses",

@@ -50,7 +50,7 @@ Tail: TypeAlias = TailKind | KDivision
 
 
 @dataclass(frozen=True)
-class _Work:
+class Work:
     """The work of a CTA for one tile, in cycles of an SM that it has alone. `products` and `loads`: of each K step.
 
     `waits`: the share of the products' cycles that the CTA's own warps do not hide.
@@ -62,10 +62,30 @@ class _Work:
     beside: float
     waits: float = 0
 
+    def stretched(self, sharing: float) -> float:
+        """The cycles of a K step's products, with what `sharing` CTAs on the SM do not hide of their waits."""
+        return self.products * hypot(1.0, self.waits / sharing)
+
     def cycles(self, sharing: float, found: Calibration) -> float:
         """The cycles of the tile if so many CTAs share the SM."""
-        products = self.products * hypot(1.0, self.waits / sharing)
+        products = self.stretched(sharing)
         return self.steps * (larger(products, self.loads, found.sharpness) * sharing + found.step) + self.beside
+
+
+@dataclass(frozen=True)
+class Run:
+    """Waves of CTAs of warps that copy and multiply. `sharing`: CTAs that share an SM. `busy`: the share of the CTAs
+    that could run at once."""
+
+    waves: int
+    work: Work
+    found: Calibration
+    sharing: float
+    busy: float
+
+    @property
+    def cycles(self) -> float:
+        return self.waves * self.work.cycles(self.sharing, self.found)
 
 
 def cost(schedule: Schedule, problem: Problem, target: Target, tail: Tail | None = None) -> float:
@@ -176,15 +196,21 @@ def _exchange(schedule: Schedule, parts: int, problem: Problem, found: Calibrati
 
 def _without_producer(schedule: Schedule, problem: Problem, target: Target) -> float:
     """The cost of tiles that warps copy and multiply."""
+    runs = runs_of_warps(schedule, problem, target)
+    return sum(run.cycles for run in runs) + runs[0].found.first
+
+
+def runs_of_warps(schedule: Schedule, problem: Problem, target: Target) -> list[Run]:
+    """The full waves of a grid without a producer, if there are any, and the last wave, if it is not full."""
     parts = max(1, schedule.k_division.parts) if schedule.k_division is not None else 1
     atom = MMA_ATOMS.get(mma_atom_name(schedule, problem))  # an unknown one is refused by its rule
     hiding_warps = atom.hiding_warps if atom is not None else None
     warps, found = ceil(threads_of(schedule) / target.warp_size), of_warps(schedule, hiding_warps)
     stretch = max(1.0, target.sub_cores / warps) if hiding_warps is None else 1.0
-    work = _Work(
+    work = Work(
         steps=ceil(ceil(sizes_of(problem)[2] / schedule.tile_mnk[2]) / parts),
         products=prod(schedule.tile_mnk) / (atom.rate if atom is not None else _USUAL_RATE) * stretch,
-        loads=_memory_cycles(schedule, problem),
+        loads=max(memory_cycles(schedule, problem)),
         beside=found.tile + _exchange(schedule, parts, problem, found, warps),
         waits=(hiding_warps or 0) / warps,
     )
@@ -194,15 +220,15 @@ def _without_producer(schedule: Schedule, problem: Problem, target: Target) -> f
     ctas = clusters_of(Tile(schedule.tile_mnk, SINGLE), problem) * parts
     at_once, sms = target.sm_count * each, target.sm_count
     full, over = divmod(ctas, at_once)
-    cycles = full * work.cycles(ceil(at_once / sms), found)
+    runs = [Run(full, work, found, ceil(at_once / sms), 1.0)] if full else []
     if over:
         sharing = max(1.0, min(at_once, ctas) / sms) if found.is_even else ceil(over / sms)
-        cycles += work.cycles(sharing, found)
-    return cycles + found.first
+        runs.append(Run(1, work, found, sharing, over / at_once))
+    return runs
 
 
-def _memory_cycles(schedule: Schedule, problem: Problem) -> float:
-    """The cycles of shared memory or of L2 for a K step, whichever are more. Each warp reads its rows of A and of B
+def memory_cycles(schedule: Schedule, problem: Problem) -> tuple[float, float]:
+    """The cycles of shared memory and of L2 for a K step. Each warp reads its rows of A and of B
     from shared memory. With FMA atoms each thread does, and pairs of lanes share a load."""
     tile_m, tile_n, tile_k = schedule.tile_mnk
     assert schedule.multiply.atoms is not None
@@ -214,4 +240,4 @@ def _memory_cycles(schedule: Schedule, problem: Problem) -> float:
     mainloop = schedule.mainloop
     moves_a, moves_b = (operand.load is not RepeatKind.once for operand in (mainloop.a, mainloop.b))
     fill_bytes = (moves_a * tile_m * bits_a + moves_b * tile_n * bits_b) * tile_k // 8
-    return max(fragment_bytes / _SHARED_MEMORY_BYTES, fill_bytes / _L2_BYTES)
+    return fragment_bytes / _SHARED_MEMORY_BYTES, fill_bytes / _L2_BYTES

@@ -9,6 +9,7 @@ result is a little above the larger one: see `either`. `benchmarks/calibrate.py`
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -138,8 +139,54 @@ def either(one: np.ndarray, other: np.ndarray, sharpness: float) -> np.ndarray:
     return larger * (1 + (smaller / np.maximum(larger, 1e-9)) ** sharpness) ** (1 / sharpness)
 
 
+class Cta(NamedTuple):
+    """The cycles of a CTA for one tile. The first six are of a K step."""
+
+    products: np.ndarray
+    tensor: np.ndarray
+    """Of these, the wgmmas at full rate. The next: their reads of shared memory."""
+    shared: np.ndarray
+    loads: np.ndarray
+    arrival: np.ndarray
+    """The part of the latency of loads that the ring does not hide."""
+    of_step: np.ndarray
+    """In addition to the longest of these."""
+    steps: np.ndarray
+    epilogue: np.ndarray
+    """Of the whole tile, also if the products of another consumer hide it."""
+    total: np.ndarray
+
+
+class Wave(NamedTuple):
+    """The cycles of a wave of CTAs: of each CTA, of their reads from memory, and of all."""
+
+    cta: Cta
+    memory: np.ndarray
+    total: np.ndarray
+
+
+class Estimate(NamedTuple):
+    """The cycles of a grid, and what they are made of."""
+
+    full: np.ndarray
+    """The number of full waves."""
+    over: np.ndarray
+    """The number of CTAs after them."""
+    wave: Wave
+    last: Wave
+    beside: np.ndarray
+    """The launch, and all that is not part of a wave."""
+    at_power_limit: np.ndarray
+    total: np.ndarray
+
+
 def cycles(grids: Grids, product: Product, found: Constants, sm_count: int, large_clusters: int) -> np.ndarray:
     """Estimated cycles of each grid. `large_clusters`: CTAs that run at once in clusters of more than two."""
+    return estimate_of(grids, product, found, sm_count, large_clusters).total
+
+
+def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int, large_clusters: int) -> Estimate:
+    """As `cycles`, with the terms."""
     at_once = np.where(grids.cluster > 2, float(large_clusters), float(sm_count))
     of_rows, of_columns = tiles_of(grids, product)
     ctas = of_rows * of_columns * grids.parts * product.batch
@@ -152,20 +199,22 @@ def cycles(grids: Grids, product: Product, found: Constants, sm_count: int, larg
     stored = _stores(grids, product, found)
     cta = _cta(grids, product, found, requests, stored, sm_count)
 
-    def wave(running: np.ndarray, parts: np.ndarray) -> np.ndarray:
-        """The cycles of a wave of `running` CTAs. `parts`: CTAs that share the rows of a tile."""
-        of_ctas = cta(running, parts)
+    def wave(running: np.ndarray, parts: np.ndarray) -> Wave:
+        """A wave of `running` CTAs. `parts`: CTAs that share the rows of a tile."""
+        of_cta = cta(running, parts)
         from_memory = moved / ctas / parts * _cycles_per_byte(running, found.memory, of_pair, sm_count)
-        return either(of_ctas, from_memory, found.memory_sharpness) + beside + empty * running / ctas / parts
+        total = either(of_cta.total, from_memory, found.memory_sharpness) + beside + empty * running / ctas / parts
+        return Wave(of_cta, from_memory, total)
 
     full = np.floor(ctas / at_once)
     over = ctas - full * at_once
     parts = np.where(grids.halves > 0, 2.0, 1.0)
     # Halves of a last wave that is more than half full take two waves.
-    last = np.ceil(parts * over / at_once) * wave(np.minimum(parts * over, at_once), parts)
-    total = full * wave(at_once, np.ones(len(grids))) + np.where(over > 0, last, 0)
+    last_wave, full_wave = wave(np.minimum(parts * over, at_once), parts), wave(at_once, np.ones(len(grids)))
+    last = np.ceil(parts * over / at_once) * last_wave.total
+    total = of_waves = full * full_wave.total + np.where(over > 0, last, 0)
     after_turns = np.where(grids.turns > 1, found.last_in_turn + stored + sum(_work(grids, product)), 0)
-    total += after_turns + np.where(grids.cluster > 1, found.cluster_launch, 0)
+    total = total + (after_turns + np.where(grids.cluster > 1, found.cluster_launch, 0))
     beside_last = max(0, found.launch - found.launch_beside)
     total += np.where(_fit_in_pairs(grids, product), beside_last, found.launch) + found.launch_of_cta * busy
     total += _zeros(grids, product)
@@ -174,7 +223,8 @@ def cycles(grids: Grids, product: Product, found: Constants, sm_count: int, larg
     more = (grids.rows - grids.columns) * (grids.cluster_rows - grids.cluster_columns) > 0
     more &= (grids.cluster == _PAIR) & (np.minimum(of_rows, of_columns) >= _PAIR)  # the other pair is possible, too
     factor *= np.where(more, _LOADS_MORE, 1.0)
-    return either(total, limit, found.power_sharpness) * factor
+    whole = either(total, limit, found.power_sharpness) * factor
+    return Estimate(full, over, full_wave, last_wave, total - of_waves, limit, whole)
 
 
 def may_be_halved(grids: Grids, product: Product, sm_count: int, large_clusters: int) -> np.ndarray:
@@ -252,7 +302,7 @@ def _cta(
     requests: Sequence[np.ndarray],
     stored: np.ndarray,
     sm_count: int,
-) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+) -> Callable[[np.ndarray, np.ndarray], Cta]:
     """A function that gives the cycles of one of `running` CTAs. `parts`: CTAs that share the rows of a tile.
     `requests`: of A and of B. `stored`: the cycles of the stores of a tile."""
     loaded = _loaded(grids, product, found, requests)
@@ -261,20 +311,25 @@ def _cta(
     bytes_of_step = loaded * product.k / grids.parts / steps * product.operand_bytes  # the last step may be shorter
     stores = np.where(in_turn, stored / steps, 0)  # compete with the loads of the next tile
     products, of_step = _products(grids, product, found), _step(grids, found)
+    slices = _slices(grids, product)
+    tensor, shared = slices * grids.columns / _COLUMNS_PER_CYCLE, slices * _reads(grids)
     arrival = found.latency / (_stages(grids, product) - 1)
     beside = np.where(in_turn, found.tile_in_turn, found.tile + stored)
     tall = np.where(product.stores_early, found.tall_early, found.tall)
     beside += np.where((grids.rows > _ROWS * grids.warpgroups) & ~in_turn, tall, 0)
     computed, moved, awaited = _work(grids, product)
 
-    def of(running: np.ndarray, parts: np.ndarray) -> np.ndarray:
+    def of(running: np.ndarray, parts: np.ndarray) -> Cta:
         rate = _cycles_per_byte(running, sm_count * found.l2, found.l2_of_pair, sm_count)
-        step = either(products / parts, bytes_of_step * rate + stores, found.step_sharpness)
+        loads = bytes_of_step * rate + stores
+        step = either(products / parts, loads, found.step_sharpness)
         of_steps = steps * (either(step, arrival, 4) + of_step)
         work = computed + moved + awaited
         # What the steps of the other consumers do not hide.
         longer = (stored + work - (grids.turns - 1) * of_steps) / grids.turns
-        return np.asarray(of_steps + beside + np.where(in_turn, np.maximum(_COMPETES * moved, longer), work))
+        total = np.asarray(of_steps + beside + np.where(in_turn, np.maximum(_COMPETES * moved, longer), work))
+        epilogue = np.where(in_turn, beside + stored + work, total - of_steps)
+        return Cta(products / parts, tensor / parts, shared / parts, loads, arrival, of_step, steps, epilogue, total)
 
     return of
 
@@ -291,11 +346,19 @@ def _work(grids: Grids, product: Product) -> tuple[np.ndarray, np.ndarray, np.nd
 
 def _products(grids: Grids, product: Product, found: Constants) -> np.ndarray:
     """The cycles of the wgmmas of a K step, or of their reads of A and B from shared memory."""
-    reads = _SLICE * (_ROWS + grids.columns) / _SHARED_MEMORY
-    one = either(grids.columns / _COLUMNS_PER_CYCLE, reads, 8)
-    slices = grids.depth * product.operand_bytes / _SLICE * grids.rows / _ROWS
+    one = either(grids.columns / _COLUMNS_PER_CYCLE, _reads(grids), 8)
     factor = np.where(grids.warpgroups > 2, found.three, 1.0)
-    return either(slices * one * factor, found.least_step / grids.turns, 4)
+    return either(_slices(grids, product) * one * factor, found.least_step / grids.turns, 4)
+
+
+def _slices(grids: Grids, product: Product) -> np.ndarray:
+    """The wgmmas of a K step."""
+    return grids.depth * product.operand_bytes / _SLICE * grids.rows / _ROWS
+
+
+def _reads(grids: Grids) -> np.ndarray:
+    """The cycles in which a wgmma reads A and B from shared memory."""
+    return _SLICE * (_ROWS + grids.columns) / _SHARED_MEMORY
 
 
 def _step(grids: Grids, found: Constants) -> np.ndarray:

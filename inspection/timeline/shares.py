@@ -1,0 +1,80 @@
+"""The share of a kernel's time in which each resource works, as the cost model predicts it; which one binds, and the
+fields of the schedule that change that."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from lowtide.passes.schedules.cost.spans import GridSpans, TileSpans
+
+#: The fields that change the time of each resource most.
+FIELDS: Mapping[str, str] = MappingProxyType(
+    {
+        "tensor cores": "grid.tile, multiply.atom",
+        "shared memory": "multiply.atom, grid.tile",
+        "L2": "grid.tile, grid.cluster",
+        "memory": "grid.order, mainloop.k_order",
+        "waits": "mainloop.stages, mainloop.k, mainloop.agents",
+        "epilogue": "epilogue.path, epilogue.start, mainloop.agents",
+        "launch": "grid.launch",
+        "idle SMs": "grid.tile, grid.k_division, grid.tail",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Share:
+    """`microseconds` of a resource, and their share of the time of the kernel. Shares overlap, so they do not add up to
+    1."""
+
+    resource: str
+    microseconds: float
+    share: float
+
+    @property
+    def fields(self) -> str:
+        """The fields of the schedule that change it most."""
+        return FIELDS[self.resource]
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """The predicted time of a kernel. `clock`: the mean clock at the power limit, as a share of the highest one."""
+
+    microseconds: float
+    clock: float
+    shares: tuple[Share, ...]
+
+    @property
+    def binds(self) -> Share:
+        """The resource with the largest share."""
+        return max(self.shares, key=lambda share: share.share)
+
+
+def predicted_shares(spans: GridSpans, clock_mhz: int) -> Predicted:
+    """The resources in the order of `FIELDS`."""
+    cycles = {
+        "tensor cores": sum(tile.steps * tile.tensor for tile in spans.tiles),
+        "shared memory": sum(tile.steps * tile.shared for tile in spans.tiles),
+        "L2": sum(tile.steps * tile.loads for tile in spans.tiles),
+        "memory": sum(tile.steps * tile.memory for tile in spans.tiles),
+        "waits": sum(map(_waits, spans.tiles)),
+        "epilogue": sum(map(_epilogue, spans.tiles)),
+        "launch": spans.launch,
+        "idle SMs": sum((1 - tile.busy) * tile.total for tile in spans.tiles),
+    }
+    scale = spans.slowdown / clock_mhz
+    total = spans.total / clock_mhz
+    shares = tuple(Share(name, cycles[name] * scale, cycles[name] * scale / total) for name in FIELDS)
+    return Predicted(total, 1 / spans.slowdown, shares)
+
+
+def _epilogue(tile: TileSpans) -> float:
+    """What the products of another consumer do not hide."""
+    mainloop = tile.steps * (max(tile.products, tile.loads, tile.memory) + tile.beside)
+    return max(0.0, min(tile.epilogue, tile.total - mainloop))
+
+
+def _waits(tile: TileSpans) -> float:
+    """The time in which none of the resources of the mainloop works at its full rate."""
+    return max(0.0, tile.total - _epilogue(tile) - tile.steps * max(tile.tensor, tile.shared, tile.loads, tile.memory))

@@ -1,0 +1,131 @@
+"""Where the estimated time of one schedule goes: the terms of the estimate, for each tile of a CTA.
+
+The CTA is one that runs from the first wave to the last. All numbers are cycles of an SM at its highest clock.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.schedules.cost.cost import Run, memory_cycles, runs_of_warps
+from lowtide.passes.schedules.cost.described import fields_of, grid_of, is_estimated, product_of
+from lowtide.passes.schedules.cost.fitted import FITTED
+from lowtide.passes.schedules.cost.grids import Grids
+from lowtide.passes.schedules.cost.traffic import ctas_in_large_clusters
+from lowtide.passes.schedules.cost.wgmma import Wave, either, estimate_of
+from lowtide.passes.support.problem.problem import Problem
+from lowtide.targets import Target
+
+
+@dataclass(frozen=True)
+class TileSpans:
+    """One tile of the CTA. `products` to `beside` are of each of its K steps."""
+
+    steps: int
+    products: float
+    """Of the tensor cores, or of their reads of shared memory if these take longer."""
+    tensor: float
+    """Of the tensor cores at their full rate."""
+    shared: float
+    """Of shared memory: the reads of operands by the products."""
+    loads: float
+    """Of L2."""
+    memory: float
+    latency: float
+    """From the end of a load until its data may be read."""
+    beside: float
+    """Barriers and instructions, in addition to products or loads."""
+    epilogue: float
+    total: float
+    """Of the tile in its wave. If consumers take turns, the products of one hide the epilogue of another."""
+    busy: float
+    """The share of all CTAs that have a tile in this wave."""
+
+
+@dataclass(frozen=True)
+class GridSpans:
+    """The whole grid. `total` is the estimate by which schedules are chosen."""
+
+    tiles: tuple[TileSpans, ...]
+    launch: float
+    total: float
+
+    @property
+    def slowdown(self) -> float:
+        """The factor by which all takes longer than at the highest clock, because of power."""
+        return self.total / (self.launch + sum(tile.total for tile in self.tiles))
+
+
+def spans_of(schedule: Schedule, problem: Problem, target: Target) -> GridSpans | None:
+    """The terms of a schedule that decides all fields. None for products with a producer whose sums are promoted or
+    whose operands are converted: their estimate has no such terms."""
+    if not schedule.agents.has_producer:
+        return _of_warps(schedule, problem, target)
+    return _of_consumers(schedule, problem, target) if is_estimated(problem) else None
+
+
+def _of_warps(schedule: Schedule, problem: Problem, target: Target) -> GridSpans:
+    runs, (shared, loads) = runs_of_warps(schedule, problem, target), memory_cycles(schedule, problem)
+    tiles = tuple(tile for run in runs for tile in [_of_run(run, shared, loads)] * run.waves)
+    first = runs[0].found.first
+    return GridSpans(tiles, launch=first, total=sum(tile.total for tile in tiles) + first)
+
+
+def _of_run(run: Run, shared: float, loads: float) -> TileSpans:
+    """The CTA shares its SM, so that everything takes longer by as many."""
+    work = run.work
+    return TileSpans(
+        steps=work.steps,
+        products=work.stretched(run.sharing) * run.sharing,
+        tensor=work.products * run.sharing,
+        shared=shared * run.sharing,
+        loads=loads * run.sharing,
+        memory=0.0,
+        latency=0.0,
+        beside=run.found.step,
+        epilogue=work.beside,
+        total=run.cycles / run.waves,
+        busy=run.busy,
+    )
+
+
+def _of_consumers(schedule: Schedule, problem: Problem, target: Target) -> GridSpans:
+    grid = grid_of(fields_of(schedule), target)
+    found = estimate_of(Grids.of([grid]), product_of(problem), FITTED, target.sm_count, ctas_in_large_clusters(target))
+    at_once = ctas_in_large_clusters(target) if grid.cluster_rows * grid.cluster_columns > 2 else target.sm_count
+    waves = [(found.wave, 1.0)] * int(found.full[0])
+    if found.over[0] > 0:
+        parts = 2 if grid.halves else 1
+        waves += _repeated(found.last, parts * float(found.over[0]) / at_once)
+    return GridSpans(
+        tiles=tuple(_of_wave(wave, busy) for wave, busy in waves),
+        launch=float(found.beside[0]),
+        total=float(found.total[0]),
+    )
+
+
+def _repeated(wave: Wave, waves: float) -> Iterator[tuple[Wave, float]]:
+    """The waves of half tiles may be more than one."""
+    while waves > 0:
+        yield wave, min(1.0, waves)
+        waves -= 1.0
+
+
+def _of_wave(wave: Wave, busy: float) -> TileSpans:
+    of_ctas = either(wave.cta.total, wave.memory, FITTED.memory_sharpness)
+    products, tensor, shared, loads, _, of_step, steps, epilogue, _ = (float(np.ravel(each)[0]) for each in wave.cta)
+    return TileSpans(
+        steps=int(steps),
+        products=products,
+        tensor=tensor,
+        shared=shared,
+        loads=loads,
+        memory=float(wave.memory[0]) / steps,
+        latency=FITTED.latency,
+        beside=of_step,
+        epilogue=epilogue + float((wave.total - of_ctas)[0]),  # with the exchange of partial sums
+        total=float(wave.total[0]),
+        busy=busy,
+    )
