@@ -77,7 +77,10 @@ def _global(access: GlobalAccess) -> _Words:
 def _tma(access: TmaAccess) -> _Words:
     sectors = access.sectors
     rows = [
-        [f"{access.what}, {access.direction}", f"{access.boxes} of {_extents(access.box)} {_swizzle(access.swizzle)}"],
+        [
+            f"{access.what}, {access.direction}",
+            f"{access.boxes} × box of {_extents(access.box)}, {_swizzle(access.swizzle)}",
+        ],
         ["bytes", f"{access.bytes:,}"],
         ["a box", f"{sectors.touched} sectors ({sectors.ideal} are the fewest), {access.lines} lines of 128 bytes"],
         ["row stride", _stride(access.row_stride, access.stride_known)],

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
+from lowtide.compiler.origins.pairs import COUNTED
 from lowtide.dialects.levels import Level
 from lowtide.errors import Error
 from lowtide.inspection.explain.explanation import Explanation
@@ -21,7 +22,8 @@ MOST_CHARACTERS = 24_000_000
 
 
 def page_data(name: str, steps: Steps, report: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The data of a page. `name`: of the folder or the kernel; `report`: of `lowtide check --json`.
+    """The data of a page. `name`: of the folder or the kernel; `report`: of `lowtide check --json`. `main` has the
+    numbers of the names of ops that touch memory, multiply or wait.
 
     Texts above `MOST_CHARACTERS` are left out: first steps within levels, of the longest level first, then whole
     levels. Raises Error for a report that is not one of check."""
@@ -44,6 +46,7 @@ def page_data(name: str, steps: Steps, report: Mapping[str, Any] | None = None) 
         "steps": texts.steps(steps.shown),
         "lines": texts.lines,
         "names": texts.names,
+        "main": [at for at, name in enumerate(texts.names) if {name, name.partition(".")[0]} & COUNTED],
         "schedule": schedule,
         "counts": {"step": at, "ops": counts},
         "pictures": pictures,

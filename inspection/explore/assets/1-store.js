@@ -21,6 +21,7 @@ class Store {
       step.at = new Map(step.ops.map(([line, name, ...origins]) => [line, { line, name: this.names[name], origins }]));
     }
     this.levels = [...new Set(this.steps.map((step) => step.level))];
+    this.main = new Set(this.main.map((number) => this.names[number])); // the ops that touch memory, multiply or wait
     this.plain = new Map();
     this.counted = new Map(); // the counts of each line of their step
     for (const count of this.counts.ops) this.counted.set(count.line, [...(this.counted.get(count.line) ?? []), count]);

@@ -46,15 +46,16 @@ class Pane {
     if (store.opAround(step, line)) row.classList.add("op");
     if (sign === "+") row.classList.add("added");
     if (sign === "−") row.classList.add("removed");
-    const counts = step.number === store.counts.step ? store.counted.get(line) ?? [] : [];
-    for (const short of new Set(counts.filter((one) => one.is_bad || counts.length === 1).map((one) => one.short))) {
-      row.append(make("span", { class: counts.some((one) => one.is_bad && one.short === short) ? "tag bad" : "tag" }, short));
-    }
+    const tags = [], counts = step.number === store.counts.step ? store.counted.get(line) ?? [] : [];
+    const bad = [...new Set(counts.filter((one) => one.is_bad).map((one) => one.short))];
+    tags.push(...bad.map((short) => make("span", { class: "tag bad" }, short)));
+    if (counts.length && !bad.length) tags.push(make("span", { class: "tag" }, counts[counts.length - 1].short));
     const accused = (store.verdict?.at ?? []).findIndex(([number, own]) => number === step.number && own === line);
     if (accused >= 0) {
       row.classList.add("accused");
-      row.append(make("span", { class: "tag bad" }, accused ? "the other access" : "broke the rule"));
+      tags.push(make("span", { class: "tag bad" }, accused ? "the other access" : "broke the rule"));
     }
+    if (tags.length) row.append(make("span", { class: "tags" }, ...tags));
     this.rows.set(`${step.number}:${line}`, row);
     return row;
   }
@@ -80,7 +81,8 @@ class Pane {
     if (before.text.length > last) yield make("div", { class: "gap" }, `… ${counted(before.text.length - last, "unchanged line")}`);
   }
 
-  // Mark the ops that are linked with the selected one, and bring the first into view.
+  // Mark the ops that are linked with the selected one, and bring one of them into view: the selected one, or the first
+  // that touches memory, multiplies or waits.
   mark(linked, op, scroll) {
     for (const row of this.marked) row.classList.remove("marked", "selected");
     this.marked = [];
@@ -96,7 +98,8 @@ class Pane {
     const own = linked?.get(this.step.number)?.size;
     this.found.textContent = linked ? (own ? counted(own, "op") : "no op") : "";
     this.marked.sort((one, other) => one.offsetTop - other.offsetTop);
-    const first = this.marked.find((row) => row.classList.contains("selected")) ?? this.marked[0];
+    const isMain = (row) => this.store.main.has(this.store.op(this.store.steps[row.dataset.step], Number(row.dataset.line)).name);
+    const first = this.marked.find((row) => row.classList.contains("selected")) ?? this.marked.find(isMain) ?? this.marked[0];
     if (scroll && first) this.bring(first);
   }
 

@@ -35,7 +35,8 @@ function became(store, op, linked, link) {
     if (step.number <= op.step || !lines.length) continue;
     const names = new Map();
     for (const line of lines) names.set(step.at.get(line).name, [...(names.get(step.at.get(line).name) ?? []), line]);
-    for (const [name, own] of names) box.append(link(step.number, own[0], `${level}: ${own.length > 1 ? `${own.length} × ` : ""}${name}`));
+    const sorted = [...names].sort(([one], [other]) => store.main.has(other) - store.main.has(one));
+    for (const [name, own] of sorted) box.append(link(step.number, own[0], `${level}: ${own.length > 1 ? `${own.length} × ` : ""}${name}`));
   }
   if (box.children.length === 1) box.append(make("div", {}, "Nothing after this step comes from it."));
   return box;

@@ -9,6 +9,8 @@ function showSchedule(store, sheet) {
   const { explain, reasons, candidates } = store.schedule;
   sheet.replaceChildren(make("h2", {}, "Schedule"));
   if (!explain && !candidates.length && !Object.keys(reasons).length) return sheet.append(make("p", {}, "Left out: see the notes above."));
+  const jumps = make("p", { class: "jumps" });
+  sheet.append(jumps);
   const fields = explain ? explain.schedule.fields : {};
   const parts = new Map();
   for (const path of Object.keys(Object.keys(fields).length ? fields : reasons)) parts.set(path.split(".")[0], [...(parts.get(path.split(".")[0]) ?? []), path]);
@@ -17,8 +19,17 @@ function showSchedule(store, sheet) {
     sheet.append(make("h3", {}, part), table(["field", "value", "why"], rows, "plain fields"));
   }
   for (const passed of explain?.passed_over ?? []) sheet.append(make("p", { class: "bad" }, `Dropped: ${passed.why}: ${passed.schedule}`));
+  if (explain?.predicted) showPredicted(sheet, explain.predicted);
   if (candidates.length) showCandidates(sheet, candidates);
   if (explain) showResources(store, sheet, explain);
+  for (const heading of [...sheet.querySelectorAll("h2")].slice(1)) jumps.append(make("button", { onclick: () => heading.scrollIntoView() }, heading.textContent), " ");
+}
+
+function showPredicted(sheet, { microseconds, clock, binds, resources }) {
+  const percent = (share) => `${Math.round(100 * share)} %`;
+  const rows = resources.filter((one) => one.microseconds).map((one) => [one.resource === binds ? make("strong", {}, one.resource) : one.resource, one.microseconds.toFixed(1), percent(one.share), make("code", {}, one.fields)]);
+  const power = clock < 0.995 ? `, at ${percent(clock)} of the highest clock, because of the power limit` : "";
+  sheet.append(make("h2", {}, "What binds it"), make("p", {}, "By the cost model it takes ", make("strong", {}, `${microseconds.toFixed(1)} µs${power}`), ". ", make("strong", {}, `It is bound by ${binds}.`), " The table has the time in which each resource works. These times overlap, so they do not add up."), table(["resource", "µs", "of the time", "fields that change it"], rows));
 }
 
 function showCandidates(sheet, candidates) {
@@ -34,10 +45,10 @@ function showResources(store, sheet, explain) {
   const { resources, kernel } = explain, grid = kernel.grid, limit = store.schedule.shared_memory_limit;
   const rows = [
     ["sums", explain.summation ?? "nothing is multiplied"],
-    ["threads of a CTA", resources.threads],
+    ["threads of a CTA", String(resources.threads)],
     ["registers", resources.registers === null ? "not known: no ptxas, or the kernel is refused" : `${resources.registers} a thread; spills: ${resources.spill_stores} bytes stored, ${resources.spill_loads} loaded`],
     ["accumulators", `${kernel.accumulators} registers a thread`],
-    ["CTAs per SM", resources.ctas_per_sm],
+    ["CTAs per SM", String(resources.ctas_per_sm)],
     ...kernel.roles.map((role) => [`role ${role.name}`, `${role.warps} warps` + (role.registers ? `, ${role.registers} registers a thread` : "")]),
     ["grid", `tiles of ${grid.tile.join("×")}, clusters of ${grid.cluster.join("×")}, order ${grid.order}, ${grid.scheduler}`],
   ];
