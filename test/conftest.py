@@ -1,6 +1,6 @@
 """For all tests: kernels are compiled by the compiler under test, never taken from a cache of the machine.
 
-What tests of a file, or of a kernel on which passes are tried, compile once, they compile in one process.
+Tests of a file, or of a kernel on which passes are tried, run in one process, which compiles a kernel of theirs once.
 LLVM's backend and ptxas take half of a compilation, and most tests read neither PTX nor machine code: tests make those
 on demand.
 """
@@ -61,26 +61,49 @@ class _WithPtx(Mapping[str, str]):
         return len(self._above) + 1
 
 
-def _lower_to_llvm(source: Any, *, dump_dir: Any = None, **options: Any) -> Lowered:
-    """As `driver.lower`. Without a folder of dumps, PTX is made from level llvm when it is read."""
-    if dump_dir is not None:
-        return lower(source, dump_dir=dump_dir, **options)
-    lowered = lower(source, until=Level.LLVM, **options)
-    return replace(lowered, levels=_WithPtx(lowered.levels))
+class _Kernels:
+    """The kernels of a file of tests: compiled once, except by tests that patch something, which may be a pass."""
+
+    def __init__(self) -> None:
+        self.kept: dict[Any, Lowered] = {}
+        self.is_patched = True
+
+    def lower(self, source: Any, *, dump_dir: Any = None, on_progress: Any = None, **options: Any) -> Lowered:
+        """As `driver.lower`. Without a folder of dumps, PTX is made from level llvm when it is read."""
+        if dump_dir is not None:
+            return lower(source, dump_dir=dump_dir, on_progress=on_progress, **options)
+        may_keep = isinstance(source, str) and on_progress is None and not self.is_patched
+        key = source, *sorted(options.items())
+        if may_keep and key in self.kept:
+            return self.kept[key]
+        lowered = lower(source, until=Level.LLVM, on_progress=on_progress, **options)
+        lowered = replace(lowered, levels=_WithPtx(lowered.levels))
+        if may_keep:
+            self.kept[key] = lowered
+        return lowered
 
 
 @pytest.fixture(scope="module", autouse=True)
-def code_on_demand(request: pytest.FixtureRequest) -> Iterator[None]:
+def code_on_demand(request: pytest.FixtureRequest) -> Iterator[_Kernels]:
     """The compiler takes the first choice of a schedule without assembling it, and makes PTX when a test reads it.
 
     This does not apply to tests for the GPU, and to files marked `code_at_once`, which test what a compilation does
     with the code.
     """
+    kernels = _Kernels()
     with pytest.MonkeyPatch.context() as patch:
         if not (request.node.get_closest_marker("code_at_once") or _GPU in request.path.parents):
             patch.setattr(attempts, "find_ptxas", lambda: None)
-            patch.setattr(attempts, "lower", _lower_to_llvm)
-        yield
+            patch.setattr(attempts, "lower", kernels.lower)
+        yield kernels
+
+
+@pytest.fixture(autouse=True)
+def kernels_kept(request: pytest.FixtureRequest, code_on_demand: _Kernels) -> Iterator[None]:
+    """Kernels of a test are kept for later tests of the file, unless it patches something."""
+    code_on_demand.is_patched = "monkeypatch" in request.fixturenames
+    yield
+    code_on_demand.is_patched = True
 
 
 @pytest.hookimpl(tryfirst=True)
