@@ -34,7 +34,7 @@ def analyze(text: str) -> Analysis:
     try:
         check_text(text, _FILE)
     except Error as error:
-        found.problems.append(_of_error(error, whole, 0))
+        found.problems.append(_of_error(error, whole))
         return found
     start = 0
     for end in (*(line.start() for line in _SEPARATOR.finditer(whole.encoded)), len(whole.encoded)):
@@ -95,18 +95,19 @@ def _parsed(part: Text, problems: list[Problem]) -> _Parsed:
 
 def _broken_rules(module: ir.Module, part: Text) -> list[Problem]:
     """The first broken rule of the level or of the schedule. The module is changed."""
-    with _Taken(module.context, part):
+    with _Taken(module.context, part) as taken:
         try:
             check_rules(module)
         except Error as error:
-            return [_of_error(error, part, 0)]
+            # A pass that refuses, ours or MLIR's, says so at the op; a check of levels only raises.
+            return [each for each in taken.problems if each.severity == "error"] or [_of_error(error, part)]
     return []
 
 
-def _of_error(error: Error, text: Text, otherwise: int) -> Problem:
-    """An error of Lowtide, at the place that its message begins with."""
+def _of_error(error: Error, text: Text) -> Problem:
+    """An error of Lowtide, at the place that its message names, or at the beginning."""
     message, found = str(error), _PLACE.search(str(error))
-    at = otherwise if found is None else text.mlir_offset(int(found[1]), int(found[2] or 1))
+    at = 0 if found is None else text.mlir_offset(int(found[1]), int(found[2] or 1))
     message = without_codes(_PLACE.sub("", message)).partition("\n")[0]
     return Problem(text.token(at), message, error.code)
 

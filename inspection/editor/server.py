@@ -52,6 +52,10 @@ class _File:
     def is_mlir(self) -> bool:
         return self.path is None or self.path.suffix != ".ptx"
 
+    async def analyzed(self) -> Analysis:
+        """The analysis. A request that waits for it may be cancelled, and others still wait."""
+        return await asyncio.shield(self.analysis)
+
     def range(self, place: Range) -> lsp.Range:
         return lsp.Range(*(lsp.Position(*self.text.position(offset)) for offset in place))
 
@@ -81,7 +85,7 @@ class Server(LanguageServer):
         file = _File(uri, version, Text(text, units), None if before is None else before.level)
         self.files[uri] = file
         file.analysis = asyncio.ensure_future(self._analyze(file))
-        analysis = await file.analysis
+        analysis = await file.analyzed()
         file.level = analysis.level or file.level
         if self.files.get(uri) is file:
             problems = [_diagnostic(file, problem) for problem in analysis.problems]
@@ -120,7 +124,7 @@ def _closed(ls: Server, params: lsp.DidCloseTextDocumentParams) -> None:
 
 async def _hover(ls: Server, params: lsp.HoverParams) -> lsp.Hover | None:
     file = ls.files[params.text_document.uri]
-    found = hover_at(await file.analysis, file.text, file.offset(params.position))
+    found = hover_at(await file.analyzed(), file.text, file.offset(params.position))
     if found is None:
         return None
     text, place = found
@@ -132,7 +136,7 @@ _AtPosition = lsp.DefinitionParams | lsp.ReferenceParams | lsp.DocumentHighlight
 
 async def _defined(ls: Server, params: _AtPosition) -> tuple[_File, Definition | None]:
     file = ls.files[params.text_document.uri]
-    return file, (await file.analysis).definition(file.offset(params.position))
+    return file, (await file.analyzed()).definition(file.offset(params.position))
 
 
 async def _definition(ls: Server, params: lsp.DefinitionParams) -> lsp.Location | None:
@@ -155,7 +159,7 @@ async def _highlights(ls: Server, params: lsp.DocumentHighlightParams) -> list[l
 
 async def _symbols(ls: Server, params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
     file = ls.files[params.text_document.uri]
-    return _entries(file, outline(await file.analysis, file.text))
+    return _entries(file, outline(await file.analyzed(), file.text))
 
 
 def _entries(file: _File, entries: Iterable[Entry]) -> list[lsp.DocumentSymbol]:
@@ -213,7 +217,7 @@ async def _neighbours(
     path, offset = file.path, file.offset(params.position)
     if path is None or not is_dump(path):
         return []
-    op = (await file.analysis).innermost(offset)
+    op = (await file.analyzed()).innermost(offset)
     line = file.text.mlir_line(offset if op is None else op.place[0])
     try:
         found = await asyncio.to_thread(neighbours, path, file.text.text, line, ahead=ahead)

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -27,7 +28,17 @@ def serve(pipe: Connection) -> None:
             text = pipe.recv()
         except (EOFError, KeyboardInterrupt):
             return
-        pipe.send(analyze(text))
+        pipe.send(answer(text, analyze))
+
+
+def answer(text: str, analyze: Callable[[str], Analysis]) -> Analysis:
+    """The analysis of a text. A Python exception in it is its only problem."""
+    try:
+        return analyze(text)
+    except Exception as error:
+        traceback.print_exc()  # editors show it as the output of the server
+        why = f"Lowtide failed, by {type(error).__name__}: {error}; please report this with the file"
+        return Analysis([Problem((0, 0), why)])
 
 
 class Worker:

@@ -59,7 +59,7 @@ class Client:
         self.lsp.text_document_did_open(
             lsp.DidOpenTextDocumentParams(lsp.TextDocumentItem(uri, "mlir", self._version, text))
         )
-        return self._diagnostics(uri)
+        return self.latest(uri)
 
     def change(self, uri: str, text: str, *, wait: bool = True) -> list[lsp.Diagnostic]:
         """Give an open file another text. Returns its diagnostics."""
@@ -67,9 +67,14 @@ class Client:
         identifier = lsp.VersionedTextDocumentIdentifier(self._version, uri)
         change = lsp.TextDocumentContentChangeWholeDocument(text)
         self.lsp.text_document_did_change(lsp.DidChangeTextDocumentParams(identifier, [change]))
-        return self._diagnostics(uri) if wait else []
+        return self.latest(uri) if wait else []
 
-    def _diagnostics(self, uri: str) -> list[lsp.Diagnostic]:
+    def cancelled(self, method: str, params: Any) -> None:
+        """Send a request, and at once that it is cancelled."""
+        self.lsp.protocol.send_request(method, params, msg_id="cancelled")
+        self.lsp.cancel_request(lsp.CancelParams("cancelled"))
+
+    def latest(self, uri: str) -> list[lsp.Diagnostic]:
         return self._published.setdefault((uri, self._version), Future()).result(SECONDS)
 
     def _take(self, params: lsp.PublishDiagnosticsParams) -> None:

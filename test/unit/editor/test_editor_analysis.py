@@ -9,7 +9,7 @@ from lowtide.inspection.editor.analysis import Analysis
 from lowtide.inspection.editor.analyze import MOST_BYTES, analyze
 from lowtide.inspection.editor.hover import hover_at
 from lowtide.inspection.editor.text import Text
-from lowtide.inspection.editor.worker import Worker
+from lowtide.inspection.editor.worker import Worker, answer
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +143,15 @@ def test_a_module_of_no_known_level_is_refused() -> None:
     assert problem.code == "unknown-level"
     [problem] = analyze("module attributes {tile.level = 3 : i32} {}").problems
     assert problem.code == "module-attribute"
+
+
+def test_an_exception_within_an_analysis_is_a_problem(capsys: pytest.CaptureFixture[str]) -> None:
+    def faulty(text: str) -> Analysis:
+        raise ValueError(f"no {text}")
+
+    [problem] = answer("module", faulty).problems
+    assert "Lowtide failed, by ValueError: no module" in problem.message
+    assert "Traceback" in capsys.readouterr().err
 
 
 def test_a_process_that_ends_or_waits_is_replaced() -> None:

@@ -242,6 +242,14 @@ def test_the_last_of_many_quick_changes_counts(client: Client, dumps: Path) -> N
     assert file.change(file.text) == []
 
 
+def test_a_request_that_is_cancelled_leaves_the_others(client: Client, dumps: Path) -> None:
+    file = File(client, next((dumps / "07-nvvm").glob("04-*.mlir")))
+    client.change(file.uri, file.text + "x", wait=False)
+    client.cancelled(lsp.TEXT_DOCUMENT_HOVER, lsp.HoverParams(file.identifier, lsp.Position(0, 0)))
+    assert len(client.latest(file.uri)) == 1
+    assert file.hover("gpu.func") != ""
+
+
 def test_files_that_are_no_ir_do_not_end_the_server(client: Client, tmp_path: Path) -> None:
     file = File(client, tmp_path / "binary.mlir", bytes(range(256)).decode("latin-1"))
     assert [problem.code for problem in file.problems] == ["null-character"]
