@@ -17,7 +17,7 @@ from lowtide.compiler.ptx import keep_device_side, ptx_text
 _SCOPES = "ensure-debug-info-scope-on-llvm-func{emission-kind=DebugDirectivesOnly}"
 _ADDED = re.compile(r"\s*(\.loc\s|\.file\s|\.section\s+\.debug)|\$L__(func_begin|func_end|tmp)\d+:")
 _LOC = re.compile(r"\s*\.loc\s+\d+\s+(\d+)")
-_INSTRUCTION = re.compile(r"\s*(?:@!?%?\w+\s+)?([a-z][\w.:]*)(?=[\s;])")
+_INSTRUCTION = re.compile(r"\s*(?:@!?%?\w+\s+)?([a-z][\w.:]*)(?=[\s;]|$)")
 
 
 def ptx_with_lines(llvm: str, emit: str, name: str = "llvm.mlir") -> str:

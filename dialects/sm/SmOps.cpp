@@ -258,7 +258,7 @@ LogicalResult MapOp::verify() {
     if (block.getArgument(index).getType() != element)
       return emitOpError() << "block argument " << index << " must be " << element << " [compute-argument]";
   }
-  auto yield = dyn_cast<tile::YieldOp>(block.getTerminator());
+  auto yield = tile::yieldOf(block);
   SmallVector<Type> elements;
   for (Type type : getMapped().getTypes()) {
     if (!isLikeFirst(cast<FragmentType>(type)))

@@ -144,6 +144,11 @@ bool isColumnMajor(mlir::MemRefType type);
 // Whether it is a list of matrices, each with its own address and extents (dialects/tile/lists.py).
 bool isList(mlir::Type type);
 
+// The tile.yield that ends a block; null if there is none. `getTerminator` aborts if the last op is no terminator.
+inline YieldOp yieldOf(mlir::Block &block) {
+  return block.empty() ? YieldOp() : llvm::dyn_cast<YieldOp>(block.back());
+}
+
 // Checks a `cluster` clause: two positive extents, if it is there.
 mlir::LogicalResult verifyCluster(mlir::Operation *op, std::optional<llvm::ArrayRef<int64_t>> cluster);
 

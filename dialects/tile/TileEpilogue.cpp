@@ -243,7 +243,7 @@ static LogicalResult verifyYield(Operation *op, Block &block, OperandRange resul
   for (auto [result, kind] : llvm::zip(results, kinds))
     if (resultKindOf(kind) != ResultKind::absent)
       wanted.push_back(yieldedFor(result, resultKindOf(kind)));
-  auto yield = dyn_cast<YieldOp>(block.getTerminator());
+  auto yield = yieldOf(block);
   if (!yield || yield.getValues().getTypes() != TypeRange(wanted))
     return op->emitOpError() << "epilogue must end in tile.yield of one value for each result, of "
                              << ArrayRef<Type>(wanted) << " [epilogue-yield]";

@@ -298,7 +298,7 @@ LogicalResult WorkTilesOp::verify() {
     std::string names = llvm::join(llvm::map_range(coordinates, stringifyCoordinate), ", ");
     return emitOpError() << "body takes " << names << ", all index, and what is carried [work-arguments]";
   }
-  auto yield = dyn_cast<YieldOp>(block.getTerminator());
+  auto yield = yieldOf(block);
   auto differ = [&](TypeRange types) { return !llvm::equal(types, getResultTypes()); };
   if (!yield || differ(getInits().getTypes()) || differ(yield.getValues().getTypes()) ||
       differ(TypeRange(block.getArgumentTypes()).drop_front(places)))

@@ -162,6 +162,16 @@ def test_the_ptx_with_lines_is_the_one_that_ships_but_for_what_names_lines() -> 
     assert rows_of_ptx(compiled.ptx.replace("stmatrix", "stmatrix2", 1), text, lines) == ()
 
 
+def test_an_instruction_whose_operands_are_on_the_next_lines_has_its_origins_too() -> None:
+    ptx = "\tmma.sync.aligned\n\t{%f1},\n\t{%r1};\n\tadd.s32 \t%r2, %r1, 1;\n\tret;"
+    with_lines = "\t.loc 1 7 3\n\tmma.sync.aligned\n\t{%f1},\n\t{%r1};\n\t.loc 1 9 3\n\tadd.s32 \t%r2, %r1, 1;\n\tret;"
+    assert [(row.line, row.op, row.origins) for row in rows_of_ptx(ptx, with_lines, frozenset((7, 9)))] == [
+        (1, "mma.sync.aligned", (7,)),
+        (4, "add.s32", (9,)),
+        (5, "ret", (9,)),
+    ]
+
+
 def test_an_op_leads_to_the_ops_it_comes_from_and_back(wgmma: tuple[Path, Origins]) -> None:
     _, origins = wgmma
     load = next(op for op in origins.ops("nvvm") if op.name.startswith("nvvm.cp.async.bulk.tensor"))

@@ -192,8 +192,8 @@ def test_an_op_leads_to_the_ops_of_the_next_and_the_previous_level(atoms: File, 
 def test_an_instruction_leads_back_to_the_op_of_level_llvm(client: Client, dumps: Path) -> None:
     file = File(client, dumps / "09-ptx" / "kernel.ptx")
     assert file.problems == []
-    [before] = file.neighbours("cp.async.cg", ahead=False)
-    assert before.startswith("08-llvm: ") and "nvvm.cp.async" in before
+    [before] = file.neighbours("mma.sync", ahead=False)
+    assert before.startswith("08-llvm: ") and "nvvm.mma.sync" in before
 
 
 def test_fields_and_words_of_schedules_are_completed(client: Client, tmp_path: Path) -> None:

@@ -64,6 +64,20 @@ tile.kernel @k(%v: !acc) {
 
 // -----
 
+// A body that does not end in a terminator.
+#tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
+!acc = !sm.fragment<64x8xf32, #tv>
+tile.kernel @k(%v: !acc) {
+  // expected-error @below {{[compute-yield]}}
+  %y = sm.map %v : !acc {
+  ^bb0(%e: f32):
+    %f = arith.negf %e : f32
+  } : !acc
+  tile.return
+}
+
+// -----
+
 #tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
 #own = #tile.tv<threads 128:1, values 1:0>
 !acc = !sm.fragment<64x8xf32, #tv>

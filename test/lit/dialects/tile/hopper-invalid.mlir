@@ -110,6 +110,19 @@ tile.kernel @k(%M: index, %N: index) {
 
 // -----
 
+// A body that does not end in a terminator.
+tile.kernel @k(%M: index, %N: index) {
+  %c0 = arith.constant 0 : index
+  // expected-error @below {{[work-yield]}}
+  %s = "tile.work_tiles"(%M, %N, %c0) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 1>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8>}> ({
+  ^bb0(%m: index, %n: index, %t: index):
+    %u = arith.addi %t, %m : index
+  }) : (index, index, index) -> index
+  tile.return
+}
+
+// -----
+
 // A result of another type.
 tile.kernel @k(%M: index, %N: index) {
   %c0 = arith.constant 0 : index

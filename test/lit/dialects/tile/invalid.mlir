@@ -343,6 +343,18 @@ func.func @f(%a: memref<8x8xf16>, %d: memref<8x8xf32>, %v: memref<8xbf16>) {
 
 // -----
 
+// A region that does not end in a terminator.
+func.func @f(%a: memref<8x8xf16>, %d: memref<8x8xf32>) {
+  // expected-error @below {{[epilogue-yield]}}
+  tile.gemm tn %a, %a into %d acc(f32) {
+  ^bb0(%x: f32):
+    %y = arith.negf %x : f32
+  } : memref<8x8xf16>, memref<8x8xf16>, memref<8x8xf32>
+  return
+}
+
+// -----
+
 func.func @f(%a: memref<8x8xf16>, %d: memref<8x8xf16>) {
   // expected-error @below {{[epilogue-yield]}}
   tile.gemm tn %a, %a into %d acc(f32) {
