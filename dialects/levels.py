@@ -94,7 +94,7 @@ DEVICE_OPS = _lives(
     (PIPELINED, EPILOGUE, "sm.roles"),
     (PIPELINED, EPILOGUE, "tile.next_work_tile"),
     (PIPELINED, EPILOGUE, "sm.role_instance sm.mbarriers sm.mbarrier_wait sm.mbarrier_arrive"),
-    (ATOMS, EPILOGUE, "sm.tma_load sm.zero_rows sm.wgmma sm.wgmma_promote sm.mma_wait"),
+    (ATOMS, EPILOGUE, "sm.tma_load sm.make_maps sm.listed_map sm.zero_rows sm.wgmma sm.wgmma_promote sm.mma_wait"),
     (EPILOGUE, EPILOGUE, "sm.mma_wait_rows"),
     (ATOMS, EPILOGUE, "sm.cluster_barrier"),
     (EPILOGUE, EPILOGUE, "sm.tma_store sm.tma_store_wait"),

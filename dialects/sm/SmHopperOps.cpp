@@ -190,6 +190,26 @@ static LogicalResult verifyBoxes(Operation *op, TensorMapType map, MemRefType bu
   return success();
 }
 
+LogicalResult MakeMapsOp::verify() {
+  auto map = dyn_cast<TensorMapType>(getMapType());
+  auto matrices = cast<MemRefType>(getMatrices().getType()), scratch = cast<MemRefType>(getScratch().getType());
+  if (!tile::isList(matrices) || !map || map.getShape().size() != 2 ||
+      map.getElementType() != matrices.getElementType())
+    return emitOpError() << "makes maps of boxes of two sides for a list of matrices of the same type, not " << getMapType()
+                         << " for " << matrices << " [list-maps]";
+  if (!scratch.getElementType().isInteger(32) || scratch.getNumElements() != 32)
+    return emitOpError() << "makes a map of 128 bytes in 32 elements of i32 of shared memory, not in " << scratch
+                         << " [list-map-scratch]";
+  return success();
+}
+
+LogicalResult ListedMapOp::verify() {
+  if (getResult().getType().getShape().size() != 2)
+    return emitOpError() << "is the map of one matrix, whose boxes have two sides, not " << getResult().getType()
+                         << " [listed-map]";
+  return success();
+}
+
 LogicalResult TmaLoadOp::verify() {
   if (getMulticast() == ClusterLine::cross)
     return emitOpError() << "shares a tile with a row or a column of the cluster, not with both [multicast-sides]";

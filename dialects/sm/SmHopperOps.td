@@ -177,6 +177,46 @@ def Sm_TensorMapOp : Sm_Op<"tensor_map", [Pure]> {
   let hasVerifier = 1;
 }
 
+def Sm_MakeMapsOp : Sm_Op<"make_maps"> {
+  let summary = "Makes a tensor map of each matrix of a list, in memory (a kernel of its own)";
+  let description = [{
+    CTA i of the launch, which is one warp, makes the tensor map of matrix i: 128 bytes, 32 elements of `maps` from 32·i
+    on. Address, extents and row stride are those in the table of the list; boxes, swizzle and type are those of `map_type`.
+    The map is made in `scratch`, copied to `maps`, and released to the tensormap proxy (PTX ISA, "tensormap.replace",
+    "tensormap.cp_fenceproxy"). A kernel that reads it acquires it (`sm.listed_map`). A matrix without elements gets a map
+    of one element, from which nothing may be loaded but what lies outside of it.
+
+    ```mlir
+    sm.make_maps %maps of %list as !sm.tensor_map<128x64xbf16, swizzle<3,3,3>> through %scratch
+        : memref<?xi32>, memref<?x?x?xbf16, strided<[?, ?, 1]>, "list">, memref<1x32xi32, …>
+    ```
+  }];
+  let arguments = (ins Arg<MemRefRankOf<[I32], [1]>, "maps", [MemWrite]>:$maps,
+                       Arg<MemRefRankOf<[AnyType], [3]>, "list", [MemRead]>:$matrices, TypeAttr:$map_type,
+                       Sm_WriteShared:$scratch);
+  let assemblyFormat = [{
+    $maps `of` $matrices `as` $map_type `through` $scratch attr-dict `:` type($maps) `,` type($matrices) `,` type($scratch)
+  }];
+  let hasVerifier = 1;
+}
+
+def Sm_ListedMapOp : Sm_Op<"listed_map"> {
+  let summary = "The tensor map of one matrix of a list, of those that sm.make_maps has made";
+  let description = [{
+    Acquires the map for the tensormap proxy, so that TMA loads that follow in this thread see it as it was made (PTX ISA,
+    "membar, fence": fence.proxy.tensormap). A map is that of the matrix alone: loads give no index of a matrix.
+
+    ```mlir
+    %map = sm.listed_map %maps[%batch] : memref<?xi32> to !sm.tensor_map<128x64xbf16, swizzle<3,3,3>>
+    sm.tma_load %map[%m, %k] to %a signals %full[%slot] : …
+    ```
+  }];
+  let arguments = (ins Arg<MemRefRankOf<[I32], [1]>, "maps", [MemRead, MemWrite]>:$maps, Index:$number);
+  let results = (outs Sm_TensorMapType:$result);
+  let assemblyFormat = "$maps `[` $number `]` attr-dict `:` type($maps) `to` qualified(type($result))";
+  let hasVerifier = 1;
+}
+
 def Sm_TmaLoadOp : Sm_Op<"tma_load", [AttrSizedOperandSegments]> {
   let summary = "Starts, from one thread, the TMA loads that fill a buffer in shared memory";
   let description = [{

@@ -100,6 +100,40 @@ def Sm_PtxRoundOp : Sm_Op<"ptx_round", [Pure, AllTypesMatch<["value", "result"]>
   let assemblyFormat = "$value `to` $to attr-dict `:` type($value)";
 }
 
+def Sm_PtxReplaceMapOp : Sm_Op<"ptx_replace_map", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "tensormap.replace: sets a field of a tensor map in shared memory (level nvvm)";
+  let description = [{
+    `field` is its name in PTX; `dim` counts from the innermost dimension, for a field that has dimensions. Fields that
+    PTX wants as immediates are `immediate`. See PTX ISA, "tensormap.replace". The pass `convert-ptx-ops-to-asm` converts
+    it to inline assembly.
+
+    ```mlir
+    sm.ptx_replace_map %p "global_dim" dim 0 value %columns : !llvm.ptr<3>, i32
+    sm.ptx_replace_map %p "swizzle_mode" immediate 3 : !llvm.ptr<3>
+    ```
+  }];
+  let arguments = (ins AnyType:$pointer, StrAttr:$field, OptionalAttr<I64Attr>:$dim,
+                       Optional<AnyTypeOf<[I32, I64]>>:$value, OptionalAttr<I64Attr>:$immediate);
+  let assemblyFormat = [{
+    $pointer $field (`dim` $dim^)? (`value` $value^)? (`immediate` $immediate^)? attr-dict `:` type($pointer)
+    (`,` type($value)^)?
+  }];
+}
+
+def Sm_PtxCopyMapOp : Sm_Op<"ptx_copy_map", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "tensormap.cp_fenceproxy: copies a tensor map from shared to global memory, and releases it (level nvvm)";
+  let description = [{
+    Executed by a whole warp. The tensormap proxy sees the map after an acquire fence. See PTX ISA,
+    "tensormap.cp_fenceproxy". The pass `convert-ptx-ops-to-asm` converts it to inline assembly.
+
+    ```mlir
+    sm.ptx_copy_map %shared to %global : !llvm.ptr<3>, !llvm.ptr<1>
+    ```
+  }];
+  let arguments = (ins AnyType:$source, AnyType:$target);
+  let assemblyFormat = "$source `to` $target attr-dict `:` type($source) `,` type($target)";
+}
+
 def Sm_PtxStoreOp : Sm_Op<"ptx_store", [MemoryEffects<[MemWrite]>]> {
   let summary = "st.global with a cache operator (level nvvm)";
   let description = [{

@@ -24,12 +24,11 @@ _ATTEMPTS = 8
 _CURRENT_OPERATION = "see current operation:"  # a note with the op, which the editor shows anyway
 
 
-def analyze(text: str, past_faults: bool = True) -> Analysis:
-    """The analysis of a text, of which each part between lines `// -----` is a module. `past_faults`: look for ops and
-    definitions also after the first fault of a part."""
+def analyze(text: str) -> Analysis:
+    """The analysis of a text, of which each part between lines `// -----` is a module."""
     whole, found = Text(text), Analysis()
     if len(whole.encoded) > MOST_BYTES:
-        limit = f"the file has more than {MOST_BYTES // 2**20} MiB, and is not checked; lowtide-opt checks longer ones"
+        limit = f"the file has more than {MOST_BYTES // 2**20} MiB, and is not checked; lowtide-opt has no such limit"
         found.problems.append(Problem((0, 0), limit, severity="information"))
         return found
     try:
@@ -39,23 +38,23 @@ def analyze(text: str, past_faults: bool = True) -> Analysis:
         return found
     start = 0
     for end in (*(line.start() for line in _SEPARATOR.finditer(whole.encoded)), len(whole.encoded)):
-        _add_part(found, whole, (start, end), _ATTEMPTS if past_faults else 1)
+        _add_part(found, whole, start, end)
         start = end
     return found
 
 
-def _add_part(found: Analysis, whole: Text, place: Range, attempts: int) -> None:
+def _add_part(found: Analysis, whole: Text, start: int, end: int) -> None:
     """Add a module. What stands before is blank for MLIR, so that its places are those in the text."""
-    before = re.sub(rb"[^\n]", b" ", whole.encoded[: place[0]])
-    part = Text((before + whole.encoded[slice(*place)]).decode())
+    before = re.sub(rb"[^\n]", b" ", whole.encoded[:start])
+    part = Text((before + whole.encoded[start:end]).decode())
     problems: list[Problem] = []
-    module, ops, definitions = _parsed(part, problems, attempts)
+    module, ops, definitions = _parsed(part, problems)
     if module is not None and LEVEL_ATTRIBUTE in module.operation.attributes:
         level = module.operation.attributes[LEVEL_ATTRIBUTE]
         found.level = level.value if isinstance(level, ir.StringAttr) else None
         problems += _broken_rules(module, part)
     found.problems += problems
-    found.ops += (OpPlace(*each) for each in ops)
+    found.ops += (OpPlace(name, place, all_) for name, place, all_ in ops)
     found.definitions += (_definition(*each) for each in definitions)
 
 
@@ -68,7 +67,7 @@ def _definition(place: Range, uses: list[Range], meaning: str) -> Definition:
 _Parsed = tuple[ir.Module | None, list[tuple[str, Range, Range]], list[tuple[Range, list[Range], str]]]
 
 
-def _parsed(part: Text, problems: list[Problem], attempts: int) -> _Parsed:
+def _parsed(part: Text, problems: list[Problem]) -> _Parsed:
     """The module of a part, with the places in it, or None with the places that are found.
 
     The parser stops at the first fault. For the others, the line of the fault is left out and the rest parsed again;
@@ -76,7 +75,7 @@ def _parsed(part: Text, problems: list[Problem], attempts: int) -> _Parsed:
     """
     encoded = part.encoded
     best: _Parsed = (None, [], [])
-    for attempt in range(attempts):
+    for attempt in range(_ATTEMPTS):
         with make_context() as context, _Taken(context, part) as taken:
             found = positions(encoded.decode(), _FILE, context)
         if attempt == 0:

@@ -25,16 +25,16 @@ def serve(pipe: Connection) -> None:
     analyze = importlib.import_module("lowtide.inspection.editor.analyze").analyze
     while True:
         try:
-            text, past_faults = pipe.recv()
+            text = pipe.recv()
         except (EOFError, KeyboardInterrupt):
             return
-        pipe.send(answer(text, past_faults, analyze))
+        pipe.send(answer(text, analyze))
 
 
-def answer(text: str, past_faults: bool, analyze: Callable[[str, bool], Analysis]) -> Analysis:
+def answer(text: str, analyze: Callable[[str], Analysis]) -> Analysis:
     """The analysis of a text. A Python exception in it is its only problem."""
     try:
-        return analyze(text, past_faults)
+        return analyze(text)
     except Exception as error:
         traceback.print_exc()  # editors show it as the output of the server
         why = f"Lowtide failed, by {type(error).__name__}: {error}; please report this with the file"
@@ -56,22 +56,19 @@ class Worker:
             self._started()
 
     def analyze(self, text: str) -> Analysis:
-        """The analysis of a text. If the process ends, another one looks at the text up to the first fault only. If it
-        ends, too, or one takes too long, the only problem says so."""
+        """The analysis of a text. If the process ends or takes too long, its only problem says so."""
         with self._lock:
-            for past_faults in (True, False):
-                pipe = self._started()
-                try:
-                    pipe.send((text, past_faults))
-                    if pipe.poll(self.seconds):
-                        found: Analysis = pipe.recv()
-                        return found
-                except (EOFError, OSError):
-                    self._end()
-                    continue
-                self._end()
-                return _only(f"checking the file took more than {self.seconds:g} s, and was given up")
-            return _only("MLIR ended the process that checked the file; this is a fault of MLIR or of the dialects")
+            pipe = self._started()
+            try:
+                pipe.send(text)
+                if pipe.poll(self.seconds):
+                    found: Analysis = pipe.recv()
+                    return found
+                why = f"checking the file took more than {self.seconds:g} s, and was given up"
+            except (EOFError, OSError):
+                why = "MLIR ended the process that checked the file; this is a fault of MLIR or of the dialects"
+            self._end()
+            return Analysis([Problem((0, 0), f"{why}; undo the last change")])
 
     def stop(self) -> None:
         """End the process, even within an analysis."""
@@ -91,7 +88,3 @@ class Worker:
     def _end(self) -> None:
         self.stop()
         self._process = self._pipe = None
-
-
-def _only(why: str) -> Analysis:
-    return Analysis([Problem((0, 0), f"{why}; undo the last change")])

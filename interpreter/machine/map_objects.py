@@ -59,6 +59,14 @@ def replace_field(
     _store(state, access, cells, address, encoded(fields.with_part(*part)))
 
 
+def write(state: AgentState, op: Described, address: int, map: TensorMap) -> None:
+    """Write a map as a whole to global memory, by an agent, and release it to the tensormap proxy."""
+    memory = state.machine.memory
+    _check_place(state, op, memory, address)
+    _store(state, state.access(op), memory, address, encoded(fields_of(map)))
+    state.machine.map_fences.release(state.cta.shared.clocks, state.warp, active_lane_numbers(state), Scope.gpu)
+
+
 def copy(state: AgentState, op: Described, to: Any, source: Any, scope: Scope) -> None:
     """tensormap.cp_fenceproxy: the warp copies a map from shared to global memory and releases it to the tensormap
     proxy. Its `.sync` orders what lanes of the warp did before it, and the copy before what they do after it."""

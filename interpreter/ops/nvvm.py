@@ -210,6 +210,7 @@ enter(
         "nvvm.cluster.wait": "barrier.cluster.wait;",
         "nvvm.mapa": "mapa.shared::cluster.u32 $d, $0, $1;",
         "nvvm.fence.proxy": _fence_proxy,
+        "nvvm.fence.proxy.acquire": lambda op: f"fence.proxy.tensormap::generic.acquire.{word(op, 'scope')} [$0], 128;",
         "nvvm.fence.mbarrier.init": "fence.mbarrier_init.release.cluster;",
         "nvvm.mbarrier.init": _mbarrier_init,
         "nvvm.mbarrier.arrive": _arrive,

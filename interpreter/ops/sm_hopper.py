@@ -1,19 +1,25 @@
 """The sm dialect, Hopper: roles, mbarriers, TMA and asynchronous wgmma."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from mlir import ir
 
 from lowtide.dialects.sm import ClusterLine
 from lowtide.errors import InterpreterError
-from lowtide.interpreter.machine import async_arrivals, clusters, mbarriers, tensor_maps
+from lowtide.interpreter.machine import async_arrivals, clusters, map_fields, map_objects, mbarriers, tensor_maps
 from lowtide.interpreter.machine.agents import AgentState, Cta, Steps
 from lowtide.interpreter.machine.barriers import barrier, together
 from lowtide.interpreter.machine.execution import run_block
+from lowtide.interpreter.machine.lanes import active_lane_numbers
 from lowtide.interpreter.machine.mbarriers import Mbarrier
 from lowtide.interpreter.machine.shared_buffers import name_of, reserve, store_buffer
 from lowtide.interpreter.machine.teams import COPIERS, PRODUCER, WARP, WARPGROUP
+from lowtide.interpreter.machine.views import Scope
+from lowtide.interpreter.ops.tile_operands import matrix_at
 from lowtide.interpreter.program.decoded import DecodedOp
+from lowtide.interpreter.program.ir_types import decode_type
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import DecodedBlock, Program, RingUsers, Role
 
@@ -178,6 +184,33 @@ def tensor_map(state: AgentState, op: DecodedOp) -> None:
         box = (*box[:-2], rows[0], box[-1])
     found = tensor_maps.encode(state, op, matrix, box, type.swizzle, ragged="ragged" in op.attributes)
     state.values[op.results[0]] = found
+
+
+def _prepare_make_maps(op: DecodedOp, program: Program) -> Any:
+    return decode_type(ir.TypeAttr(op.source.attributes["map_type"]).value)
+
+
+@OPS.effects("sm.make_maps", prepare=_prepare_make_maps)
+def make_maps(state: AgentState, op: DecodedOp, maps: Any, matrices: Any, scratch: Any) -> None:
+    """The map of the CTA's matrix, by one agent."""
+    if state.warp != state.team.members[0]:
+        return
+    number, type = state.cta.index, op.data
+    matrix = matrix_at(state, op, matrices, number)
+    if matrix.shape[0] <= 1 or not all(matrix.shape):  # the stride is never used
+        matrix = replace(matrix, strides=(tensor_maps.UNIT // matrix.element.bytes,))
+    if not all(matrix.shape):  # nothing is loaded from inside of it
+        matrix = replace(matrix, address=matrices.address, shape=tuple(max(1, each) for each in matrix.shape))
+    found = tensor_maps.encode(state, op, matrix, type.shape, type.swizzle)
+    map_objects.write(state, op, maps.address + number * map_fields.BYTES, found)
+
+
+@OPS.effects("sm.listed_map")
+def listed_map(state: AgentState, op: DecodedOp, maps: Any, number: Any) -> Any:
+    """The map, as the tensormap proxy sees it after an acquire fence."""
+    address = maps.address + number * map_fields.BYTES
+    map_objects.acquire(state, (address, active_lane_numbers(state)[0]), Scope.gpu)
+    return map_objects.used(state, op, address)
 
 
 def _loads_by_tma(state: AgentState, op: DecodedOp) -> bool:

@@ -17,7 +17,27 @@ from lowtide.interpreter.program.op_table import OpTable
 
 OPS = OpTable()
 
-enter(OPS, {"sm.ptx_round": lambda op: f"cvt.rna.{op.attributes['to']}.f32 $d, $0;"})
+_WIDE_FIELDS = ("global_address", "global_stride")  # of a tensor map
+
+
+def _replace_map(op: DecodedOp) -> str:
+    field, dim = op.attributes["field"], op.attributes.get("dim")
+    value = op.attributes.get("immediate", "$1")
+    bits = 64 if field in _WIDE_FIELDS else 32
+    place = "" if dim is None else f" {dim},"
+    return f"tensormap.replace.tile.{field}.shared::cta.b1024.b{bits} [$0],{place} {value};"
+
+
+enter(
+    OPS,
+    {
+        "sm.ptx_round": lambda op: f"cvt.rna.{op.attributes['to']}.f32 $d, $0;",
+        "sm.ptx_replace_map": _replace_map,
+        "sm.ptx_copy_map": (
+            "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [$1], [$0], 128;"
+        ),
+    },
+)
 
 
 @OPS.effects("sm.ptx_await_wave")

@@ -9,6 +9,7 @@ from mlir.dialects import scf
 from lowtide.dialects import sm, tile
 from lowtide.dialects.sm import ClusterLine
 from lowtide.dialects.tile import CacheHint
+from lowtide.dialects.tile.lists import is_list
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.atoms.last_boxes import Boxes, LastBoxes
 from lowtide.passes.atoms.ring_slots import carry_slots, index_of, take_slot
@@ -169,6 +170,7 @@ class _Between:
                 copy,
                 f"fills {rows} rows, which {parties} CTAs cannot share; take another grid.cluster [multicast-rows]",
             )
+        hint = written(operand.cache)
         share, rank = rows // parties if parties > 1 else None, TMA_RANKS.get(str(operand.copy), 2)
         if view.halves and (parties > 1 or rank > 2):
             raise Refusal(
@@ -176,11 +178,13 @@ class _Between:
                 f"loads a window of halves by {operand.copy} for {parties} CTAs; such a window is loaded by tma for "
                 f"one CTA: take tma, and a grid.cluster that does not share {name.upper()} [halves-shared]",
             )
+        if is_list(matrix.type):
+            return _Load(copy, Boxes(self.boxes.maps.listed_map(copy, matrix, view.offsets[0], buffer.type)), hint=hint)
         boxes = self.boxes.of(copy, number) if rank == 2 and not view.halves else None
         if boxes is None:
             of, is_ragged, halves = self.boxes.maps.map_for, end is not None, bool(view.halves)
             boxes = Boxes(of(copy, matrix, buffer.type, rows=share, rank=rank, is_ragged=is_ragged, halves=halves))
-        return _Load(copy, boxes, line, written(operand.cache), end)
+        return _Load(copy, boxes, line, hint, end)
 
 
 @dataclass(frozen=True)
@@ -194,7 +198,8 @@ class _Load:
     end: ir.Value | None = None
 
     def start(self, full: ir.Value, index: ir.Value) -> None:
-        *batch, row, column = self.copy.source.owner.opview.offsets
+        view = self.copy.source.owner.opview
+        *batch, row, column = list(view.offsets)[1:] if is_list(view.source.type) else view.offsets
         load = sm.TmaLoadOp(
             self.boxes.tensor_map,
             row,

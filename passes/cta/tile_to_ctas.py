@@ -37,7 +37,7 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
          In lists of matrices of any extents, each product has its own tiles along N and its own K steps, at least one:
            tile.work_tiles … groups(%group to %rows_end of %ends) columns_of(%D) … {
              %k = tile.matrix_extent %A[%batch] dim 1
-             scf.for %k0 = %c0 to smax(%k, 1) … }
+             scf.for %k0 = select(%k == 0, 64, 0) to … }
          If an operand has a vector for each group, the store takes the vector of the item's group:
            %own = memref.subview %bias[%group, 0] [1, %N] [1, 1] : memref<?x?xf32, …> to memref<?xf32, …>
          If rows of A are taken at an index, windows of A are windows of a matrix of these rows:
@@ -215,8 +215,7 @@ def _emit_kernel(
                     group = group_of_k(ends, place.batch, k)
                     factors, span = (up_to(a, group.end), up_to(b, group.end)), (group.begin, group.last)
                 if own_k and place.batch is not None:
-                    own = tile.MatrixExtentOp(ir.IndexType.get(), a, place.batch, dims_of_a(layout)[1] % 2).result
-                    span = Builder.index().constant(0), Builder.index().smax(own, 1)
+                    span = _own_k(a, place.batch, dims_of_a(layout)[1] % 2, schedule.tile_mnk[2])
                 span = span or (place.k0 or Builder.index().constant(0), place.k1 or k)
                 own = {kind: _of_sum(x, kind, place) for kind, x in in_the_sum.items()}
                 acc = _emit_k_loop(gemm, (*factors, own), span, place, shape)
@@ -295,6 +294,14 @@ def _within_group(operand: ir.Value, dim: int | None, place: Place) -> ir.Value:
     sizes = [place.rows_end if each == rows else extent(operand, each) for each in open_]
     part = ir.MemRefType.get(shape, type_.element_type, type_.layout, type_.memory_space)
     return memref.SubViewOp(part, operand, [], sizes, [], [0] * type_.rank, shape, [1] * type_.rank).result
+
+
+def _own_k(matrices: ir.Value, number: ir.Value, dim: int, step: int) -> tuple[ir.Value, ir.Value]:
+    """The range of K of a matrix of A. Agents rely on a first step, which for a K of 0 is one past it, of zeros."""
+    build = Builder.index()
+    own = tile.MatrixExtentOp(ir.IndexType.get(), matrices, number, dim).result
+    begin = build.mul(build.select(build.eq(own, 0), 1, 0), step)
+    return begin, build.smax(own, build.add(begin, 1))
 
 
 def _has_own_columns(gemm: tile.GemmOp, d: ir.Value) -> bool:

@@ -39,7 +39,8 @@ from lowtide.passes.support.problem.kernels import PRODUCER, gemm_kernels, launc
 from lowtide.passes.support.streams.buffers import is_shared
 from lowtide.targets import Target
 
-_LOADS = (sm.TmaLoadOp, sm.CpAsyncOp, sm.LoadGlobalOp, tile.PrepareOp, tile.FinishOp)
+_PREPARES = (tile.PrepareOp, sm.MakeMapsOp)
+_LOADS = (sm.TmaLoadOp, sm.CpAsyncOp, sm.LoadGlobalOp, tile.FinishOp, *_PREPARES)
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class OverlapLaunches(Pass):
     def run(self, module: ir.Module, target: Target) -> None:
         asking = [schedule_if_any(kernel).grid.launch is LaunchKind.programmatic for kernel in gemm_kernels(module)]
         for kernel in walk(module, tile.KernelOp) if any(asking) else ():
-            prepares = bool(walk(kernel, tile.PrepareOp))
+            prepares = any(walk(kernel, each) for each in _PREPARES)
             if not prepares and schedule_if_any(kernel).grid.launch is not LaunchKind.programmatic:
                 continue
             for work in _works(kernel):
@@ -75,7 +76,7 @@ def _works(kernel: tile.KernelOp) -> list[ir.OpView]:
         if isinstance(op, sm.RolesOp) and _only_producer_is_first(op):
             body = op.bodies[0].blocks[0].operations
             return [_first_access(tiles) for tiles in body if isinstance(tiles, tile.WorkTilesOp)]
-        if isinstance(op, (sm.RolesOp, tile.WorkTilesOp, tile.PrepareOp)):
+        if isinstance(op, (sm.RolesOp, tile.WorkTilesOp, *_PREPARES)):
             return [op]
     raise Refusal(
         kernel, "has no tile.work_tiles, before which it would wait for the kernels before it [no-work-tiles]"

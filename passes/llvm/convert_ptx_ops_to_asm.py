@@ -7,6 +7,7 @@ After    %c = llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 0;
          sm.ptx_semaphore_arrive becomes red.release.gpu, sm.ptx_semaphore_wait a loop of ld.acquire.gpu,
          sm.ptx_semaphore_leave red.inc; sm.ptx_raise_max redux.sync.max and, of one lane, red.max.
          sm.ptx_wgmma becomes wgmma.mma_async with a vector of registers for A.
+         sm.ptx_replace_map becomes tensormap.replace, sm.ptx_copy_map tensormap.cp_fenceproxy.
          sm.ptx_await_wave becomes an atom.inc and a bounded loop of loads, sm.ptx_keep_pair a shfl,
          sm.ptx_mask_or a lop3.
 Needs    level nvvm.
@@ -71,6 +72,21 @@ setp.ne.and.u32 more, polls, 0, more;
 DONE:
 }}"""
 
+
+# The fields of a tensor map, with the bits of their values (PTX ISA, "tensormap.replace").
+_MAP_FIELDS = {
+    "global_address": 64,
+    "rank": 32,
+    "box_dim": 32,
+    "global_dim": 32,
+    "global_stride": 64,
+    "element_stride": 32,
+    "elemtype": 32,
+    "interleave_layout": 32,
+    "swizzle_mode": 32,
+    "fill_mode": 32,
+}
+_COPY_MAP = "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [$0], [$1], 128;"
 
 # Each lane reads its own register.
 _KEEP = "shfl.sync.bfly.b32 $0, $1, 0, 31, -1;"
@@ -140,6 +156,14 @@ class ConvertPtxOpsToAsm(Pass):
             with before(raised), raised.operation.location:
                 _assembly(_RAISE_MAX, [_address(raised.pointer), raised.value], "l,f")
             erase(raised)
+        for field in walk(module, sm.PtxReplaceMapOp):
+            with before(field), field.operation.location:
+                _replace_in_map(field)
+            erase(field)
+        for copy in walk(module, sm.PtxCopyMapOp):
+            with before(copy), copy.operation.location:
+                _assembly(_COPY_MAP, [_address(copy.target), _shared_address(copy.source)], "l,r")
+            erase(copy)
         for wait in walk(module, sm.PtxAwaitWaveOp):
             with before(wait), wait.operation.location:
                 _await_wave(wait)
@@ -148,6 +172,26 @@ class ConvertPtxOpsToAsm(Pass):
 
 def _address(pointer: ir.Value) -> ir.Value:
     return llvm.PtrToIntOp(ir.IntegerType.get_signless(64), pointer).result
+
+
+def _shared_address(pointer: ir.Value) -> ir.Value:
+    return llvm.PtrToIntOp(ir.IntegerType.get_signless(32), pointer).result
+
+
+def _replace_in_map(op: sm.PtxReplaceMapOp) -> None:
+    """tensormap.replace of a map in shared memory."""
+    name = op.field.value
+    if name not in _MAP_FIELDS or (op.value is None) == (op.immediate is None):
+        raise Refusal(
+            op,
+            f"sets the field {name} of a tensor map; give a value or an immediate for one of "
+            f"{', '.join(_MAP_FIELDS)} [map-field]",
+        )
+    dim = "" if op.dim is None else f" {op.dim.value},"
+    value = "$1" if op.immediate is None else str(op.immediate.value)
+    text = f"tensormap.replace.tile.{name}.shared::cta.b1024.b{_MAP_FIELDS[name]} [$0],{dim} {value};"
+    operands = [_shared_address(op.pointer), *([] if op.value is None else [op.value])]
+    _assembly(text, operands, ",".join(["r", *({32: "r", 64: "l"}[_MAP_FIELDS[name]] for _ in operands[1:])]))
 
 
 def _assembly(text: str, operands: list[ir.Value], constraints: str) -> None:

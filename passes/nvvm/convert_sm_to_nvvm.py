@@ -40,7 +40,7 @@ from lowtide.passes.nvvm.accesses import (
     zero_rows,
 )
 from lowtide.passes.nvvm.agents import barriers, roles
-from lowtide.passes.nvvm.prepare import finish, prepare
+from lowtide.passes.nvvm.prepare import finish, list_maps, prepare
 from lowtide.passes.nvvm.products import mma_sync, weights, wgmma
 from lowtide.passes.nvvm.thread import compute, control
 from lowtide.passes.nvvm.thread.clusters import ClusterPlace, lower_cluster_barrier
@@ -65,6 +65,7 @@ from lowtide.targets import Target
 MODULE_NAME = "kernels"
 _SMEM_SYMBOL = "shared_memory"
 _SHARED = 3  # address space
+_PTX_OF_MAPS = 83  # the version that has tensormap.replace (PTX ISA, "tensormap.replace", "PTX ISA Notes")
 
 _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     tile.GridDependencyWaitOp: barriers.lower_grid_dependency_wait,
@@ -120,6 +121,8 @@ _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     sm.MmaWaitRowsOp: wgmma.lower_mma_wait_rows,
     tile.PrepareOp: prepare.lower_prepare,
     tile.FinishOp: finish.lower_finish,
+    sm.MakeMapsOp: list_maps.lower_make_maps,
+    sm.ListedMapOp: list_maps.lower_listed_map,
     tile.StorePartialOp: partial_sums.lower_store_partial,
     tile.AddPartialsOp: partial_sums.lower_add_partials,
     tile.SumSharesOp: partial_sums.lower_sum_shares,
@@ -189,7 +192,8 @@ def _cluster(launches: list[tile.LaunchOp]) -> tuple[int, int]:
 def _ptx_feature(module: ir.Module, target: Target) -> str:
     """The least PTX version that knows all mma instructions of the module: the target's, or a later one."""
     products = [*walk(module, sm.MmaSyncOp), *wgmmas(module)]
-    return f"+ptx{max([target.ptx_version, *map(_ptx_version, products)])}"
+    of_maps = [_PTX_OF_MAPS] * bool(walk(module, sm.MakeMapsOp))
+    return f"+ptx{max([target.ptx_version, *of_maps, *map(_ptx_version, products)])}"
 
 
 def _ptx_version(op: sm.MmaSyncOp | Wgmma) -> int:

@@ -23,6 +23,7 @@ ENDS, COUNTS = [0, 37, 37, 80], [90, 0, 13, 200]
 
 _MMA = "grid.tile = [32, 32], k = 32, stages = 2"
 _ROLES = "grid.tile = [64, 32], roles = cooperative(1), stages = 2"
+_TMA = f"{_ROLES}, a.copy = tma, b.copy = tma"
 _GROUPS: dict[str, Any] = {"groups": None}
 
 # By name: target, schedule, fields, levels (None: all).
@@ -35,6 +36,7 @@ CASES: dict[str, tuple[str, str | None, dict[str, Any], tuple[str, ...] | None]]
         {"groups": COUNT, "layout": "tt", "a_rows": True},
         ("cta", "ptx"),
     ),
+    "groups, wgmma, maps made by a launch": ("sm_90a", _TMA, _GROUPS, ("atoms", "epilogue", "nvvm")),
     "groups, loads to registers": ("sm_80", f"{_MMA.split(', stages')[0]}, copy = ld.global.4", _GROUPS, ("ptx",)),
     "groups, products in f32": ("sm_80", None, {"a": "f32", "b": "f32", "d": "f32", **_GROUPS}, ("nvvm",)),
     "groups, 8-bit floats": ("sm_90a", None, {"a": "e4m3", "b": "e4m3", **_GROUPS}, ("nvvm",)),
@@ -112,12 +114,15 @@ def test_a_k_of_zero_gives_zeros() -> None:
 PRODUCTS: dict[str, tuple[str, str | None, dict[str, Any], tuple[str, ...] | None]] = {
     "mma.sync": ("sm_80", _MMA, {}, None),
     "wgmma": ("sm_90a", _ROLES, {}, ("cta", "pipelined", "epilogue", "ptx")),
+    "wgmma, maps made by a launch": ("sm_90a", _TMA, {}, ("atoms", "epilogue", "nvvm", "llvm", "ptx")),
+    "wgmma, maps made by a launch, A (K, M)": ("sm_90a", _TMA, {"layout": "nt"}, ("atoms", "ptx")),
     "mma.sync, runs of tiles": ("sm_80", f"{_MMA}, scheduler = even_split", {}, ("cta", "nvvm")),
     "mma.sync, odd sizes": ("sm_80", None, {}, ("atoms", "ptx")),
     "sm_90a, odd sizes": ("sm_90a", None, {"d": "f32"}, ("nvvm",)),
     "products in f32, odd sizes": ("sm_80", None, {**dict.fromkeys("abd", "f32"), "layout": "nt"}, ("ptx",)),
 }
 _EVEN = ((70, 24, 48), (1, 8, 16), (0, 40, 8), (64, 0, 32), (33, 16, 56), (5, 8, 0))
+_TURNED = ((72, 24, 47), (8, 8, 1), (0, 40, 5), (64, 0, 33), (8, 16, 70), (16, 8, 0))
 _ODD = ((70, 25, 47), (1, 7, 1), (5, 41, 9), (64, 0, 33), (0, 5, 5), (33, 17, 55), (3, 3, 0))
 
 
@@ -146,6 +151,7 @@ def factors(spec: lt.GemmSpec, sizes: Any) -> tuple[list[NDArray[Any]], list[NDA
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_a_list_of_products_has_matrices_of_any_sizes(name: str) -> None:
     (kernel, spec), sizes = of_products(name), _EVEN if PRODUCTS[name][1] else _ODD
+    sizes = _TURNED if spec.layout == "nt" and PRODUCTS[name][1] else sizes
     a, b = factors(spec, sizes)
     wanted = [
         (x if spec.layout[0] == "t" else x.T) @ (y.T if spec.layout[1] == "n" else y) for x, y in zip(a, b, strict=True)
@@ -227,6 +233,26 @@ def test_matrices_that_are_read_past_their_own_end_are_found() -> None:
     assert edited != text
     assert interpret(text, {"a": a, "b": b, "counts": counts}, domain="exact")[1].shape == (1, 8)
     with pytest.raises(InterpreterError, match=r"out of bounds"):
+        interpret(edited, {"a": a, "b": b, "counts": counts}, domain="exact")
+
+
+# In tensor maps that a launch makes, at level nvvm: what is found.
+OF_MAPS = {
+    "no acquire fence": (r"nvvm\.fence\.proxy\.acquire .*", "", "map-acquire"),
+    "a map that is not copied": (r"sm\.ptx_copy_map .*", "", "uninitialised-read"),
+    "rows in place of columns": (r'("global_dim" dim )0( value)', r"\g<1>1\2", "map-unset"),
+    "a stride in elements": (r'("global_stride" dim 0 value )%\d+', r"\1%c2_i64", "map-byte-strides|map-made"),
+}
+
+
+@pytest.mark.parametrize("fault", OF_MAPS)
+def test_a_fault_in_maps_made_by_a_launch_is_found(fault: str) -> None:
+    kernel, spec = of_products("wgmma, maps made by a launch")
+    (a, b), counts = factors(spec, _EVEN[:2]), np.array([70, 1], np.int32)
+    pattern, replacement, code = OF_MAPS[fault]
+    edited = re.sub(pattern, replacement, kernel.levels["nvvm"])
+    assert edited != kernel.levels["nvvm"]
+    with pytest.raises(InterpreterError, match=rf"\[({code})\]"):
         interpret(edited, {"a": a, "b": b, "counts": counts}, domain="exact")
 
 

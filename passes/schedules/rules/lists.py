@@ -1,4 +1,5 @@
-"""Rules for lists of matrices. Threads load and store them, at the address of the matrix of their work item."""
+"""Rules for lists of matrices. Threads load and store them, at the address of the matrix of their work item; or TMA
+loads them, by tensor maps that a launch before the product makes."""
 
 from collections.abc import Iterator
 from math import gcd
@@ -14,8 +15,9 @@ from lowtide.passes.support.problem.matrix_layouts import k_is_last
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 
-WHY = "only the device knows where the matrices of a list lie, so threads copy and store them"
+WHY = "only the device knows where the matrices of a list lie"
 _WIDEST = 16  # bytes of a copy
+_BY_TMA = "tma"  # boxes of one panel, of a tensor map of two dimensions
 
 
 def taken_with_lists(problem: Problem) -> Table:
@@ -36,7 +38,7 @@ def _of_operand(name: str, columns: int, problem: Problem) -> Table:
     """The fields of A or B, whose rows have this length; 0 if it is known only at run time."""
     width = gcd(columns * element_type(problem.stream(name).element).bytes, _WIDEST)
     copy = f"cp.async.{width}" if f"cp.async.{width}" in CP_ASYNC_COPIES else CP_ASYNC_COPIES[-1]
-    others = (each for each in (*RING_COPIES, *GLOBAL_LOADS) if each != copy)
+    others = (each for each in (*RING_COPIES, *GLOBAL_LOADS, _BY_TMA) if each != copy)
     return {f"mainloop.{name}.copy": (copy, *others), f"mainloop.{name}.pack": (None, PackKind.none)}
 
 

@@ -16,7 +16,7 @@ from lowtide.passes.support.problem.problem import Problem
 
 def gemm_kernels(module: ir.Module) -> list[tile.KernelOp]:
     """The kernels that multiply. They have a schedule; kernels that prepare a matrix or finish reductions have none."""
-    others = (tile.PrepareOp, tile.FinishOp)
+    others = (tile.PrepareOp, tile.FinishOp, sm.MakeMapsOp)
     return [kernel for kernel in walk(module, tile.KernelOp) if not any(walk(kernel, op) for op in others)]
 
 

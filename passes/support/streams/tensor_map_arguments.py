@@ -17,6 +17,7 @@ from lowtide.passes.support.problem.element_types import element_bits
 from lowtide.passes.support.problem.kernels import launches_of, relaunch, schedule_if_any
 from lowtide.passes.support.problem.matrix_layouts import is_column_major
 from lowtide.passes.support.streams.buffers import is_transposed_buffer
+from lowtide.passes.support.streams.listed_maps import ListedMaps
 from lowtide.passes.support.streams.panels import Panels
 from lowtide.passes.support.streams.ragged import ROWS, mark_ragged
 
@@ -117,6 +118,7 @@ class TensorMapArguments:
         self.packs_output = schedule_if_any(kernel).epilogue.pack is PackKind.rows
         self.found: dict[tuple[int, sm.TensorMapType, bool, bool], ir.Value] = {}
         self.passed: list[ir.Value] = []
+        self.listed = ListedMaps(kernel, launch)
 
     def map_for(
         self,
@@ -165,6 +167,16 @@ class TensorMapArguments:
                 self.passed.append(made.result)
             self.found[key] = self.entry.add_argument(type_, ir.Location.unknown())
         return self.found[key]
+
+    def listed_map(self, op: ir.OpView, matrices: ir.Value, number: ir.Value, buffer: ir.Type) -> ir.Value:
+        """The map of one matrix of a list, in boxes of the shape of `buffer`: a launch before the product makes it on
+        the device. Raises Refusal as `map_for`."""
+        position, type_ = self.matrices.index(matrices), box_type(op, buffer, None, 2)
+        found, is_new = self.listed.map_of(op, position, type_, number)
+        if is_new:
+            with before(self.launch), op.operation.location:
+                self.passed.append(self.listed.make(position, type_))
+        return found
 
     def finish(self) -> None:
         """Gives kernel and launch their new signature."""

@@ -146,10 +146,10 @@ def test_a_module_of_no_known_level_is_refused() -> None:
 
 
 def test_an_exception_within_an_analysis_is_a_problem(capsys: pytest.CaptureFixture[str]) -> None:
-    def faulty(text: str, past_faults: bool) -> Analysis:
+    def faulty(text: str) -> Analysis:
         raise ValueError(f"no {text}")
 
-    [problem] = answer("module", True, faulty).problems
+    [problem] = answer("module", faulty).problems
     assert "Lowtide failed, by ValueError: no module" in problem.message
     assert "Traceback" in capsys.readouterr().err
 
@@ -160,7 +160,6 @@ def test_a_process_that_ends_or_waits_is_replaced() -> None:
         assert worker.analyze("cta").level == "cta"
         [problem] = worker.analyze("abort").problems
         assert "ended the process" in problem.message
-        assert worker.analyze("abort past the first fault").level is not None
         worker.seconds = 0.2
         [problem] = worker.analyze("wait").problems
         assert "more than 0.2 s" in problem.message

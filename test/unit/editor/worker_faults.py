@@ -9,8 +9,8 @@ from lowtide.inspection.editor.analysis import Analysis
 
 def serve(pipe: Connection) -> None:
     while True:
-        text, past_faults = pipe.recv()
-        if text == "abort" or (text == "abort past the first fault" and past_faults):
+        text = pipe.recv()
+        if text == "abort":
             os.abort()
         if text == "wait":
             time.sleep(60)

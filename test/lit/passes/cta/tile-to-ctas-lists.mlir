@@ -1,6 +1,6 @@
 // Lists of products: windows of A and B have the item's matrix as their first coordinate, as in a batch. The view of D up
 // to the end of the item's rows is a list as well. Each product has its own tiles along N, and its own K steps, unless the
-// type knows the extent.
+// type knows the extent. For a K of 0, the one step lies past it.
 // RUN: lowtide-opt %s -p tile-to-ctas,canonicalize,cse | filecheck %s
 
 // CHECK-LABEL: tile.kernel @gemm_kernel(
@@ -15,8 +15,12 @@
 // CHECK-LABEL: tile.kernel @of_any_k_kernel(
 // CHECK:         tile.work_tiles {{.*}} batch(%batch of %{{.+}}) groups(%group to %rows_end of %{{.+}} : memref<?xi32>) order(<row>)
 // CHECK:           %[[OWN:.+]] = tile.matrix_extent %A[%batch] dim 0
-// CHECK:           %[[STEPS:.+]] = arith.maxsi %[[OWN]], %c1
-// CHECK:           scf.for %{{.+}} = %c0 to %[[STEPS]] step %c16
+// CHECK:           %[[EMPTY:.+]] = arith.cmpi eq, %[[OWN]], %c0
+// CHECK:           %[[PAST:.+]] = arith.select %[[EMPTY]], %c1, %c0
+// CHECK:           %[[FIRST:.+]] = arith.muli %[[PAST]], %c16
+// CHECK:           %[[ONE:.+]] = arith.addi %[[FIRST]], %c1
+// CHECK:           %[[LAST:.+]] = arith.maxsi %[[OWN]], %[[ONE]]
+// CHECK:           scf.for %{{.+}} = %[[FIRST]] to %[[LAST]] step %c16
 !of_k = memref<?x?x32xbf16, strided<[?, ?, 1]>, "list">
 !of_d = memref<?x?x?xbf16, strided<[?, ?, 1]>, "list">
 module attributes {tile.level = "problem", tile.target = "sm_80"} {

@@ -62,3 +62,21 @@ func.func @round(%x: f32) {
   return
 }
 }
+// -----
+
+module attributes {tile.target = "sm_90a"} {
+func.func @field(%p: !llvm.ptr<3>) {
+  // expected-error @below {{convert-ptx-ops-to-asm: sets the field colour of a tensor map; give a value or an immediate for one of global_address, rank, box_dim,}}
+  sm.ptx_replace_map %p "colour" immediate 1 : !llvm.ptr<3>
+  return
+}
+}
+// -----
+
+module attributes {tile.target = "sm_90a"} {
+func.func @none(%p: !llvm.ptr<3>) {
+  // expected-error @below {{[map-field]}}
+  sm.ptx_replace_map %p "rank" : !llvm.ptr<3>
+  return
+}
+}

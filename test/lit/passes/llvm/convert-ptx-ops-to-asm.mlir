@@ -44,6 +44,20 @@ func.func @masks(%x: i32) -> (i32, i32) {
   return %y, %z : i32, i32
 }
 
+// Tensor maps in shared memory: 32-bit addresses there; PTX wants numbers of types and modes as immediates.
+// CHECK-LABEL: func.func @maps(
+// CHECK:       llvm.inline_asm has_side_effects "tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [$0], 1, $1;", "r,r,~{memory}" %{{.+}}, %{{.+}} : (i32, i32) -> ()
+// CHECK:       llvm.inline_asm has_side_effects "tensormap.replace.tile.global_address.shared::cta.b1024.b64 [$0], $1;", "r,l,~{memory}" %{{.+}}, %{{.+}} : (i32, i64) -> ()
+// CHECK:       llvm.inline_asm has_side_effects "tensormap.replace.tile.elemtype.shared::cta.b1024.b32 [$0], 10;", "r,~{memory}" %{{.+}} : (i32) -> ()
+// CHECK:       llvm.inline_asm has_side_effects "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [$0], [$1], 128;", "l,r,~{memory}" %{{.+}}, %{{.+}} : (i64, i32) -> ()
+func.func @maps(%p: !llvm.ptr<3>, %g: !llvm.ptr<1>, %x: i32, %y: i64) {
+  sm.ptx_replace_map %p "global_dim" dim 1 value %x : !llvm.ptr<3>, i32
+  sm.ptx_replace_map %p "global_address" value %y : !llvm.ptr<3>, i64
+  sm.ptx_replace_map %p "elemtype" immediate 10 : !llvm.ptr<3>
+  sm.ptx_copy_map %p to %g : !llvm.ptr<3>, !llvm.ptr<1>
+  return
+}
+
 // The number of groups that may stay in flight is the instruction's. A single output comes without a struct.
 // CHECK-LABEL: func.func @in_flight(
 // CHECK:       %[[R:.+]] = llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 2;", "=f,0" %{{.+}} : (f32) -> f32

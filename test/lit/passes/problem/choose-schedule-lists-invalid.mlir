@@ -5,8 +5,8 @@
 !list = memref<?x?x?xbf16, strided<[?, ?, 1]>, "list">
 module attributes {tile.target = "sm_90a"} {
 func.func @tma(%a: !mats, %b: !list, %d: !mats) {
-  // expected-error @below {{choose-schedule: mainloop.b.copy = tma: only the device knows where the matrices of a list lie, so threads copy and store them; take cp.async.16 or}}
-  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <b = <copy = tma>>>) {
+  // expected-error @below {{choose-schedule: mainloop.b.copy = tma.3d: only the device knows where the matrices of a list lie; take cp.async.16 or}}
+  tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<mainloop = <b = <copy = tma.3d>>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
     tile.yield %y : bf16
@@ -20,7 +20,7 @@ func.func @tma(%a: !mats, %b: !list, %d: !mats) {
 !list = memref<?x?x?xbf16, strided<[?, ?, 1]>, "list">
 module attributes {tile.target = "sm_90a"} {
 func.func @stores(%a: !list, %b: !list, %d: !list, %counts: memref<?xi32>) {
-  // expected-error @below {{epilogue.path = tma: only the device knows where the matrices of a list lie, so threads copy and store them; take smem or direct [lists-field]}}
+  // expected-error @below {{epilogue.path = tma: only the device knows where the matrices of a list lie; take smem or direct [lists-field]}}
   tile.gemm tn %a, %b into %d acc(f32) operands(ends %counts : memref<?xi32>) schedule(#tile.schedule<epilogue = <path = tma>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
