@@ -76,8 +76,13 @@ def hold(steps: list[Step], name: str, case: Case) -> None:
         return
     if step.level > Level.CTA:
         step = replace(step, before=[each.after for each in steps if each.level == Level.CTA][-1])
-    # Whether a run is free of races does not depend on its order: the first shape has two, each other one in turn.
-    orders = ((0, 1), *(((at % 2),) for at in range(len(case.shapes) - 1)), *((2,) for _ in case.large))
+    # Whether a run is free of races does not depend on its order, and what depends on it after a pass still does after
+    # the last one, which has both orders on the first shape. Each other pass and shape has one in turn.
+    tried = [each.name for each in steps if each.name in case.passes and each.name not in case.idle]
+    at = tried.index(name)
+    orders = [((at + number) % 2,) for number in range(len(case.shapes))] + [(2,) for _ in case.large]
+    if at == len(tried) - 1:
+        orders[0] = (0, 1)
     for shape, own in zip((*case.shapes, *case.large), orders, strict=True):
         check(step, case.spec, shape, own, anywhere=case.anywhere, full_padding=case.full_padding)
 
