@@ -26,17 +26,25 @@ def offsets(layout: Any, index: NDArray[np.int64]) -> NDArray[np.int64]:
     """
     if isinstance(layout, ComposedLayout):
         return layout.outer(layout.offset + offsets(layout.inner, index))
-    flat = flatten(layout)
-    shapes = (flat.shape,) if isinstance(flat.shape, int) else flat.shape
-    strides = (flat.stride,) if isinstance(flat.stride, int) else flat.stride
+    modes = flat_modes(layout)
     result = np.zeros_like(index)
-    for position, (extent, stride) in enumerate(zip(shapes, strides, strict=True)):
-        last = position == len(shapes) - 1
+    for position, (extent, stride) in enumerate(modes):
+        last = position == len(modes) - 1
         result += stride * (index if last else index % extent)
         index = index // extent
     return result
 
 
+@lru_cache(maxsize=4096)
+def flat_modes(layout: Layout) -> tuple[tuple[int, int], ...]:
+    """(extent, stride) of each mode, without nesting."""
+    flat = flatten(layout)
+    if isinstance(flat.shape, int):
+        return ((flat.shape, flat.stride),)
+    return tuple(zip(flat.shape, flat.stride, strict=True))
+
+
+@lru_cache(maxsize=4096)
 def extents(tv: Layout) -> tuple[int, int]:
     """(threads, values) of a TV layout. Raises ScheduleError unless it has exactly two top modes."""
     if isinstance(tv.shape, int) or len(tv.shape) != 2:
@@ -128,10 +136,8 @@ def _numbered(modes: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
 
 def _flat_values(tv: Layout, rows: int) -> list[tuple[int, int]]:
     """(extent, stride) of each value mode longer than 1; a mode that continues into the next column is cut there."""
-    flat = flatten(mode(tv, 1))
-    pairs = [(flat.shape, flat.stride)] if isinstance(flat.shape, int) else zip(flat.shape, flat.stride, strict=True)
     cut: list[tuple[int, int]] = []
-    for extent, stride in pairs:
+    for extent, stride in flat_modes(mode(tv, 1)):
         if 0 < stride < rows < extent * stride and rows % stride == 0 and extent * stride % rows == 0:
             cut += [(rows // stride, stride), (extent * stride // rows, rows)]
         elif extent > 1:

@@ -8,7 +8,7 @@ from functools import lru_cache, reduce
 import numpy as np
 from mlir import ir
 from mlir.dialects import llvm
-from tensor_layouts import Layout, compose, flatten, mode
+from tensor_layouts import Layout, compose, mode
 
 from lowtide.dialects.tile.layouts import layout_of
 from lowtide.errors import ScheduleError
@@ -17,7 +17,7 @@ from lowtide.passes.nvvm.thread.thread_offsets import ThreadOffset
 from lowtide.passes.nvvm.thread.values import GlobalMatrix, SharedBuffer, Window
 from lowtide.passes.support.ir.builder import Builder, Scalar, constant_of
 from lowtide.passes.support.problem.element_types import element_bits
-from lowtide.targets.tv import offsets
+from lowtide.targets.tv import flat_modes, offsets
 
 _DYNAMIC = -(2**31)  # llvm.getelementptr's marker for an index that is an operand
 
@@ -57,7 +57,12 @@ class Axis:
     @property
     def thread_offset(self) -> Layout:
         """The offset of each thread."""
-        return compose(self.layout, self.thread)
+        return _composed(self.layout, self.thread)
+
+
+@lru_cache(maxsize=2048)
+def _composed(layout: Layout, thread: Layout) -> Layout:
+    return compose(layout, thread)
 
 
 @lru_cache(maxsize=4096)  # an access has many (row, column) pairs, but few rows and columns
@@ -104,7 +109,7 @@ def shared_access(context: Context, buffer: SharedBuffer, row_thread: Layout, co
 
 def _sum(first_part: Layout, second_part: Layout) -> Layout:
     """The layout t -> first(t) + second(t), over the common refinement of their shapes."""
-    first, second = _flat(first_part), _flat(second_part)
+    first, second = [*flat_modes(first_part)], [*flat_modes(second_part)]
     modes: list[tuple[int, int]] = []
     while first and second:
         (s, d), (t, e) = first.pop(0), second.pop(0)
@@ -120,13 +125,6 @@ def _sum(first_part: Layout, second_part: Layout) -> Layout:
             second.insert(0, (t // step, e * step))
     shape, stride = zip(*modes, *first, *second, strict=True)
     return Layout(shape, stride)
-
-
-def _flat(layout: Layout) -> list[tuple[int, int]]:
-    flat = flatten(layout)
-    if isinstance(flat.shape, int):
-        return [(flat.shape, flat.stride)]
-    return list(zip(flat.shape, flat.stride, strict=True))
 
 
 class Inside(Enum):

@@ -8,22 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 from mlir import ir
 from numpy.typing import NDArray
-from tensor_layouts import Layout, flatten
+from tensor_layouts import Layout
 
 from lowtide.dialects.tile.layouts import SwizzleBits, swizzle_offset
 from lowtide.passes.support.ir.builder import Builder
+from lowtide.targets.tv import flat_modes
 from lowtide.targets.tv import offsets as evaluate
 
 
 def layout_offset(build: Builder, layout: Layout, index: ir.Value) -> ir.Value:
     """`layout(index)` for an index below the layout's size."""
-    flat = flatten(layout)
-    shapes = (flat.shape,) if isinstance(flat.shape, int) else flat.shape
-    strides = (flat.stride,) if isinstance(flat.stride, int) else flat.stride
+    modes = flat_modes(layout)
     total = build.constant(0)
     divisor = 1
-    last = max((i for i, extent in enumerate(shapes) if extent > 1), default=-1)
-    for position, (extent, stride) in enumerate(zip(shapes, strides, strict=True)):
+    last = max((i for i, (extent, _) in enumerate(modes) if extent > 1), default=-1)
+    for position, (extent, stride) in enumerate(modes):
         if extent > 1 and stride:
             coordinate = build.udiv(index, divisor)
             if position != last:
