@@ -4,7 +4,7 @@ const $ = (id) => document.getElementById(id);
 const VIEWS = { levels: ["Levels", "e"], schedule: ["Schedule", "s"], verdict: ["Verdict", "v"], pictures: ["Pictures", "i"] };
 const KEYS = [
   ["j, k", "next and previous op: it is marked in every level"], ["], [", "next and previous marked op in this pane"], ["n, p", "next and previous pass"],
-  ["N, P", "next and previous pass that changes something"], ["d", "the changes of the pass, or its whole text"], ["o", "what the pass that made the marked op changes"],
+  ["N, P", "next and previous pass that changes something"], ["d", "the changes of the pass, or its whole text"], ["o", "what the pass that made the marked op changes; again: the pass before it"],
   ["h, l", "the pane on the left or right"], ["1, 2, 3", "number of panes"], ["g, G", "first and last line"], ["/", "search; Enter goes to the first match"],
   ["e, s, v, i", "levels, schedule, verdict, pictures"], ["w", "wrap long lines"], ["t", "dark or light"], ["Esc", "close, or unmark"], ["?", "these keys"],
 ];
@@ -105,6 +105,7 @@ class Page {
     for (const view of Object.keys(VIEWS)) $(view).hidden = view !== this.view;
     for (const button of $("views").children) button.setAttribute("aria-current", button.dataset.view === this.view);
     for (const button of $("counts-of-panes").children) button.setAttribute("aria-pressed", Number(button.dataset.count) === panes.length);
+    showDetail(store, $("detail"), op, this.linked, this.actions); // first: it decides the height of panes
     panes.forEach((pane, at) => { pane.element.classList.toggle("focused", at === this.focused); pane.mark(this.linked, op, scroll && pane !== still); });
     const makers = new Set(op ? store.history(op.step, op.line).map(({ step }) => step.number) : []);
     for (const button of $("steps").children) {
@@ -112,7 +113,6 @@ class Page {
       button.setAttribute("aria-current", panes[this.focused].step.number === number);
       if (!button.classList.contains("level")) button.classList.toggle("by", makers.has(number));
     }
-    showDetail(store, $("detail"), op, this.linked, this.actions);
     this.write();
   }
 
@@ -185,8 +185,9 @@ class Page {
   }
 
   maker() {
-    const made = this.op && this.store.history(this.op.step, this.op.line).find(({ step }) => step.level !== "ptx");
-    if (made) this.actions.showStep(made.step.number, true);
+    const made = this.op ? this.store.history(this.op.step, this.op.line).filter(({ step }) => step.level !== "ptx") : [];
+    const pane = this.panes[this.focused], at = pane.diff ? made.findIndex(({ step }) => step === pane.step) : -1;
+    if (made.length) this.actions.showStep(made[(at + 1) % made.length].step.number, true);
   }
 
   beside(direction) {

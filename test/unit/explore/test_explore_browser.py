@@ -110,6 +110,8 @@ def test_the_pass_that_made_an_op_is_one_key_away(page: Browser, address: str, d
     page.press("o")
     assert page.value(FOCUSED) == "07-nvvm/01-convert-sm-to-nvvm"
     assert page.value("page.panes[page.focused].text.querySelectorAll('.row.removed.marked').length") == 1
+    page.press("o")
+    assert page.value(FOCUSED) == "05-atoms/05-split-k-slices"
 
 
 def test_a_diff_has_each_changed_line_with_its_number(page: Browser, address: str) -> None:
