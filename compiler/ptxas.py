@@ -37,9 +37,12 @@ class Assembly:
     log: str = field(repr=False)
 
 
-def assemble(ptx: str, target: Target, *, ptxas: Path | None = None, allow_spills: bool = False) -> Assembly:
-    """Assemble for a target. Raises CompileError without ptxas or for invalid PTX, BadCode for spills or C75xx
-    advisories.
+def assemble(
+    ptx: str, target: Target, *, ptxas: Path | None = None, allow_spills: bool = False, lines: bool = False
+) -> Assembly:
+    """Assemble for a target; `lines`: with the lines that `.loc` directives name.
+
+    Raises CompileError without ptxas or for invalid PTX, BadCode for spills or C75xx advisories.
 
     Spills cost more than any schedule gains. The advisories from C7510 on report serialized wgmma; C7508 reports an
     ignored setmaxnreg.
@@ -53,7 +56,17 @@ def assemble(ptx: str, target: Target, *, ptxas: Path | None = None, allow_spill
     with tempfile.TemporaryDirectory(prefix="lowtide-ptxas-") as folder:
         source, result = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
         source.write_text(ptx, encoding="utf-8")
-        log = _run([str(program), "-v", f"-arch={target.chip}", str(source), "-o", str(result)])
+        log = _run(
+            [
+                str(program),
+                "-v",
+                *(["-lineinfo"] if lines else []),
+                f"-arch={target.chip}",
+                str(source),
+                "-o",
+                str(result),
+            ]
+        )
         assembly = _report(result.read_bytes(), log)
     _refuse_bad_code(assembly, allow_spills)
     return assembly

@@ -22,14 +22,14 @@ def find_ptxas() -> Path | None:
             )
         return Path(found)
     found = shutil.which("ptxas")
-    return Path(found) if found is not None else _in_wheel()
+    return Path(found) if found is not None else in_wheel("ptxas")
 
 
-def _in_wheel() -> Path | None:
-    """ptxas in NVIDIA's wheels: nvidia/cu13/bin, before CUDA 13 nvidia/cuda_nvcc/bin."""
+def in_wheel(program: str) -> Path | None:
+    """A program in NVIDIA's wheels: in nvidia/cu13/bin, before CUDA 13 in a folder such as nvidia/cuda_nvcc/bin."""
     spec = importlib.util.find_spec("nvidia")
     for root in (spec.submodule_search_locations or ()) if spec is not None else ():
-        for path in sorted(Path(root).glob("*/bin/ptxas")):
+        for path in sorted(Path(root).glob(f"*/bin/{program}")):
             if os.access(path, os.X_OK):
                 return path
     return None

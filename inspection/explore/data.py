@@ -1,6 +1,7 @@
 """What a page holds, as JSON: its steps with links between their ops, its schedule, counts, pictures and a verdict."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -11,6 +12,7 @@ from lowtide.inspection.explain.explanation import Explanation
 from lowtide.inspection.explore.counts import Counted, counts_of
 from lowtide.inspection.explore.lexer import CLASSES
 from lowtide.inspection.explore.pictures import pictures_of
+from lowtide.inspection.explore.sass import sass_of
 from lowtide.inspection.explore.schedule import explanation_of, schedule_of
 from lowtide.inspection.explore.steps import Steps
 from lowtide.inspection.explore.texts import Texts
@@ -23,7 +25,7 @@ MOST_CHARACTERS = 24_000_000
 
 def page_data(name: str, steps: Steps, report: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The data of a page. `name`: of the folder or the kernel; `report`: of `lowtide check --json`. `main` has the
-    numbers of the names of ops that touch memory, multiply or wait.
+    numbers of the names of ops that touch memory, multiply or wait. `why_no_sass` says why there is no machine code.
 
     Texts above `MOST_CHARACTERS` are left out: first steps within levels, of the longest level first, then whole
     levels. Raises Error for a report that is not one of check."""
@@ -32,8 +34,10 @@ def page_data(name: str, steps: Steps, report: Mapping[str, Any] | None = None) 
     found = explanation_of(steps, notes)
     schedule = schedule_of(steps, found, notes)
     counts = _counts(steps, found, notes)
-    pictures = [] if epilogue is None else pictures_of(epilogue.text, notes)
+    pictures = [] if epilogue is None or found is None else pictures_of(epilogue.text, notes)
     steps = shortened(steps, notes)
+    sass, why_no_sass = sass_of(steps)
+    steps = steps if sass is None else replace(steps, shown=(*steps.shown, sass))
     texts, places = Texts(), [step.place for step in steps.shown]
     at = None if epilogue is None or epilogue.place not in places else places.index(epilogue.place)
     return {
@@ -50,6 +54,7 @@ def page_data(name: str, steps: Steps, report: Mapping[str, Any] | None = None) 
         "schedule": schedule,
         "counts": {"step": at, "ops": counts},
         "pictures": pictures,
+        "why_no_sass": why_no_sass,
         "verdict": None if report is None else verdict_of(report, steps),
     }
 
@@ -61,7 +66,8 @@ def _counts(steps: Steps, found: Explanation | None, notes: list[str]) -> list[C
     try:
         return counts_of(step.text, found)
     except Error as error:
-        notes.append(f"counts are left out: {str(error).splitlines()[0]}")
+        if found is not None:  # if there is no explanation, a note says why
+            notes.append(f"counts are left out: {str(error).splitlines()[0]}")
         return []
 
 

@@ -67,6 +67,27 @@ class PtxLexer(RegexLexer):
     }
 
 
+class SassLexer(RegexLexer):
+    """SASS, as nvdisasm prints it (CUDA Binary Utilities, "nvdisasm")."""
+
+    name = "SASS of Lowtide"
+    tokens = {  # noqa: RUF012
+        "root": [
+            (r"\s+", Whitespace),
+            (r"//.*|/\*[^*]*\*/", Comment.Single),
+            (r'"(?:[^"\\\n]|\\.)*"', String),
+            (r"@!?U?P\w+", Keyword),
+            (r"`?\(?\.L_\w+\)?", Name.Label),
+            (r"\b(?:U?R\d+|U?RZ|U?P\d|U?PT|SR_[\w.]+|B\d+)\b", Name.Variable),
+            (r"\.[a-z_]\w*[\w.]*", Keyword),
+            (r"\b[A-Z][A-Z0-9_]+(?:\.\w+)*", Name.Builtin),
+            (_NUMBER, Number),
+            (r"[A-Za-z_$][\w$]*", Name.Function),
+            (r".", Punctuation),
+        ]
+    }
+
+
 _KINDS = {
     Comment: "comment",
     String: "string",

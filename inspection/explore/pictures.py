@@ -8,16 +8,17 @@ from lowtide.inspection.draw.panels import Panel
 
 
 def pictures_of(text: str, notes: list[str]) -> list[dict[str, Any]]:
-    """The views of a kernel of level `epilogue`, each a `name`, a `title` and its `panels`. A view that cannot be drawn
-    is a note."""
+    """The views of a kernel of level `epilogue`, each a `name`, a `title` and its `panels`. None, and a note, for a
+    text that cannot be drawn."""
     found = []
     for name in ("banks", *(each for each in VIEWS if each != "banks")):
         try:
             picture = kernel_picture(text, show=name)
         except Error as error:
-            if error.code != "no-view":
-                notes.append(f"picture {name}: {str(error).splitlines()[0]}")
-            continue
+            if error.code == "no-view":
+                continue
+            notes.append(f"pictures are left out: {str(error).splitlines()[0]}")
+            return []
         found.append({"name": name, "title": picture.title, "panels": [_plain(panel) for panel in picture.drawn]})
     return found
 

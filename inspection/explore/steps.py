@@ -20,6 +20,9 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.text import check_text
 from lowtide.errors import Error, IRError
 
+SASS_PLACE = "10-sass/kernel"
+"""The place of the machine code, which no dump folder has."""
+
 
 @dataclass(frozen=True)
 class Shown:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lowtide.compiler.origins.origins import PTX_PLACE
-from lowtide.inspection.explore.lexer import LevelLexer, PtxLexer, coloured
-from lowtide.inspection.explore.steps import Shown
+from lowtide.inspection.explore.lexer import LevelLexer, PtxLexer, SassLexer, coloured
+from lowtide.inspection.explore.steps import SASS_PLACE, Shown
 
 _AFTER = re.compile(r'tile\.after = "[^"\n]*", ')
 _ALIKE = 4000  # lines of both texts together, up to which a diff counts common lines too
@@ -25,11 +25,12 @@ class Texts:
     lines: list[list[int | str]] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     """The different names of ops."""
-    _numbers: dict[tuple[bool, str], int] = field(default_factory=dict)
+    _numbers: dict[tuple[str, str], int] = field(default_factory=dict)
     _names: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._of_level, self._of_ptx = coloured(LevelLexer()), coloured(PtxLexer())
+        levels, ptx, sass = (coloured(lexer()) for lexer in (LevelLexer, PtxLexer, SassLexer))
+        self._coloured = {"": levels, PTX_PLACE: ptx, SASS_PLACE: sass}
 
     def steps(self, shown: Sequence[Shown]) -> list[dict[str, Any]]:
         """The steps as plain data, for page.js.
@@ -48,7 +49,7 @@ class Texts:
                     "edited": step.edited,
                     "before": None if step.before is None else numbers[step.before],
                     "changes": [
-                        [start, end, [self._line(line, step.place == PTX_PLACE) for line in lines[first:last]]]
+                        [start, end, [self._line(line, step.place) for line in lines[first:last]]]
                         for start, end, first, last in changes(before, lines)
                     ],
                     "ops": [[row.line, self._name(row.op), *row.origins] for row in step.rows],
@@ -57,10 +58,11 @@ class Texts:
             before = lines
         return found
 
-    def _line(self, text: str, is_ptx: bool) -> int:
-        number = self._numbers.setdefault((is_ptx, text), len(self.lines))
+    def _line(self, text: str, place: str) -> int:
+        kind = place if place in self._coloured else ""
+        number = self._numbers.setdefault((kind, text), len(self.lines))
         if number == len(self.lines):
-            self.lines.append(self._of_ptx(text) if is_ptx else self._of_level(text))
+            self.lines.append(self._coloured[kind](text))
         return number
 
     def _name(self, name: str) -> int:

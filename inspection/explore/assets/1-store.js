@@ -34,7 +34,7 @@ class Store {
   }
 
   pass(step) {
-    return step.level === "ptx" ? "NVPTX backend" : step.place.split("/")[1].replace(/^\d+-/, "");
+    return { ptx: "NVPTX backend", sass: "ptxas" }[step.level] ?? step.place.split("/")[1].replace(/^\d+-/, "");
   }
 
   tokens(step, line) {

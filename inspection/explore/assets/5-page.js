@@ -108,7 +108,7 @@ class Page {
     showDetail(store, $("detail"), op, this.linked, this.actions); // first: it decides the height of panes
     panes.forEach((pane, at) => { pane.element.classList.toggle("focused", at === this.focused); pane.mark(this.linked, op, scroll && pane !== still); });
     const makers = new Set(op ? store.history(op.step, op.line).map(({ step }) => step.number) : []);
-    for (const button of $("steps").children) {
+    for (const button of $("steps").querySelectorAll("button")) {
       const number = Number(button.dataset.step);
       button.setAttribute("aria-current", panes[this.focused].step.number === number);
       if (!button.classList.contains("level")) button.classList.toggle("by", makers.has(number));
@@ -118,14 +118,16 @@ class Page {
 
   write() {
     const pane = this.panes[this.focused], level = this.op ? this.store.steps[this.op.step] : pane.step;
-    const asked = [`level=${level.place}`];
+    const named = (step) => encodeURIComponent(step.place).replace(/%2F/g, "/");
+    const asked = [`level=${named(level)}`];
     if (this.op) asked.push(`op=${this.op.line}`);
-    asked.push(`panes=${this.panes.map((each) => each.step.place + (each.diff ? "~diff" : "")).join(",")}`);
+    asked.push(`panes=${this.panes.map((each) => named(each.step) + (each.diff ? "~diff" : "")).join(",")}`);
     if (this.view !== "levels") asked.push(`view=${this.view}`);
     this.hash = `#${asked.join("&")}`;
     if (location.hash !== this.hash) history.replaceState(null, "", this.hash);
   }
 
+  // The list of levels and passes.
   makeSteps() {
     const { store } = this, show = (number) => () => this.actions.showStep(number, this.panes[this.focused].diff);
     for (const level of store.levels) {
@@ -138,6 +140,7 @@ class Page {
         $("steps").append(make("button", { class: [same ? "same" : "", wrong ? "wrong" : ""].join(" "), "data-step": step.number, title: step.place, onclick: show(step.number) }, make("span", { class: "name" }, store.pass(step)), make("span", { class: "size" }, size)));
       }
     }
+    if (store.why_no_sass) $("steps").append(make("p", {}, `sass: left out, ${store.why_no_sass}`));
   }
 
   // ---- keys
@@ -235,7 +238,7 @@ class Page {
   makeHelp() {
     const rows = KEYS.map(([keys, what]) => [make("span", {}, ...keys.split(", ").flatMap((key) => [make("kbd", {}, key), " "])), what]);
     $("help").append(make("h2", {}, "Keys"), table(["", ""], rows), make("p", {}, "The address of the page names what is shown: a copy of it leads here again."), make("form", { method: "dialog" }, make("button", { autofocus: true }, "Close")));
-    $("help").append(make("p", {}, `Made by Lowtide ${this.store.lowtide}. SASS is not shown; nvdisasm reads it from a saved kernel.`));
+    $("help").append(make("p", {}, `Made by Lowtide ${this.store.lowtide}.`));
   }
 
   theme() {

@@ -15,9 +15,18 @@ from lowtide.compiler.origins.origins import Origins
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.inspection.explore import sass
 from lowtide.targets import get
 from lowtide.verification.checking.check import check
 from lowtide.verification.checking.subjects import of_dump
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_sass() -> Iterator[None]:
+    """Pages have no machine code, also where there is nvdisasm."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sass, "find_nvdisasm", lambda: None)
+        yield
 
 
 @pytest.fixture(scope="session")
