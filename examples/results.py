@@ -33,7 +33,7 @@ def main() -> None:
     halves = lt.compile_gemm(lt.GemmSpec(a="bf16", b="bf16", d="bf16", epilogue=saved), target="sm_80")
     both = np.zeros((100, 144), inputs["a"].dtype)
     halves.interpret(**inputs, out={"pre": both[:, :72], "act": both[:, 72:]})
-    print(f"pre and act in one matrix of {both.shape}: {both[0, 0]} and {both[0, 72]} in its first row")
+    print(f"pre and act in one matrix of {both.shape}: {both[0, 0]} and {both[0, 72]:.3f} in its first row")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ LAST_LINES = {
     "gated.py": "interleaved: all 7200 elements within bound",
     "gated_experts.py": "experts (2, 3) on the interpreter: relative error 1.6e-03",
     "reductions.py": "the mean cross entropy of 20 rows is 13.9370",
-    "results.py": "pre and act in one matrix of (100, 144): -10.0625 and -0.0",
+    "results.py": "pre and act in one matrix of (100, 144): -10.0625 and -0.000",
     "save_and_load.py": "torch has no GPU here: the kernel was loaded, but not run",
     "scaled_fp8.py": "all 15360 elements within bound",
     "torch_experts.py": "not run: lowtide.torch needs PyTorch"
