@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[2]
 FIELDS = {path.rpartition(".")[2] for path in Schedule.paths()}
 _VALUE = r"\w+\([^)]*\)|\[[^\]]*\]|<[\d,]*>|[\w.]*\w"
 _GIVEN = re.compile(
-    rf"(?<![\w.{{%])((?:(?:grid|mainloop|agents|producer|consumer|single|multiply|epilogue|a|b)\.)*[a-z_]+) = ({_VALUE})"
+    r"(?<![\w.{%])((?:(?:grid|mainloop|agents|producer|consumer|single|multiply|epilogue|a|b)\.)*[a-z_]+)"
+    rf" = ({_VALUE})"
 )
 _FILLED_IN = "2"  # what a message computes
 # Assignments of Python, of MLIR, or of a page's own letters
