@@ -36,6 +36,7 @@ def compile_gemm(
     *,
     numerics: str = ANY,
     tuned: bool = True,
+    stamps: bool = False,
     on_progress: Progress | None = None,
 ) -> CompiledKernel:
     """Compile a GEMM for a target.
@@ -47,10 +48,11 @@ def compile_gemm(
     `dump_ir`: a folder that gets each step as `NN-level/NN-pass.mlir`, and the PTX. `numerics`: what may affect the
     order of sums, "any", "repeatable" or "batch_invariant" (docs/numerics.md); a schedule that breaks the promise is
     refused. `tuned`: for the GPU at hand and without a schedule, use the schedule that `lt.tune` found for this spec on
-    this model of GPU, unless `LOWTIDE_TUNED=off` is set (docs/tuning.md).
-    A kernel that was compiled before is loaded from the cache on disk, unless `dump_ir` is given (docs/python-api.md,
-    "The cache"); otherwise the problem is compiled as by `compile_ir`. Raises SpecError, TargetError, DeviceError,
-    ScheduleError, PassError, CompileError.
+    this model of GPU, unless `LOWTIDE_TUNED=off` is set (docs/tuning.md). `stamps`: record when each agent of the
+    kernel works, in a workspace (docs/explain.md).
+    A kernel that was compiled before is loaded from the cache on disk, unless `dump_ir` or `stamps` is given
+    (docs/python-api.md, "The cache"); otherwise the problem is compiled as by `compile_ir`. Raises SpecError,
+    TargetError, DeviceError, ScheduleError, PassError, CompileError.
     """
     if not isinstance(spec, GemmSpec):
         raise SpecError(f"spec is {type(spec).__name__}; give a lowtide.GemmSpec [spec-kind]")
@@ -58,10 +60,10 @@ def compile_gemm(
         raise _no_schedule(schedule)
     check_numerics(numerics)
     chosen, store = choose(target), open_store()
-    request = Request(spec, chosen.target, schedule, numerics)
+    request = Request(spec, chosen.target, schedule, numerics, stamps)
 
     def compiled(request: Request) -> CompiledKernel:
-        if store is None or dump_ir is not None:
+        if store is None or dump_ir is not None or stamps:
             return CompiledKernel(_lowered(request, dump_ir, on_progress))
         return _from_store(store, request, on_progress)
 
@@ -87,6 +89,7 @@ class Request:
     target: Target
     schedule: Schedule | str | None
     numerics: str = ANY
+    stamps: bool = False
 
     @property
     def key(self) -> str:
@@ -97,7 +100,7 @@ class Request:
         """The problem as IR of level `problem`. Raises ScheduleError, SpecError."""
         given = resolve_schedule(self.schedule, self.spec.a)
         fixed, expected = fixed_by(self.spec, self.target, given, self.numerics)
-        return problem_text(self.spec, self.target, fixed, expected)
+        return problem_text(self.spec, self.target, fixed, expected, stamps=self.stamps)
 
 
 def _tuned(

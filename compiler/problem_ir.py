@@ -17,6 +17,7 @@ from lowtide.dialects.tile.lists import list_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.base import walk
+from lowtide.passes.nvvm.stamp_agents import STAMPS_ATTRIBUTE
 from lowtide.passes.problem.split_operands import SplitOperands
 from lowtide.passes.schedules.choice.asked import set_expected
 from lowtide.passes.support.problem.problem import Problem
@@ -26,10 +27,15 @@ FUNCTION = "gemm"
 
 
 def problem_text(
-    spec: GemmSpec, target: Target, schedule: Schedule | None = None, expected: Mapping[str, int] = MappingProxyType({})
+    spec: GemmSpec,
+    target: Target,
+    schedule: Schedule | None = None,
+    expected: Mapping[str, int] = MappingProxyType({}),
+    *,
+    stamps: bool = False,
 ) -> str:
     """The module, as text. Fields of `schedule` are fixed; the others are chosen for the `expected` extents, by name.
-    The kernel supports other extents too.
+    The kernel supports other extents too. `stamps`: whether the kernel records when its agents work.
 
     Raises ScheduleError for a schedule whose target has instructions that this target lacks.
     """
@@ -41,7 +47,7 @@ def problem_text(
         set_target(module, target)
         set_expected(module, expected)
         with ir.InsertionPoint(module.body):
-            _emit_function(spec, schedule)
+            _emit_function(spec, schedule, stamps=stamps)
         return str(module)
 
 
@@ -60,7 +66,7 @@ def problem_in_text(text: str) -> Problem:
         return Problem.of(gemm)
 
 
-def _emit_function(spec: GemmSpec, schedule: Schedule | None) -> None:
+def _emit_function(spec: GemmSpec, schedule: Schedule | None, *, stamps: bool) -> None:
     names = ["a", "b", *(each.name for each in spec.results), *(each.name for each in spec.operands)]
     a, b, lists = _matrix(spec.a_shape, spec.a), _matrix(spec.b_shape, spec.stored_b), spec.lists or ""
     types = [list_of(type_) if name in lists else type_ for name, type_ in (("a", a), ("b", b))]
@@ -72,6 +78,7 @@ def _emit_function(spec: GemmSpec, schedule: Schedule | None) -> None:
             "sym_name": ir.StringAttr.get(FUNCTION),
             "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, [])),
             "arg_attrs": ir.ArrayAttr.get([ir.DictAttr.get({"tile.name": ir.StringAttr.get(name)}) for name in names]),
+            **({STAMPS_ATTRIBUTE: ir.UnitAttr.get()} if stamps else {}),
         },
         regions=1,
     )

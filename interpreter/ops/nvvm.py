@@ -183,6 +183,7 @@ enter(
             for name in SPECIAL
             if name[0] == "%"
         },
+        "nvvm.read.ptx.sreg.globaltimer.lo": "mov.b32 $d, %globaltimer_lo;",
         "nvvm.read.ptx.sreg.warpsize": "mov.b32 $d, WARP_SZ;",
         "nvvm.cp.async.shared.global": _cp_async,
         "nvvm.cp.async.commit.group": "cp.async.commit_group;",

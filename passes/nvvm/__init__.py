@@ -10,6 +10,7 @@ from lowtide.passes.nvvm.interleave_parts import InterleaveParts
 from lowtide.passes.nvvm.overlap_promotion import OverlapPromotion
 from lowtide.passes.nvvm.overlap_stores import OverlapStores
 from lowtide.passes.nvvm.spread_copies import SpreadCopies
+from lowtide.passes.nvvm.stamp_agents import StampAgents
 from lowtide.passes.nvvm.verify_registers import VerifyRegisters
 from lowtide.passes.steps import Step
 
@@ -21,5 +22,6 @@ STEPS = (
     Step(InterleaveParts, "orders what is left of the addresses and functions of a part"),
     Step(SpreadCopies, "moves the copies of a K step, which stand side by side by now"),
     Step(OverlapStores, "copies addresses, which are fewer by now; writes K steps out, with their copies in place"),
+    Step(StampAgents, "behind all passes that move code; acts only if stamps are asked for"),
     Step(VerifyRegisters, "checks register requests while the branches still name their roles"),
 )

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from role_problems import SM_90A, chosen, problem
 from typer.testing import CliRunner
@@ -14,6 +15,8 @@ from lowtide import targets
 from lowtide.cli.main import app
 from lowtide.dialects.tile import OperandsKind
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import Error
+from lowtide.inspection.timeline.measured import means, measured_timeline, stamps_of
 from lowtide.inspection.timeline.predicted import predicted_timeline
 from lowtide.inspection.timeline.shares import FIELDS, predicted_shares
 from lowtide.inspection.timeline.timeline import Interval, Timeline, What, trace, write_trace
@@ -150,6 +153,58 @@ def test_a_trace_has_a_process_for_each_timeline_and_a_thread_for_each_agent(tmp
     assert names == [(pid, name) for pid, title in ((1, "one"), (2, "two")) for name in (title, "producer", "consumer")]
     load = found["traceEvents"][2]
     assert (load["name"], load["ts"], load["dur"], load["args"]) == ("load", 1.0, 1.5, {"tile": 0, "step": 3})
+
+
+# Measured timelines.
+
+AGENTS = ("producer", "consumer")
+
+
+def words(*rows: tuple[int, int, int, tuple[int, ...]], start: int = 0) -> np.ndarray:
+    """A buffer of two CTAs with two tiles per agent. Rows are CTA, agent, tile, and its four clocks; the timer counts
+    half of them. `start`: of both counters, which have 32 bits."""
+    found = np.zeros((2, 2, 2, 4, 2), np.int64)
+    for cta, agent, tile, clocks in rows:
+        found[cta, agent, tile] = [
+            ((start + clock) % 2**32, (start + 5 * cta + clock // 2) % 2**32) for clock in clocks
+        ]
+    return found.astype(np.uint32).view(np.int32).reshape(-1)
+
+
+@pytest.mark.parametrize("start", [100, 2**32 - 150, 2**31 - 150])
+def test_stamps_are_times_from_the_first_one_also_where_counters_wrap(start: int) -> None:
+    found = stamps_of(
+        words((0, 0, 0, (0, 100, 300, 300)), (0, 1, 0, (0, 200, 800, 1000)), (1, 1, 1, (0, 0, 400, 600)), start=start),
+        AGENTS,
+        2,
+    )
+    assert found.clock_mhz == pytest.approx(2000) and found.total == pytest.approx(0.5)
+    assert found.times[0, 1, 0] == pytest.approx([0, 0.1, 0.4, 0.5])
+    assert found.times[1, 1, 1] == pytest.approx([0.005, 0.005, 0.205, 0.305])
+    assert np.isnan(found.times[0, 0, 1]).all() and np.isnan(found.times[1, 0]).all()
+
+
+def test_a_measured_timeline_has_the_phases_of_each_tile() -> None:
+    found = stamps_of(words((0, 0, 0, (0, 100, 300, 300)), (0, 1, 0, (0, 200, 800, 1000)), start=7), AGENTS, 2)
+    timeline = measured_timeline(found, 0, "measured")
+    assert [(each.agent, each.what, round(each.duration, 3), each.tile) for each in timeline.intervals] == [
+        ("producer", What.WAIT, 0.05, 0),
+        ("producer", What.LOAD, 0.1, 0),
+        ("consumer", What.WAIT, 0.1, 0),
+        ("consumer", What.MULTIPLY, 0.3, 0),
+        ("consumer", What.EPILOGUE, 0.1, 0),
+    ]
+    assert len(found.times) == 1  # the last CTA of the buffer has stamped nothing
+    rows = (0, 1, 0, (0, 200, 800, 1000)), (1, 0, 0, (0, 0, 100, 100))
+    both = stamps_of(words(*rows, start=7), AGENTS, 2)
+    assert means(both)["consumer", What.MULTIPLY] == pytest.approx(0.15)  # of two CTAs, one has no tile
+    assert means(both)["producer", What.LOAD] == pytest.approx(0.025)
+
+
+@pytest.mark.parametrize(("given", "code"), [(np.zeros(7, np.int32), "stamp-words"), (words(), "stamps-none")])
+def test_a_buffer_without_stamps_is_refused(given: np.ndarray, code: str) -> None:
+    with pytest.raises(Error, match=rf"\[{code}\]"):
+        stamps_of(given, AGENTS, 2)
 
 
 def test_explain_writes_the_trace_and_names_what_binds(tmp_path: Path) -> None:

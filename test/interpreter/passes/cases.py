@@ -32,7 +32,7 @@ EVERY = tuple(
     if step.name in OURS
     and step.name
     not in (*MATH, *WITH_ROLES, *PACKING, *SPLITTING, *CLEARING, "divide-k", "carry-staged-loads", "swap-operands")
-    and step.name not in ("overlap-stores", "spread-copies")
+    and step.name not in ("overlap-stores", "spread-copies", "stamp-agents")
 )
 
 # The passes that a detail of the K loop, of the fragments, or of the epilogue passes through.

@@ -1,0 +1,218 @@
+"""stamp-agents: record when each agent begins and ends what it does, in a buffer of its own.
+
+Before   host    func.func @gemm(…) attributes {tile.stamps}; tile.launch @gemm_kernel … args(…)
+         device  the code of each agent for a work tile: … loads or products … the rest
+After    host    %stamps = tile.workspace …; tile.launch @gemm_kernel … args(…, address of %stamps)
+         device  stamp 0 at the start of a tile, 1 before its first load or product, 2 after the last one, 3 at its end.
+                 A stamp is the pair (%clock, %globaltimer_lo), which the first thread of the agent stores.
+         The buffer is [CTA][agent][tile][stamp][2] of i32. Agent 0 is the producer; then come the instances of the
+         consumer. Without a producer there is one agent. Of a persistent CTA, the first 16 tiles are recorded. Nothing
+         else reads or writes the buffer, and without the attribute nothing changes.
+Needs    level nvvm, after all passes that move code.
+Refuses  a kernel whose tiles are not one loop that counts: groups, tails, divided K; a kernel without wgmma and
+         mma.sync.
+Test     test/lit/passes/nvvm/stamp-agents.mlir, stamp-agents-invalid.mlir
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import reduce
+from typing import ClassVar, TypeAlias
+
+from mlir import ir
+from mlir.dialects import func, gpu, llvm, memref, nvvm, scf
+
+from lowtide.dialects import tile
+from lowtide.dialects.levels import Level
+from lowtide.dialects.tile import SchedulerKind, TailKind
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.base import Pass, Refusal, walk
+from lowtide.passes.nvvm.thread.memory import element_pointer
+from lowtide.passes.support.ir.builder import Builder
+from lowtide.passes.support.problem.kernels import launches_of, relaunch
+from lowtide.targets import Target
+
+STAMPS_ATTRIBUTE = "tile.stamps"
+STAMPS, WORDS = 4, 2  # of a tile of an agent; of a stamp
+_MOST_TILES = 16  # of a persistent CTA
+_WORD_BYTES, _GLOBAL, _WARP = 4, 1, 32
+
+_LOADS = ("nvvm.cp.async.bulk.tensor.shared.cluster.global", "nvvm.cp.async.shared.global")
+_PRODUCTS = ("nvvm.wgmma.", "sm.ptx_wgmma", "nvvm.mma.sync")
+_WAITS = ("nvvm.griddepcontrol", "nvvm.mbarrier.try_wait")
+
+Time: TypeAlias = tuple[ir.Value, ir.Value]
+
+
+@dataclass(frozen=True)
+class StampLayout:
+    """The extents of the buffer of stamps, but for the number of CTAs. `first` is the first thread that multiplies, and
+    `threads` those of an instance."""
+
+    agents: tuple[str, ...]
+    tiles: int
+    first: int
+    threads: int
+
+    @classmethod
+    def of(cls, schedule: Schedule, cta_threads: int) -> "StampLayout":
+        tiles = 1 if schedule.grid.scheduler in (None, SchedulerKind.one_shot) else _MOST_TILES
+        agents = schedule.agents
+        if not agents.has_producer:
+            return cls(("warps",), tiles, 0, cta_threads)
+        turns, threads = agents.consumer.turns, _WARP * (agents.consumer.warps or 0)
+        consumers = ("consumer",) if turns == 1 else tuple(f"consumer {number}" for number in range(turns))
+        return cls(("producer", *consumers), tiles, cta_threads - turns * threads, threads)
+
+    @property
+    def words(self) -> int:
+        """Of one CTA."""
+        return len(self.agents) * self.tiles * STAMPS * WORDS
+
+
+@dataclass(frozen=True)
+class StampAgents(Pass):
+    """Stamps the kernels of host functions that ask for it."""
+
+    name: ClassVar[str] = "stamp-agents"
+    needs: ClassVar[Level] = Level.NVVM
+    gives: ClassVar[Level] = Level.NVVM
+
+    def run(self, module: ir.Module, target: Target) -> None:
+        if not any(STAMPS_ATTRIBUTE in function.attributes for function in walk(module, func.FuncOp)):
+            return
+        for kernel in walk(module, gpu.GPUFuncOp):
+            if "schedule" in kernel.attributes:
+                schedule = Schedule.of(kernel.attributes["schedule"])
+                _check(kernel, schedule)
+                launches = launches_of(module, kernel)
+                layout = StampLayout.of(schedule, launches[0].threads.value)
+                for launch in launches:
+                    _pass_buffer(launch, layout)
+                _Stamper(kernel, schedule, layout).run()
+
+
+def _check(kernel: gpu.GPUFuncOp, schedule: Schedule) -> None:
+    what = next(
+        (
+            word
+            for word, has in (
+                ("a divided K", schedule.k_division is not None),
+                ("a tail in halves", schedule.grid.tail is TailKind.halves),
+                ("groups", bool(walk(kernel, scf.WhileOp))),
+            )
+            if has
+        ),
+        None,
+    )
+    if what is not None:
+        raise Refusal(
+            kernel, f"has {what}, and stamps are of tiles that one loop counts; compile without stamps [stamps-loop]"
+        )
+
+
+def _pass_buffer(launch: tile.LaunchOp, layout: StampLayout) -> None:
+    """A workspace for the stamps of all CTAs, whose address is the last argument."""
+    build = Builder.index()
+    with ir.InsertionPoint(launch), launch.operation.location:
+        type_ = ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], ir.IntegerType.get_signless(32))
+        buffer = tile.WorkspaceOp(type_, build.mul(launch.grid, layout.words)).result
+        address = memref.extract_aligned_pointer_as_index(buffer)
+    relaunch(launch, [*launch.args, address])
+
+
+class _Stamper:
+    """Writes the stamps of one kernel."""
+
+    def __init__(self, kernel: gpu.GPUFuncOp, schedule: Schedule, layout: StampLayout) -> None:
+        self.kernel, self.schedule, self.layout = kernel, schedule, layout
+        self.entry = kernel.operation.regions[0].blocks[0]
+        self.build = Builder(ir.IntegerType.get_signless(32))
+
+    def run(self) -> None:
+        with self.kernel.operation.location:
+            self.buffer = self.entry.add_argument(llvm.PointerType.get(_GLOBAL), ir.Location.current)
+            types = [argument.type for argument in self.entry.arguments]
+            self.kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+            agents = [(self._body(_LOADS), _LOADS)] if self.schedule.agents.has_producer else []
+            for body, names in (*agents, (self._body(_PRODUCTS), _PRODUCTS)):
+                self._stamp(body, names)
+
+    def _body(self, names: tuple[str, ...]) -> ir.Block:
+        """The code of a work tile: the outermost loop of a persistent kernel that has such ops, else what has them and
+        is in no loop."""
+        is_persistent = self.schedule.grid.scheduler not in (None, SchedulerKind.one_shot)
+        block = self.entry
+        while True:
+            inside = [op for op in block.operations if _has(op, names)]
+            if not inside:
+                raise Refusal(
+                    self.kernel,
+                    "has no wgmma and no mma.sync, around which stamps stand; compile without stamps [stamps-products]",
+                )
+            (first, *more) = inside
+            if is_persistent and isinstance(first, scf.ForOp):
+                return first.body
+            if more or not isinstance(first, scf.IfOp):
+                return block
+            block = next(branch for branch in _branches(first) if any(_has(op, names) for op in branch.operations))
+
+    def _stamp(self, body: ir.Block, names: tuple[str, ...]) -> None:
+        """The times are read where they say. The first two are stored once the agent may write to global memory: behind
+        a wait for earlier kernels, or for data that were loaded behind one."""
+        ops = list(body.operations)
+        inside = [number for number, op in enumerate(ops) if _has(op, names)]
+        start = next(number for number, op in enumerate(ops) if not _comes_first(op))
+        places = (start, inside[0], inside[-1] + 1, len(ops) - 1)
+        times = [self._read(ops[place]) for place in places]
+        has_waited = any(_has(op, _WAITS) for op in ops[: inside[0]])
+        loop = body.owner.opview
+        stores = ((1, (0, 1)), (2, (2,)), (3, (3,))) if has_waited else ((2, (0, 1, 2)), (3, (3,)))
+        for where, numbers in stores:
+            with ir.InsertionPoint(ops[places[where]]), ops[places[where]].operation.location:
+                self._write(
+                    {number: times[number] for number in numbers},
+                    loop if isinstance(loop, scf.ForOp) else None,
+                    is_producer=names is _LOADS,
+                )
+
+    def _read(self, op: ir.OpView) -> Time:
+        with ir.InsertionPoint(op), op.operation.location:
+            return nvvm.ClockOp(self.build.i32).result, nvvm.GlobalTimerLoOp(self.build.i32).result
+
+    def _write(self, times: Mapping[int, Time], loop: scf.ForOp | None, *, is_producer: bool) -> None:
+        """Stores of stamps by number, by the first thread of the agent; the producer has only one."""
+        build, layout = self.build, self.layout
+        own = 0 if is_producer else build.sub(nvvm.ThreadIdXOp(build.i32).result, layout.first)
+        place = 0 if loop is None else build.udiv(build.sub(loop.induction_variable, loop.lowerBound), loop.step)
+        conditions = [] if is_producer else [build.eq(build.urem(own, layout.threads), 0)]
+        conditions += [] if loop is None else [build.ult(place, layout.tiles)]
+        block = scf.IfOp(reduce(build.and_, conditions)).then_block if conditions else None
+        with nullcontext() if block is None else ir.InsertionPoint(block):
+            agent = 0 if is_producer else build.add(build.udiv(own, layout.threads), len(layout.agents) > 1)
+            row = build.add(build.mul(nvvm.BlockIdXOp(build.i32).result, len(layout.agents)), agent)
+            first = build.mul(build.add(build.mul(row, layout.tiles), place), STAMPS * WORDS)
+            for number, time in times.items():
+                for word, value in enumerate(time):
+                    pointer = element_pointer(self.buffer, build.add(first, number * WORDS + word), build.i32)
+                    llvm.StoreOp(value, pointer, alignment=_WORD_BYTES)
+            if block is not None:
+                scf.YieldOp([])
+
+
+def _comes_first(op: ir.OpView) -> bool:
+    """Whether an op has no effect and takes no time."""
+    return op.operation.name in ("arith.constant", "llvm.mlir.addressof", "llvm.mlir.zero")
+
+
+def _branches(op: ir.OpView) -> Iterator[ir.Block]:
+    for region in op.operation.regions:
+        yield from region.blocks
+
+
+def _has(op: ir.OpView, names: tuple[str, ...]) -> bool:
+    """Whether an op is one of these, or contains one."""
+    if op.operation.name.startswith(names):
+        return True
+    return any(_has(inner, names) for block in _branches(op) for inner in block.operations)

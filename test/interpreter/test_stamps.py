@@ -1,0 +1,108 @@
+"""Kernels compiled with stamps compute the same D, and record when their agents work."""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lowtide as lt
+from lowtide.compiler.kernel import CompiledKernel
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.inspection.timeline.measured import Stamps, stamps_of
+from lowtide.interpreter.machine.global_memory import GlobalMemory
+from lowtide.passes.nvvm.stamp_agents import StampLayout
+
+WARPS = "grid.tile = [64, 64], k = 32, atoms = [2, 2, 1], stages = 3"
+M, N, K = 192, 128, 128
+SPEC = lt.GemmSpec(m=M, n=N, k=K, a="bf16", b="bf16", d="f32")
+# Schedules, SMs, the tiles of each agent of the first CTA, and the number of CTAs.
+CASES: dict[str, tuple[str, str, int, dict[str, int], int]] = {
+    "turns": (
+        "sm_90a",
+        "grid.tile = [64, 64], roles = pingpong(2), k = 64, stages = 3",
+        2,
+        {"producer": 3, "consumer 0": 2, "consumer 1": 1},
+        2,
+    ),
+    "shared tiles": (
+        "sm_90a",
+        "grid.tile = [128, 64], roles = cooperative(2), k = 64, stages = 3",
+        2,
+        {"producer": 2, "consumer": 2},
+        2,
+    ),
+    "persistent warps": ("sm_80", f"{WARPS}, scheduler = persistent", 1, {"warps": 2}, 4),
+    "warps": ("sm_80", WARPS, 2, {"warps": 1}, 6),
+}
+
+
+@lru_cache
+def compiled(name: str, *, stamps: bool = True) -> CompiledKernel:
+    target, schedule, *_ = CASES[name]
+    return lt.compile_gemm(SPEC, target, schedule, stamps=stamps)
+
+
+class Memories:
+    """The memories of runs of the interpreter, and the names of their buffers."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[GlobalMemory, str]] = []
+
+    def stamps(self, layout: StampLayout) -> Stamps:
+        """Those of the last run; the interpreter counts steps in place of cycles and of nanoseconds."""
+        memory, name = next(each for each in reversed(self.made) if each[1].startswith("workspace"))
+        # Counts begin at 0, which a buffer of zeros does not tell from a stamp that is missing.
+        values, is_written = (np.asarray(each).reshape(-1) for each in memory.contents(name))
+        return stamps_of(np.where(is_written, values.astype(np.int64) + 1, 0), layout.agents, layout.tiles)
+
+
+@pytest.fixture
+def memories(monkeypatch: pytest.MonkeyPatch) -> Iterator[Memories]:
+    found, allocate = Memories(), GlobalMemory.allocate
+
+    def kept(self: GlobalMemory, name: str, *given: Any) -> int:
+        found.made.append((self, name))
+        return allocate(self, name, *given)
+
+    monkeypatch.setattr(GlobalMemory, "allocate", kept)
+    yield found
+
+
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [*(("turns", level) for level in ("nvvm", "llvm", "ptx")), *((name, "ptx") for name in [*CASES][1:])],
+)
+def test_stamps_change_no_d_and_record_every_tile(name: str, level: str, memories: Memories) -> None:
+    kernel = compiled(name)
+    _, _, sms, tiles, ctas = CASES[name]
+    inputs = lt.random_inputs(SPEC, m=M, n=N, k=K, rng=np.random.default_rng(0))
+    found = kernel.interpret(**inputs, level=level, sms=sms, seed=1)
+    exact = inputs["a"].astype(np.float64) @ inputs["b"].astype(np.float64).T
+    np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-5)
+    stamps = memories.stamps(StampLayout.of(kernel.schedule, kernel.manifest["host"][-1]["attributes"]["block"][0]))
+    assert stamps.agents == tuple(tiles) and len(stamps.times) == ctas
+    for number, (agent, count) in enumerate(tiles.items()):
+        assert (~np.isnan(stamps.times[0, number])).all(axis=-1).sum() == count, agent
+    assert (np.diff(stamps.times, axis=-1)[~np.isnan(stamps.times[..., 0])] >= 0).all()
+
+
+def test_the_code_without_stamps_is_the_same_and_reads_no_clock() -> None:
+    plain = compiled("turns", stamps=False)
+    assert "tile.stamps" not in plain.levels["problem"] and "%clock" not in plain.ptx
+    stamped = compiled("turns", stamps=True)
+    assert stamped.entry == plain.entry and stamped.schedule == plain.schedule
+    text = stamped.levels["problem"].replace(" attributes {tile.stamps}", "")
+    assert text == plain.levels["problem"] and lt.compile_ir(text).ptx == plain.ptx
+    assert lt.compile_ir(stamped.levels["epilogue"]).ptx == stamped.ptx != plain.ptx
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [("grid.tile = [64, 64], k_division = split(2)", "stamps-loop"), ("atom = fma.m1n1k1", "stamps-products")],
+)
+def test_kernels_that_cannot_be_stamped_are_refused(fields: str, code: str) -> None:
+    spec = SPEC if "fma" not in fields else lt.GemmSpec(m=64, n=64, k=64, a="f32", b="f32", d="f32")
+    with pytest.raises(lt.Error, match=rf"compile without stamps \[{code}\]"):
+        _ = lt.compile_gemm(spec, "sm_80", Schedule.parse(fields), stamps=True).ptx
