@@ -5,7 +5,10 @@ were replaced meanwhile are skipped, so a file is checked about as often as the 
 """
 
 import asyncio
+import os
+import sys
 from collections.abc import Iterable
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -101,9 +104,12 @@ class Server(LanguageServer):
 def serve() -> None:
     """Serve on standard input and output until the client ends the session."""
     server = Server()
+    # pygls closes the output that it is given. What else is printed must not get into the protocol.
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     try:
         server.worker.start()
-        server.start_io()
+        with redirect_stdout(sys.stderr):
+            server.start_io(sys.stdin.buffer, output)
     finally:
         server.worker.stop()
 

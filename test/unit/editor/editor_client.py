@@ -44,11 +44,17 @@ class Client:
         self.wait(self.lsp.start_io(sys.executable, "-m", "lowtide.cli.main", "lsp"))
         return self.wait(self.lsp.initialize_async(lsp.InitializeParams(lsp.ClientCapabilities())))
 
-    def stop(self) -> None:
+    def stop(self) -> tuple[int, str]:
+        """End the session. Returns the exit status of the server, and what it has written to standard error."""
+        server = self.lsp._server
+        assert server is not None and server.stderr is not None
         self.wait(self.lsp.shutdown_async(None))
         self.lsp.exit(None)
+        said = self.wait(server.stderr.read())
+        status = self.wait(server.wait())
         self.wait(self.lsp.stop())
         self.loop.call_soon_threadsafe(self.loop.stop)
+        return status, said.decode()
 
     def wait(self, call: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(call, self.loop).result(SECONDS)

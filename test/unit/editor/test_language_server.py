@@ -26,7 +26,7 @@ def client() -> Iterator[Client]:
     client = Client()
     client.start()
     yield client
-    client.stop()
+    assert client.stop() == (0, "")
 
 
 class File:
