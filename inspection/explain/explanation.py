@@ -117,7 +117,7 @@ class Explanation:
             "schedule": {"text": str(self.schedule), "fields": self.schedule.texts()},
             "reasons": None if self.choice is None else dict(self.choice.reasons),
             "passed_over": [{"schedule": str(passed.schedule), "why": passed.why} for passed in self.passed_over],
-            "swizzle_candidates": {} if self.choice is None else _candidates(self.choice),
+            "swizzle_candidates": {} if self.choice is None else swizzle_candidates(self.choice),
             "summation": self.summation,
             "resources": asdict(self.resources) | {"warnings": list(self.resources.warnings)},
             "packing": [asdict(packing) for packing in self.packing],
@@ -253,7 +253,8 @@ def _resources(launch: tile.LaunchOp, lowered: Lowered | str, target: Target) ->
     )
 
 
-def _candidates(choice: Choice) -> dict[str, Any]:
+def swizzle_candidates(choice: Choice) -> dict[str, dict[str, dict[str, int]]]:
+    """For each chosen swizzle field: candidate → access → ways of its conflict."""
     return {
         field: {
             "<{},{},{}>".format(*bits): {name: conflict.ways for name, conflict in found.items()}

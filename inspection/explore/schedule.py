@@ -8,7 +8,7 @@ from lowtide.dialects import tile
 from lowtide.dialects.levels import Level, target_of
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import Error
-from lowtide.inspection.explain.explanation import Explanation, choice_of, explain_ir
+from lowtide.inspection.explain.explanation import Explanation, choice_of, explain_ir, swizzle_candidates
 from lowtide.inspection.explore.steps import Steps
 from lowtide.passes.base import walk
 from lowtide.passes.schedules.choice.asked import expected_in
@@ -32,11 +32,18 @@ def explanation_of(steps: Steps, notes: list[str]) -> Explanation | None:
 
 
 def schedule_of(steps: Steps, found: Explanation | None, notes: list[str]) -> dict[str, Any]:
-    """`explain`, as `lowtide explain --json` prints it, or null; `reasons` by field, and `candidates`: the cheapest
-    legal schedules, each with its estimated `cycles` and the `fields` in which it differs from the one that is
-    compared with. They are empty if the schedule was not chosen from a problem in these steps."""
+    """`explain`, as `lowtide explain --json` prints it, or null; `reasons` by field; `swizzles`: the conflicts of each
+    candidate for a field; and `candidates`: the cheapest legal schedules, each with its estimated `cycles` and the
+    `fields` in which it differs from the kernel's. They are empty if the schedule was not chosen from a problem in
+    these steps."""
     limit = None if found is None else found.target.smem_bytes_per_cta
-    data: dict[str, Any] = {"explain": None, "reasons": {}, "candidates": [], "shared_memory_limit": limit}
+    data: dict[str, Any] = {
+        "explain": None,
+        "reasons": {},
+        "swizzles": {},
+        "candidates": [],
+        "shared_memory_limit": limit,
+    }
     if found is not None:
         data["explain"] = found.to_json()
     first = steps.shown[0]
@@ -48,6 +55,7 @@ def schedule_of(steps: Steps, found: Explanation | None, notes: list[str]) -> di
         if choice is not None:
             own = choice.schedule if found is None else found.schedule
             data["reasons"] = dict(choice.reasons)
+            data["swizzles"] = swizzle_candidates(choice)
             data["candidates"] = _candidates(first.text, own)
             if own != choice.schedule:
                 notes.append(

@@ -2,7 +2,7 @@
 
 function table(headings, rows, kind = "plain") {
   const cells = (row) => row.map((cell) => make("td", typeof cell === "number" ? { class: "number" } : {}, typeof cell === "number" ? cell.toLocaleString("en") : cell));
-  return make("div", { class: "wide" }, make("table", { class: kind }, make("tr", {}, ...headings.map((text) => make("th", {}, text))), ...rows.map((row) => make("tr", {}, ...cells(row)))));
+  return make("div", { class: "wide" }, make("table", { class: kind }, headings.some((text) => text) ? make("tr", {}, ...headings.map((text) => make("th", {}, text))) : null, ...rows.map((row) => make("tr", {}, ...cells(row)))));
 }
 
 function showSchedule(store, sheet) {
@@ -18,11 +18,20 @@ function showSchedule(store, sheet) {
     const rows = paths.map((path) => [make("code", { id: `field-${path}` }, path), make("code", {}, fields[path] ?? ""), reasons[path] ?? "given, or not chosen here"]);
     sheet.append(make("h3", {}, part), table(["field", "value", "why"], rows, "plain fields"));
   }
+  showSwizzles(sheet, store.schedule.swizzles, fields);
   for (const passed of explain?.passed_over ?? []) sheet.append(make("p", { class: "bad" }, `Dropped: ${passed.why}: ${passed.schedule}`));
   if (explain?.predicted) showPredicted(sheet, explain.predicted);
   if (candidates.length) showCandidates(sheet, candidates);
   if (explain) showResources(store, sheet, explain);
   for (const heading of [...sheet.querySelectorAll("h2")].slice(1)) jumps.append(make("button", { onclick: () => heading.scrollIntoView() }, heading.textContent), " ");
+}
+
+function showSwizzles(sheet, swizzles, fields) {
+  const rows = Object.entries(swizzles).flatMap(([path, candidates]) => Object.entries(candidates).map(([bits, ways]) => {
+    const conflicts = Object.entries(ways).map(([access, count]) => `${access} ${count === 1 ? "without conflict" : `${count}-way`}`).join(", ");
+    return [make("code", {}, path), make(bits === fields[path] ? "strong" : "span", {}, bits), conflicts];
+  }));
+  if (rows.length) sheet.append(make("h3", {}, "swizzles that were weighed"), table(["field", "candidate", "bank conflicts"], rows));
 }
 
 function showPredicted(sheet, { microseconds, clock, binds, resources }) {
@@ -70,8 +79,8 @@ function showVerdict(store, sheet, actions) {
   sheet.replaceChildren(make("h2", {}, "Verdict of lowtide check"), make("p", { class: verdict.ok ? "good" : "bad" }, make("strong", {}, verdict.verdict)));
   for (const note of verdict.notes) sheet.append(make("p", {}, note));
   if (!verdict.message) return;
-  const stepLink = (number, file) => (number === null ? file : make("button", { onclick: () => actions.showStep(number, true) }, store.steps[number].place));
-  const rows = [["guilty step", `${verdict.step} of level ${verdict.level}`], ["right", verdict.files[0] ? stepLink(verdict.right, verdict.files[0]) : "no step before it is right"], ["wrong", stepLink(verdict.wrong, verdict.files[1])], ["what happened", verdict.message]];
+  const stepLink = (number, file, diff) => (number === null ? file : make("button", { onclick: () => actions.showStep(number, diff) }, store.steps[number].place));
+  const rows = [["guilty step", `${verdict.step} of level ${verdict.level}`], ["right", verdict.files[0] ? stepLink(verdict.right, verdict.files[0], false) : "no step before it is right"], ["wrong", stepLink(verdict.wrong, verdict.files[1], true)], ["what happened", verdict.message]];
   if (verdict.op) rows.push(["op", verdict.op]);
   rows.push(["again", make("code", {}, verdict.command)]);
   sheet.append(table(["", ""], rows));

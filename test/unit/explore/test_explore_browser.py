@@ -97,7 +97,8 @@ def test_keys_step_through_ops_and_passes(page: Browser, address: str, dumped: t
     assert page.value("page.op") is None
     page.press("s")
     assert page.value("page.view") == "schedule"
-    assert page.value("document.getElementById('schedule').innerText").count("given") > 3
+    sheet = page.value("document.getElementById('schedule').innerText")
+    assert sheet.count("given") > 3 and "swizzles that were weighed" in sheet
     page.press("i")
     assert page.value("document.querySelectorAll('#pictures td.witness').length") > 0
     page.press("e", "w")
@@ -145,6 +146,11 @@ def test_search_finds_lines_and_fields(page: Browser, address: str) -> None:
     page.press("Enter")
     assert page.value("page.store.op(page.store.steps[page.op.step], page.op.line).name") == "sm.cp_async_commit"
     assert page.value("document.getElementById('results').hidden")
+    page.value("document.getElementById('search').value = ''")
+    page.press("/", *"sm.cp_async_commit", "ArrowDown", "ArrowDown")
+    second = page.value("document.activeElement.innerText").partition(":")[0]
+    page.press("Enter")
+    assert str(page.value("page.op.line")) == second
     page.value("document.getElementById('search').value = ''")
     page.press("/", *"mainloop.stages", "Enter")
     assert page.value("page.view") == "schedule"

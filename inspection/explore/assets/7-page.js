@@ -1,14 +1,7 @@
-// The page: what is shown, in its address too; keys, search and theme.
+// The page: what is shown, in its address too.
 
 const $ = (id) => document.getElementById(id);
 const VIEWS = { levels: ["Levels", "e"], schedule: ["Schedule", "s"], verdict: ["Verdict", "v"], pictures: ["Pictures", "i"] };
-const KEYS = [
-  ["j, k", "next and previous op: it is marked in every level"], ["], [", "next and previous marked op in this pane"], ["n, p", "next and previous pass"],
-  ["N, P", "next and previous pass that changes something"], ["d", "the changes of the pass, or its whole text"], ["o", "what the pass that made the marked op changes; again: the pass before it"],
-  ["h, l", "the pane on the left or right"], ["1, 2, 3", "number of panes"], ["g, G", "first and last line"], ["/", "search; Enter goes to the first match"],
-  ["e, s, v, i", "levels, schedule, verdict, pictures"], ["w", "wrap long lines"], ["t", "dark or light"], ["Esc", "close, or unmark"], ["?", "these keys"],
-];
-
 class Page {
   constructor(store) {
     Object.assign(this, { store, panes: [], focused: 0, op: null, linked: null, view: "levels" });
@@ -31,12 +24,12 @@ class Page {
     showSchedule(store, $("schedule"));
     showPictures(store, $("pictures"));
     if (store.verdict) showVerdict(store, $("verdict"), this.actions);
-    this.makeHelp();
+    makeHelp(store);
     document.documentElement.dataset.theme = kept("theme") ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
     document.body.classList.toggle("wrap", matchMedia("(max-width: 760px)").matches);
     $("theme").onclick = () => this.theme();
     $("help-button").onclick = () => $("help").showModal();
-    $("search").addEventListener("input", () => this.search());
+    $("search").addEventListener("input", () => showMatches(this));
     addEventListener("keydown", (event) => this.key(event));
     addEventListener("hashchange", () => { if (location.hash !== this.hash) this.read(); });
     this.read();
@@ -149,26 +142,12 @@ class Page {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const searches = event.target === $("search") || $("results").contains(event.target);
     if (event.key === "Escape") return this.escape();
-    if (searches) return event.key === "Enter" && event.target === $("search") ? $("results").querySelector("button")?.click() : undefined;
+    if (searches) return keyInSearch(event);
     if (/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) || $("help").open) return;
-    const action = this.actionOf(event.key);
+    const action = actionOf(this, event.key);
     if (!action) return;
     event.preventDefault();
     action();
-  }
-
-  actionOf(key) {
-    const pane = this.panes[this.focused], text = pane.text;
-    const always = {
-      "?": () => $("help").showModal(), "/": () => $("search").focus(), t: () => this.theme(), w: () => document.body.classList.toggle("wrap"),
-      e: () => this.setView("levels"), s: () => this.setView("schedule"), v: () => this.setView("verdict"), i: () => this.setView("pictures"),
-    };
-    const inLevels = {
-      j: () => this.move(1), k: () => this.move(-1), n: () => this.pass(1, false), p: () => this.pass(-1, false), N: () => this.pass(1, true), P: () => this.pass(-1, true),
-      d: () => this.actions.toggleDiff(pane), o: () => this.maker(), h: () => this.beside(-1), l: () => this.beside(1), "]": () => pane.nextMark(1), "[": () => pane.nextMark(-1),
-      1: () => this.setPanes(1), 2: () => this.setPanes(2), 3: () => this.setPanes(3), g: () => { text.scrollTop = 0; }, G: () => { text.scrollTop = text.scrollHeight; },
-    };
-    return always[key] ?? (this.view === "levels" ? inLevels[key] : undefined);
   }
 
   // The next op in the focused pane, from the selected or the first marked one.
@@ -188,7 +167,7 @@ class Page {
   }
 
   maker() {
-    const made = this.op ? this.store.history(this.op.step, this.op.line).filter(({ step }) => step.level !== "ptx") : [];
+    const made = this.op ? this.store.history(this.op.step, this.op.line).filter(({ step }) => !["ptx", "sass"].includes(step.level)) : [];
     const pane = this.panes[this.focused], at = pane.diff ? made.findIndex(({ step }) => step === pane.step) : -1;
     if (made.length) this.actions.showStep(made[(at + 1) % made.length].step.number, true);
   }
@@ -202,29 +181,8 @@ class Page {
   escape() {
     if ($("help").open) $("help").close();
     else if (!$("results").hidden || document.activeElement === $("search")) { $("results").hidden = true; $("search").blur(); }
+    else if (document.activeElement.tagName === "SELECT") document.activeElement.blur();
     else if (this.op) { this.op = this.linked = null; this.update(false); }
-  }
-
-  // ---- search, help, theme
-
-  search() {
-    const asked = $("search").value.trim().toLowerCase(), { store } = this, most = 40, box = $("results");
-    box.replaceChildren();
-    box.hidden = !asked;
-    if (!asked) return;
-    const close = (action) => () => { box.hidden = true; $("search").blur(); action(); };
-    const fields = Object.entries(store.schedule.explain?.schedule.fields ?? {}).filter((entry) => [...entry, store.schedule.reasons[entry[0]] ?? ""].join(" ").toLowerCase().includes(asked));
-    const groups = [["schedule", fields.map(([path, value]) => [`${path} = ${value}`, () => { this.setView("schedule"); document.getElementById(`field-${path}`)?.scrollIntoView({ block: "center" }); }])]];
-    for (const step of new Set([...this.panes.map((pane) => pane.step), ...store.levels.map((level) => store.named(level))])) {
-      const found = step.text.map((_, at) => at + 1).filter((line) => store.words(step, line).toLowerCase().includes(asked));
-      groups.push([step.place, found.map((line) => [`${line}: ${store.words(step, line).trim()}`, () => this.found(step, line)])]);
-    }
-    for (const [name, matches] of groups) {
-      if (!matches.length) continue;
-      box.append(make("h3", {}, `${name}: ${counted(matches.length, "match").replace(/matchs$/, "matches")}`));
-      box.append(...matches.slice(0, most).map(([text, action]) => make("button", { class: "code", onclick: close(action) }, text)));
-    }
-    if (!box.children.length) box.append(make("p", {}, "Nothing found in the levels and the schedule."));
   }
 
   found(step, line) {
@@ -233,12 +191,6 @@ class Page {
     this.actions.showStep(step.number, false);
     const pane = this.panes[this.focused];
     pane.bring(pane.rows.get(`${step.number}:${line}`));
-  }
-
-  makeHelp() {
-    const rows = KEYS.map(([keys, what]) => [make("span", {}, ...keys.split(", ").flatMap((key) => [make("kbd", {}, key), " "])), what]);
-    $("help").append(make("h2", {}, "Keys"), table(["", ""], rows), make("p", {}, "The address of the page names what is shown: a copy of it leads here again."), make("form", { method: "dialog" }, make("button", { autofocus: true }, "Close")));
-    $("help").append(make("p", {}, `Made by Lowtide ${this.store.lowtide}.`));
   }
 
   theme() {
