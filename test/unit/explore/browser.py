@@ -25,8 +25,11 @@ _PATIENCE = 20.0  # seconds for an answer
 
 
 def found() -> str | None:
-    """The program, if there is one."""
-    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    """The program, if there is one that starts: it may be half installed."""
+    for program in filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
+        if subprocess.run([program, "--version"], capture_output=True, check=False).returncode == 0:
+            return program
+    return None
 
 
 @contextmanager
