@@ -12,7 +12,6 @@ of the first CTA and the last.
 import argparse
 import importlib
 import json
-import statistics
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -20,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import lowtide as lt
-from lowtide.inspection.timeline.measured import Stamps, means, measured_timeline, stamps_of
+from lowtide.inspection.timeline.compared import compared
+from lowtide.inspection.timeline.measured import measured_timeline, stamps_of
 from lowtide.inspection.timeline.timeline import Interval, Timeline, What, write_trace
 from lowtide.markdown import markdown
-from lowtide.measurement.stamped import stamp_words
+from lowtide.measurement.stamped import race_stamped
 
 _NAMES = ("plain", "stamped")
-_ROUNDS, _LAUNCHES, _WARM = 40, 20, 200
 _CHECKED = 64  # rows of D
 
 
@@ -63,35 +62,6 @@ def predicted_timeline(case: Mapping[str, Any]) -> Timeline | None:
     return Timeline("predicted", tuple(Interval(agent, What(what), *rest) for agent, what, *rest in rows))
 
 
-def rows_of(predicted: Timeline | None, stamps: Stamps) -> list[tuple[str, ...]]:
-    """Agent, what it does, and the microseconds predicted and measured. Between the first product of a tile and the
-    last, the products of an agent include its waits for data; so do loads."""
-    rows = []
-    for (agent, what), measured in means(stamps).items():
-        text = "" if predicted is None else f"{_predicted(predicted, agent, what):.1f}"
-        rows.append((agent, what.value, text, f"{measured:.1f}"))
-    return rows
-
-
-def _predicted(timeline: Timeline, agent: str, what: What) -> float:
-    """Microseconds of the same phase as that between two stamps, summed over tiles."""
-    total = 0.0
-    steady = What.LOAD if agent == "producer" else What.MULTIPLY
-    for tile in {each.tile for each in timeline.of(agent)}:
-        own = [each for each in timeline.of(agent) if each.tile == tile]
-        inner = [each for each in own if each.what is steady]
-        if not inner:
-            continue
-        first, last = min(each.begin for each in inner), max(each.end for each in inner)
-        if what is steady:
-            total += last - first
-        elif what is What.WAIT:
-            total += sum(each.duration for each in own if each.what is What.WAIT and each.end <= first)
-        else:
-            total += sum(each.duration for each in own if each.what is what)
-    return total
-
-
 def measure(folder: Path) -> str:
     """Time both kernels, read the stamps of a launch, and write the trace. Gives the report. Exits without a GPU, and
     for a wrong D."""
@@ -102,26 +72,24 @@ def measure(folder: Path) -> str:
     ds = {name: torch.full((m, n), float("nan"), device="cuda", dtype=of_d) for name in _NAMES}
     kernels = {name: lt.runtime.load(folder / name) for name in _NAMES}
     kernels["plain"](a, b, out=ds["plain"])
-    words = stamp_words(kernels["stamped"], a, b, ds["stamped"])
+    kernels["stamped"](a, b, out=ds["stamped"])
     wanted = a[:_CHECKED].float() @ b.float().t()
     error = ((ds["plain"][:_CHECKED].float() - wanted).norm() / wanted.norm()).item()
     if not error < 2.0**-6 or not torch.equal(ds["plain"], ds["stamped"]):
         sys.exit(f"D is wrong (relative error {error:.1e}), or differs with stamps")
-    seconds = _race(torch, {name: kernels[name].bind(a, b, out=ds[name]) for name in _NAMES})
-    words = stamp_words(kernels["stamped"], a, b, ds["stamped"])  # at the clock of a GPU that is busy
-    stamps, predicted = stamps_of(words, case["agents"], case["tiles"]), predicted_timeline(case)
+    ran = race_stamped(kernels["plain"], kernels["stamped"], a, b, ds["stamped"])
+    stamps, predicted = stamps_of(ran.words, case["agents"], case["tiles"]), predicted_timeline(case)
     measured = [measured_timeline(stamps, cta, f"measured, CTA {cta}") for cta in (0, len(stamps.times) - 1)]
     write_trace(folder / "trace.json", [*([] if predicted is None else [predicted]), *measured])
-    plain, stamped = (statistics.median(seconds[name]) * 1e6 for name in _NAMES)
-    ratio = statistics.median(one / other for one, other in zip(seconds["stamped"], seconds["plain"], strict=True))
     return "\n".join(
         [
             f"{case['kernel']}, {m}x{n}x{k}, {torch.cuda.get_device_name()}",
-            f"without stamps {plain:.2f} µs, with stamps {stamped:.2f} µs: median ratio {ratio:.4f}",
+            f"without stamps {ran.plain * 1e6:.2f} µs, with stamps {ran.stamped * 1e6:.2f} µs:"
+            f" median ratio {ran.ratio:.4f}",
             f"predicted {0.0 if predicted is None else predicted.total:.1f} µs; from the first stamp to the last"
             f" {stamps.total:.1f} µs, at {stamps.clock_mhz:.0f} MHz",
             "",
-            markdown(("agent", "what", "µs, predicted", "µs, measured"), rows_of(predicted, stamps)),
+            markdown(("agent", "what", "µs, predicted", "µs, measured"), compared(predicted, stamps)),
             "",
             f"{folder / 'trace.json'} has the timelines; open it in https://ui.perfetto.dev",
         ]
@@ -139,24 +107,6 @@ def _torch() -> Any:
     if not torch.cuda.is_available():
         sys.exit("torch finds no NVIDIA GPU here; prepare a folder here, and measure it where there is one")
     return torch
-
-
-def _race(torch: Any, launches: Mapping[str, Any]) -> dict[str, list[float]]:
-    """Seconds of a launch in each round. In a round each kernel is launched several times, in changing order."""
-    for _ in range(_WARM):
-        for launch in launches.values():
-            launch()
-    found: dict[str, list[float]] = {name: [] for name in launches}
-    for number in range(_ROUNDS):
-        for name in sorted(launches, reverse=number % 2 == 1):
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            for _ in range(_LAUNCHES):
-                launches[name]()
-            end.record()
-            torch.cuda.synchronize()
-            found[name].append(begin.elapsed_time(end) / 1000 / _LAUNCHES)
-    return found
 
 
 def parser() -> argparse.ArgumentParser:

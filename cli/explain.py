@@ -8,6 +8,7 @@ import typer
 
 from lowtide.cli import options
 from lowtide.cli.console import on_pass, problem_line
+from lowtide.cli.explain_measured import check_measurable, print_measured
 from lowtide.cli.explain_tables import print_accesses
 from lowtide.cli.grouped import grouped
 from lowtide.cli.output import busy, counted, line, table
@@ -30,6 +31,10 @@ TraceFile = Annotated[
         "--trace", help="Write the predicted timeline of a CTA to this file, which Perfetto opens.", metavar="FILE"
     ),
 ]
+Measured = Annotated[
+    bool,
+    typer.Option("--measured", help="Run the kernel on this GPU with stamps, and print what was measured beside it."),
+]
 Origin = Annotated[
     int | None,
     typer.Option(
@@ -48,17 +53,25 @@ def explain(
     as_json: Json = False,
     origin: Origin = None,
     trace: TraceFile = None,
+    measured: Measured = False,
 ) -> None:
     """Show the chosen schedule with its reasons, and count the bank conflicts and sectors of every memory access."""
     if origin is not None:
-        if ir_file is None or as_json or trace is not None:
+        if ir_file is None or as_json or trace is not None or measured:
             raise IRError(
-                "--origin LINE is of a dump, and prints text; give --ir FILE, and no --json and no --trace"
+                "--origin LINE is of a dump, and prints text; give --ir FILE, and no --json, --trace or --measured"
                 " [origin-of-dump]"
             )
         options.refuse_beside_file(ir_file, **problem.given, schedule=schedule)
         _print_origins(ir_file, origin)
         return
+    if measured:
+        if ir_file is not None or as_json:
+            raise IRError(
+                "--measured compiles the kernel again, and prints text; give the problem, and no --ir and no --json"
+                " [measured-problem]"
+            )
+        check_measurable(problem.spec())
     with busy("compiling") as update:
         if ir_file is not None:
             options.refuse_beside_file(ir_file, **problem.given, schedule=schedule)
@@ -67,12 +80,15 @@ def explain(
             spec = problem.spec()
             given = resolve_schedule(schedule, spec.a)
             found = explain_spec(spec, target, given, on_progress=on_pass(update))
-    if trace is not None:
+    if trace is not None and not measured:
         write_trace(trace, [found.timeline()])
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
     else:
         _print(found)
+    if measured:
+        with busy("measuring"):
+            print_measured(found, trace)
 
 
 def _print(found: Explanation) -> None:

@@ -1,12 +1,50 @@
-"""A launch of a kernel that was compiled with stamps, and the buffer that it fills. It needs no MLIR."""
+"""Launches of a kernel that was compiled with stamps, beside those without, and the buffer that it fills. It needs no
+MLIR."""
 
 import importlib
+import statistics
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.errors import LaunchError
+
+_ROUNDS, _LAUNCHES, _WARM = 40, 20, 200
+
+
+@dataclass(frozen=True)
+class Ran:
+    """Seconds of a launch, as medians over rounds: without stamps and with them; the median ratio of the two in a
+    round; and the words of the stamps of one launch more, at the clock of a GPU that is busy."""
+
+    plain: float
+    stamped: float
+    ratio: float
+    words: NDArray[np.int32]
+
+
+def race_stamped(plain: Any, stamped: Any, a: Any, b: Any, d: Any) -> Ran:
+    """Launch both kernels on torch tensors, in rounds of several launches in changing order. Raises as `stamp_words`
+    does."""
+    torch = importlib.import_module("torch")
+    launches = [kernel.bind(a, b, out=d) for kernel in (plain, stamped)]
+    for launch in launches * _WARM:
+        launch()
+    seconds: list[list[float]] = [[], []]
+    for number in range(_ROUNDS):
+        for which in (0, 1) if number % 2 else (1, 0):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            for _ in range(_LAUNCHES):
+                launches[which]()
+            end.record()
+            torch.cuda.synchronize()
+            seconds[which].append(begin.elapsed_time(end) / 1000 / _LAUNCHES)
+    ratio = statistics.median(other / one for one, other in zip(*seconds, strict=True))
+    of_plain, of_stamped = (statistics.median(each) for each in seconds)
+    return Ran(of_plain, of_stamped, ratio, stamp_words(stamped, a, b, d))
 
 
 def stamp_words(kernel: Any, a: Any, b: Any, d: Any) -> NDArray[np.int32]:

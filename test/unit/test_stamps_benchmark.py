@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import lowtide as lt
+from lowtide.inspection.timeline.compared import compared
 from lowtide.inspection.timeline.measured import stamps_of
 from lowtide.measurement.stamped import stamp_words
 
@@ -48,7 +49,7 @@ def test_each_phase_stands_beside_its_prediction(script: ModuleType, folder: Pat
     timeline = script.predicted_timeline(json.loads((folder / "case.json").read_text()))
     words = np.zeros((1, 2, 16, 4, 2), np.int32)
     words[0, :, 0] = [[(1, 1), (2001, 1001), (4001, 2001), (6001, 3001)]] * 2
-    rows = script.rows_of(timeline, stamps_of(words.reshape(-1), ("producer", "consumer"), 16))
+    rows = compared(timeline, stamps_of(words.reshape(-1), ("producer", "consumer"), 16))
     assert [row[:2] for row in rows] == [
         ("producer", "wait"),
         ("producer", "load"),

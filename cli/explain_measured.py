@@ -1,0 +1,72 @@
+"""`lowtide explain --measured`: what the agents of a kernel do on this machine's GPU, beside the prediction."""
+
+from pathlib import Path
+
+import typer
+
+from lowtide.cli.output import line, table
+from lowtide.compiler.compile import compile_gemm
+from lowtide.compiler.spec import GemmSpec
+from lowtide.errors import PassError, SpecError
+from lowtide.inspection.explain.explanation import Explanation
+from lowtide.inspection.timeline.compared import compared
+from lowtide.inspection.timeline.measured import Stamps, measured_timeline, stamps_of
+from lowtide.inspection.timeline.shares import FIELDS
+from lowtide.inspection.timeline.timeline import Timeline, What, write_trace
+from lowtide.measurement.bench.gpu_timing import operand_sets, torch_with_gpu
+from lowtide.measurement.stamped import Ran, race_stamped
+from lowtide.passes.nvvm.stamp_agents import StampLayout
+
+# The row of the predicted shares that belongs to what an agent does.
+_RESOURCES = {What.EPILOGUE: "epilogue", What.WAIT: "waits", What.MULTIPLY: "tensor cores", What.LOAD: "L2"}
+_SEED = 0  # of the operands
+
+
+def check_measurable(spec: GemmSpec) -> None:
+    """Raises DeviceError without torch or a GPU, and SpecError for a problem for which no operands can be drawn."""
+    torch_with_gpu()
+    kept = ("m", "n", "k", "a", "b", "d", "acc", "layout")
+    is_plain = spec == GemmSpec(**{name: getattr(spec, name) for name in kept})
+    if None in (spec.m, spec.n, spec.k) or not is_plain or spec.a != spec.b:
+        raise SpecError(
+            "--measured takes one product of matrices of one type, with known extents and without operands; give --m,"
+            " --n and --k, and only types, --acc and --layout beside them [measured-plain]"
+        )
+
+
+def print_measured(found: Explanation, trace: Path | None) -> None:
+    """Run the explained kernel with stamps and without, and print both times, and each agent's phases. Write the
+    predicted and the measured timelines to `trace`."""
+    spec, target = found.spec, found.target.name
+    operands = operand_sets(spec, _SEED)[0]
+    plain = compile_gemm(spec, target, found.schedule, tuned=False)
+    try:
+        stamped = compile_gemm(spec, target, found.schedule, tuned=False, stamps=True)
+        _ = stamped.ptx
+    except PassError as refusal:
+        raise SpecError(
+            f"this kernel takes no stamps: {str(refusal).splitlines()[0]}; give a --schedule with grid.tail = whole and"
+            " grid.k_division = none [measured-stamps]"
+        ) from None
+    ran = race_stamped(plain, stamped, operands.a, operands.b, operands.d)
+    layout = StampLayout.of(found.schedule, found.resources.threads)
+    stamps = stamps_of(ran.words, layout.agents, layout.tiles)
+    predicted = None if found.spans is None else found.timeline()
+    _print(found, ran, stamps, predicted)
+    if trace is not None:
+        measured = [measured_timeline(stamps, cta, f"measured, CTA {cta}") for cta in (0, len(stamps.times) - 1)]
+        write_trace(trace, [*([] if predicted is None else [predicted]), *measured])
+
+
+def _print(found: Explanation, ran: Ran, stamps: Stamps, predicted: Timeline | None) -> None:
+    text = "" if found.predicted is None else f", predicted {found.predicted.microseconds:.1f}"
+    line("measured", f"{ran.plain * 1e6:.1f} µs on {torch_with_gpu().cuda.get_device_name()}{text}")
+    line("stamps", f"{ran.ratio - 1:+.1%} of time; {stamps.clock_mhz:.0f} MHz while they were taken")
+    outside = f"{ran.stamped * 1e6 - stamps.total:.1f}"
+    rows = [(*row, FIELDS[_RESOURCES[What(row[1])]]) for row in compared(predicted, stamps)]
+    launch = "" if predicted is None else f"{sum(x.duration for x in predicted.intervals if x.what is What.LAUNCH):.1f}"
+    rows.append(("grid", "launch", launch, outside, FIELDS["launch"]))
+    typer.echo("")
+    table(("agent", "what", "µs, predicted", "µs, measured", "fields that change it"), rows, numbers=(2, 3))
+    longest = max((row for row in rows if row[0] != "producer"), key=lambda row: float(row[3]))
+    line("most time", f"{longest[0]}, {longest[1]}: {longest[4]}")

@@ -1,0 +1,128 @@
+"""`lowtide explain --measured`: what it prints with a GPU that is faked, and what it refuses."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from lowtide.cli import explain_measured
+from lowtide.cli.main import app
+from lowtide.errors import DeviceError
+from lowtide.measurement.stamped import Ran, race_stamped
+
+COMMAND = ["explain", "--m", "256", "--n", "256", "--k", "128", "--dtype", "bf16", "--target", "sm_90a", "--measured"]
+SCHEDULE = ["--schedule", "grid.tile = [128, 64], roles = cooperative(2), k = 64, stages = 3"]
+
+
+def stamps() -> np.ndarray:
+    """Of eight CTAs with one tile: 16 µs of products at 2 GHz."""
+    found = np.zeros((8, 2, 16, 4, 2), np.int32)
+    found[:, :, 0] = [(1, 1), (2001, 1001), (34001, 17001), (36001, 18001)]
+    return found.reshape(-1)
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = SimpleNamespace(get_device_name=lambda: "a GPU")
+    monkeypatch.setattr(explain_measured, "torch_with_gpu", lambda: SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(explain_measured, "operand_sets", lambda spec, seed: [SimpleNamespace(a=1, b=2, d=3)])
+
+    def race(plain: Any, stamped: Any, *operands: int) -> Ran:
+        assert "%globaltimer_lo" in stamped.ptx and "%globaltimer_lo" not in plain.ptx
+        return Ran(20e-6, 20.2e-6, 1.01, stamps())
+
+    monkeypatch.setattr(explain_measured, "race_stamped", race)
+
+
+def test_it_prints_each_phase_beside_its_prediction_and_writes_both_timelines(gpu: None, tmp_path: Path) -> None:
+    file = tmp_path / "trace.json"
+    done = CliRunner().invoke(app, [*COMMAND, *SCHEDULE, "--trace", str(file)])
+    assert done.exit_code == 0, done.output
+    assert "measured   20.0 µs on a GPU, predicted" in done.output
+    assert "+1.0% of time; 2000 MHz" in done.output
+    (products,) = (line.split() for line in done.output.splitlines() if line.startswith("consumer  multiply"))
+    assert products[3] == "16.0" and products[4:] == ["grid.tile,", "multiply.atom"]
+    (launch,) = (line.split() for line in done.output.splitlines() if line.startswith("grid      launch"))
+    assert launch[3] == "2.2"
+    assert "most time  consumer, multiply: grid.tile, multiply.atom" in done.output
+    events = json.loads(file.read_text())["traceEvents"]
+    names = [event["args"]["name"] for event in events if event["name"] == "process_name"]
+    assert names == ["predicted, 256x256x128 for sm_90a", "measured, CTA 0", "measured, CTA 7"]
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        (["--epilogue", "bias-relu"], "measured-plain"),
+        (["--json"], "measured-problem"),
+        (["--schedule", "grid.tile = [64, 64], k_division = split(2)"], "measured-stamps"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(gpu: None, more: list[str], code: str) -> None:
+    done = CliRunner().invoke(app, [*COMMAND, *more])
+    assert done.exit_code == 2 and f"[{code}]" in done.output
+
+
+def test_without_a_gpu_it_says_so_before_it_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> None:
+        raise DeviceError("torch finds no NVIDIA GPU here, so nothing can be timed [timing-gpu]")
+
+    monkeypatch.setattr(explain_measured, "torch_with_gpu", none)
+    done = CliRunner().invoke(app, [*COMMAND, *SCHEDULE])
+    assert done.exit_code == 2 and "finds no NVIDIA GPU" in done.output and "compiling" not in done.output
+
+
+class FakeKernel:
+    """Counts its launches; one with stamps fills its workspace."""
+
+    def __init__(self, *, stamped: bool) -> None:
+        self.manifest = {"host": [{"op": "tile.workspace"}] * stamped}
+        self.launches = 0
+
+    def bind(self, *operands: Any, out: Any) -> Any:
+        def launch() -> None:
+            self.launches += 1
+
+        return launch
+
+    def workspace_bytes(self, a: Any, b: Any) -> int:
+        return 64
+
+    def __call__(self, a: Any, b: Any, *, out: Any, workspace: Any) -> None:
+        workspace.array[:] = 1
+
+
+class FakeArray:
+    def __init__(self, size: int) -> None:
+        self.array, self.device = np.zeros(size, np.uint8), "a GPU"
+
+    def cpu(self) -> "FakeArray":
+        return self
+
+    def numpy(self) -> np.ndarray:
+        return self.array
+
+
+class FakeEvent:
+    def __init__(self, enable_timing: bool) -> None:
+        assert enable_timing
+
+    def record(self) -> None: ...
+
+    def elapsed_time(self, end: "FakeEvent") -> float:
+        return 20.0
+
+
+def test_kernels_are_raced_in_equal_rounds_and_the_stamps_come_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = SimpleNamespace(Event=FakeEvent, synchronize=lambda: None)
+    torch = SimpleNamespace(cuda=cuda, uint8="uint8", zeros=lambda size, dtype, device: FakeArray(size))
+    monkeypatch.setitem(__import__("sys").modules, "torch", torch)
+    plain, stamped = FakeKernel(stamped=False), FakeKernel(stamped=True)
+    ran = race_stamped(plain, stamped, FakeArray(1), None, None)
+    assert plain.launches == stamped.launches > 0
+    assert (ran.plain, ran.stamped, ran.ratio) == (pytest.approx(1e-3), pytest.approx(1e-3), 1.0)
+    assert ran.words.tolist() == [0x01010101] * 16
