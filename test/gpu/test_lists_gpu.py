@@ -9,6 +9,8 @@ from lowtide.runtime.verify import verify_kernel
 
 pytestmark = pytest.mark.gpu
 
+_TMA = "a.copy = tma, b.copy = tma"  # by tensor maps that a launch makes on the device
+
 CASES: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "mma.sync, groups": ("sm_80", {"groups": None}, None),
     "mma.sync, groups, B as (K, N)": ("sm_80", {"groups": None, "layout": "tt"}, None),
@@ -23,6 +25,18 @@ CASES: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "wgmma of 8-bit floats": ("sm_90a", {"groups": None, "a": "e4m3"}, None),
     "mma.sync, lists of products": ("sm_80", {"batch": None, "counts": True, "lists": "abd"}, None),
     "wgmma, lists of products": ("sm_90a", {"batch": None, "counts": True, "lists": "abd"}, None),
+    "TMA, groups": ("sm_90a", {"groups": None}, "b.copy = tma"),
+    "TMA, groups, B as (K, N)": ("sm_90a", {"groups": None, "layout": "tt"}, "b.copy = tma"),
+    "TMA, groups, in turn": ("sm_90a", {"groups": None}, "roles = pingpong(2), b.copy = tma"),
+    "TMA, a batch": ("sm_90a", {"batch": None}, "b.copy = tma"),
+    "TMA, padded groups": ("sm_90a", {"batch": None, "counts": True}, "b.copy = tma"),
+    "TMA, 8-bit floats": ("sm_90a", {"groups": None, "a": "e4m3"}, "b.copy = tma"),
+    "TMA, lists of products": ("sm_90a", {"batch": None, "counts": True, "lists": "abd"}, _TMA),
+    "TMA, lists of products, A (K, M)": (
+        "sm_90a",
+        {"batch": None, "counts": True, "lists": "abd", "layout": "nt"},
+        _TMA,
+    ),
 }
 
 
@@ -82,6 +96,44 @@ def test_a_table_may_be_made_on_the_device() -> None:
     d = kernel(a, b, ends=ends)
     matrices = [pool[number, :, :k].mT for number in chosen.tolist()]
     assert torch.equal(d.double(), expected(a, matrices, ends.tolist(), torch.zeros_like(d)))
+
+
+def test_tma_loads_products_of_any_sizes_also_in_a_graph() -> None:
+    """Each replay makes the tensor maps anew, in the workspace of the graph."""
+    torch = pytest.importorskip("torch")
+    if torch.cuda.get_device_capability()[0] != 9:
+        pytest.skip("wgmma is of sm_90a alone")
+    drawn = torch.randint(0, 60, (40, 3), generator=torch.manual_seed(2)).tolist()
+    sizes = [[8 * m, 8 * n, 8 * k] for m, n, k in drawn] + [[1, 8, 8], [7, 1000, 264], [300, 8, 0], [3000, 2000, 512]]
+
+    def matrices(shapes: Any) -> list[Any]:
+        return [torch.randint(-3, 4, shape, device="cuda").bfloat16() for shape in shapes]
+
+    a, b = matrices((m, k) for m, _, k in sizes), matrices((n, k) for _, n, k in sizes)
+    d = [torch.full((m, n), 77.0, device="cuda").bfloat16() for m, n, _ in sizes]
+    spec = lt.GemmSpec(a="bf16", b="bf16", d="bf16", batch=None, counts=True, lists="abd")
+    kernel = lt.compile_gemm(spec, schedule=_TMA)
+    counts = torch.tensor([m for m, *_ in sizes], dtype=torch.int32, device="cuda")
+    lists = [lt.matrix_list(each) for each in (a, b, d)]
+
+    def check() -> None:
+        for x, y, found in zip(a, b, d, strict=True):
+            assert torch.equal(found, (x.double() @ y.double().T).to(found.dtype))
+
+    def launch() -> None:
+        kernel(*lists[:2], counts=counts, out=lists[2])
+
+    launch()
+    check()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        launch()
+    for x in (*a, *b):
+        x.copy_(torch.randint(-3, 4, x.shape, device="cuda"))
+    for each in d:
+        each.fill_(77)
+    graph.replay()
+    check()
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
