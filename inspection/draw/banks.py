@@ -21,12 +21,16 @@ def bank_panel(access: SharedAccess, axes: tuple[str, str]) -> Panel:
     """The buffer of an access as stored, with each element labelled by its bank."""
     footprint = access.footprint
     assert footprint is not None
+    banks = footprint.places // WORD_BYTES % BANKS
+    return Panel(title_of(access), axes, banks.astype(str), _ways(footprint), _witness(access, footprint))
+
+
+def title_of(access: SharedAccess) -> str:
+    """The title of the panel of an access."""
     ways = "no conflicts" if access.conflict.ways == 1 else f"{access.conflict.ways}-way conflicts"
     swizzle = "swizzle<{},{},{}>".format(*access.swizzle) if access.swizzle[0] else "no swizzle"
     does = "written" if access.direction == "write" else "read"
-    title = f"{access.what} {does} by {access.atom}: {access.buffer}, {swizzle}, {ways}"
-    banks = footprint.places // WORD_BYTES % BANKS
-    return Panel(title, axes, banks.astype(str), _ways(footprint), _witness(access, footprint))
+    return f"{access.what} {does} by {access.atom}: {access.buffer}, {swizzle}, {ways}"
 
 
 def _ways(footprint: Footprint) -> Ints:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from lowtide.compiler.contexts import make_context, parse_text
+from lowtide.inspection.draw.banks import title_of
 from lowtide.inspection.explain.accesses import Accesses, GlobalAccess, SharedAccess, accesses_of
 from lowtide.inspection.explain.explanation import Explanation
 from lowtide.inspection.explain.hopper import Product, TmaAccess, Transaction
@@ -15,7 +16,8 @@ Counted = dict[str, Any]
 
 def counts_of(text: str, found: Explanation | None) -> list[Counted]:
     """The counts of a kernel of level `epilogue`, as plain data: `line`, from 1, a `short` text, `is_bad`, and `rows`
-    of a label and a value. `found`: its explanation, if there is one. Raises the errors of parsing and explaining."""
+    of a label and a value. The value of `picture` is how the title of the panel of the banks begins. `found`: its
+    explanation, if there is one. Raises the errors of parsing and explaining."""
     with make_context() as context:
         accesses = accesses_of(parse_text(text, context, _NAME), in_file=True, apart=True)
     by_line = list(_of_accesses(accesses))
@@ -56,7 +58,7 @@ def _shared(access: SharedAccess) -> _Words:
         pairs = zip(conflict.lanes, conflict.addresses, strict=True)
         lanes = ", ".join(f"{unit} {lane} at byte {address}" for lane, address in pairs)
         rows.append(["worst phase", f"bank {conflict.bank}: {lanes}"])
-    rows += _runs(access.executions)
+    rows += [*_runs(access.executions), ["picture", title_of(access)]]
     return f"{conflict.ways}-way conflict" if is_bad else f"{conflict.wavefronts} wavefronts", is_bad, rows
 
 

@@ -5,7 +5,7 @@ function showDetail(store, panel, op, linked, actions) {
   const step = store.steps[op.step], found = store.op(step, op.line);
   const link = (number, line, ...text) => make("button", { class: "link code", onclick: () => actions.go(number, line), title: store.words(store.steps[number], line).trim() }, ...text);
   const head = make("div", { class: "whole" }, make("strong", { class: "code" }, found.name), ` in line ${op.line} of ${step.place}`);
-  panel.replaceChildren(head, comesFrom(store, op, link, actions), became(store, op, linked, link), countsOf(store, op, linked));
+  panel.replaceChildren(head, comesFrom(store, op, link, actions), became(store, op, linked, link), countsOf(store, op, linked, actions));
 }
 
 function hint(store) {
@@ -42,12 +42,12 @@ function became(store, op, linked, link) {
   return box;
 }
 
-function countsOf(store, op, linked) {
+function countsOf(store, op, linked, actions) {
   const box = make("div", {}, make("h2", {}, "Counts (explain)"));
   const lines = store.counts.step === null ? [] : [...(linked.get(store.counts.step) ?? [])];
   const own = lines.flatMap((line) => store.counted.get(line) ?? []);
   for (const count of own.slice(0, 8)) {
-    box.append(make("dl", { class: count.is_bad ? "facts bad" : "facts" }, ...count.rows.flatMap(([label, value]) => [make("dt", {}, label), make("dd", {}, value)])));
+    box.append(make("dl", { class: count.is_bad ? "facts bad" : "facts" }, ...count.rows.flatMap(([label, value]) => [make("dt", {}, label), make("dd", {}, label === "picture" ? make("button", { onclick: () => actions.picture(value) }, "banks") : value)])));
   }
   if (own.length > 8) box.append(make("div", {}, `and ${counted(own.length - 8, "other access")}`));
   if (!own.length) box.append(make("div", {}, "None for this op."));

@@ -98,7 +98,7 @@ function showPictures(store, sheet) {
   sheet.replaceChildren(make("h2", {}, "Layouts and banks"), make("p", {}, "A part of each tile, as lowtide draw shows it: of elements, the thread T and the number V of its value; of shared memory, the bank."));
   for (const picture of store.pictures) {
     sheet.append(make("h3", {}, picture.name), make("p", {}, picture.title));
-    for (const panel of picture.panels) sheet.append(make("p", {}, panel.title), panelTable(panel));
+    for (const panel of picture.panels) sheet.append(make("p", { "data-title": panel.title }, panel.title), panelTable(panel));
   }
   if (!store.pictures.length) sheet.append(make("p", {}, "Left out: pictures are made of level epilogue."));
 }

@@ -11,6 +11,7 @@ class Page {
       focus: (pane) => this.focus(pane),
       select: (number, line, pane) => { this.select(number, line); this.update(true, pane); },
       go: (number, line) => this.go(number, line),
+      picture: (title) => { this.setView("pictures"); [...$("pictures").querySelectorAll("[data-title]")].find((one) => one.dataset.title.startsWith(title))?.scrollIntoView(); },
       showStep: (number, diff) => { this.view = "levels"; this.showIn(this.panes[this.focused], number, diff); this.update(true); },
     };
     $("opening").hidden = true;

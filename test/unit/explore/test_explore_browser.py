@@ -57,6 +57,12 @@ def test_a_click_marks_the_op_in_every_pane(page: Browser, address: str, dumped:
     page.click(f".pane:nth-child(3) [data-line='{instructions[0]}']")
     assert marked(page, 1) == [copy.line] and marked(page, 2) == instructions[:1]
     assert f"op={instructions[0]}" in page.value("location.hash")
+    page.click("#detail dd button")
+    titles = "[...document.querySelectorAll('#pictures [data-title]')]"
+    above = f"{titles}.filter((one) => Math.abs(one.getBoundingClientRect().top - "
+    above += "document.getElementById('pictures').getBoundingClientRect().top) < 40).map((one) => one.innerText)"
+    assert page.value("page.view") == "pictures"
+    assert [title.partition(":")[0] for title in page.value(above)] == ["a written by cp.async.16"]
 
 
 def test_an_address_leads_to_an_op(page: Browser, address: str, dumped: tuple[Path, Origins]) -> None:
