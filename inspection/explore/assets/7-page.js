@@ -104,7 +104,9 @@ class Page {
     const makers = new Set(op ? store.history(op.step, op.line).map(({ step }) => step.number) : []);
     for (const button of $("steps").querySelectorAll("button")) {
       const number = Number(button.dataset.step);
-      button.setAttribute("aria-current", panes[this.focused].step.number === number);
+      const isShown = panes[this.focused].step.number === number;
+      button.setAttribute("aria-current", isShown);
+      if (isShown) button.scrollIntoView({ block: "nearest", inline: "nearest" });
       if (!button.classList.contains("level")) button.classList.toggle("by", makers.has(number));
     }
     this.write();
