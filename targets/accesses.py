@@ -5,6 +5,7 @@ swizzle is outermost (`compose(Swizzle(B, M, S), Layout(...))`) and counts eleme
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +89,7 @@ def loads_access(loads: FragmentLoads, name: str) -> WarpAccess:
     return WarpAccess(name, loads.starts, loads.shape, loads.vector, transposed=loads.trans)
 
 
+@lru_cache(maxsize=2048)
 def fragment_access(name: str, tv: Layout, shape: Shape, vector: int, transposed: bool = False) -> WarpAccess:
     """A fragment's loads or stores of `vector` values each, contiguous along the columns or, `transposed`, the rows.
 

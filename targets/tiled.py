@@ -6,7 +6,7 @@ threads, rest).
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import gcd, prod
 from typing import TypeAlias
 
@@ -161,7 +161,7 @@ class TiledCopy:
     def threads(self) -> int:
         return size(mode(self.tv, 0))
 
-    @property
+    @cached_property
     def vector(self) -> int:
         """Elements that one instruction of one thread moves."""
         return size(mode(mode(self.tv, 1), 0))
@@ -224,6 +224,7 @@ def make_tiled_copy(atom: CopyAtom, thread_layout: Layout, value_layout: Layout,
     return TiledCopy(atom, tv, tile_shape)
 
 
+@lru_cache(maxsize=2048)
 def default_copy_threads(threads: int, rows: int, columns: int, vector: int, most: int = 1 << 30) -> Layout:
     """A thread layout for a row-major tile: one thread for each vector of a row, the other threads along the rows.
 
