@@ -64,7 +64,7 @@ def Sm_MbarriersOp : Sm_Op<"mbarriers", [MemoryEffects<[MemAlloc, MemRead<Sm_Syn
   let summary = "Initializes mbarrier objects in shared memory and makes them visible to all threads of the CTA";
   let description = [{
     A phase of an mbarrier completes after `arrivals` arrivals and all the bytes that they expect (PTX ISA, "mbarrier").
-    Other CTAs of the cluster may use the objects after a `sm.cluster_barrier`.
+    Other CTAs of the cluster may use the objects after an `sm.cluster_barrier`.
 
     ```mlir
     %full = sm.mbarriers arrivals(1) : !sm.mbarriers<4>
@@ -128,7 +128,7 @@ def Sm_CpAsyncArriveOp : Sm_Op<"cp_async_arrive", [Sm_Ordering]> {
   let description = [{
     Lowers to cp.async.mbarrier.arrive.noinc (PTX ISA, "cp.async.mbarrier.arrive"). The threads do not wait, so they can
     start the copies of the next slot. A thread that waits for the phase sees the copied data. wgmma reads through the
-    async proxy, so a thread that multiplies by wgmma then needs a `sm.fence_proxy_async`.
+    async proxy, so a thread that multiplies by wgmma then needs an `sm.fence_proxy_async`.
 
     ```mlir
     sm.cp_async_arrive %full[%slot] : !sm.mbarriers<4>

@@ -264,8 +264,8 @@ def Sm_CpAsyncOp : Sm_Op<"cp_async"> {
   let summary = "Copies a window into shared memory with cp.async, as a tiled copy";
   let description = [{
     Each thread issues one cp.async per run of its values. Bytes outside the matrix are filled with zeros (PTX ISA,
-    "cp.async"). The issuing thread sees the data after a `sm.cp_async_wait` that covers the group; other threads see
-    it after a barrier that follows the wait. Threads that wait for the phase of a `sm.cp_async_arrive` see it, too.
+    "cp.async"). The issuing thread sees the data after an `sm.cp_async_wait` that covers the group; other threads see
+    it after a barrier that follows the wait. Threads that wait for the phase of an `sm.cp_async_arrive` see it, too.
 
     ```mlir
     sm.cp_async %at to %a by <cp.async.16, #tv> : !tile.view<128x32xbf16>, memref<…>

@@ -13,6 +13,11 @@ def Tile_Dialect : Dialect {
     Levels `problem` and `cta` use this dialect. At `problem`, `tile.gemm` works on whole matrices. At `cta`, work tiles,
     views and CTA-wide values specify what each CTA computes. Layouts are CuTe's: nested `shape:stride`, with an
     optional swizzle that counts elements.
+
+    A memref of three dimensions in the memory space `"list"` is a list of matrices. Its base is the address of a table,
+    with a row of 64-bit integers for each matrix: its address, its rows, its columns, and the elements from row to row.
+    An extent that the type gives is that of every matrix; any other extent is at most that of the memref. The strides
+    of the type have no meaning.
   }];
   let useDefaultAttributePrinterParser = 1;
   let useDefaultTypePrinterParser = 1;

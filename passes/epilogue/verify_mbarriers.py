@@ -7,7 +7,7 @@ mbarrier object").
 Needs    sm.mbarriers beside sm.roles; other kernels are left alone.
 Refuses  `arrivals(n)` unless n threads arrive per phase: one of the producer, one of each warpgroup of copiers and
          consumers, of each CTA of the cluster that names this one as a receiver (`to`); and each thread of a role with
-         a `sm.cp_async_arrive`;
+         an `sm.cp_async_arrive`;
          `expects n` unless the copies without `rows` that signal the same slot bring n bytes; `plus` bytes if none of
          the copies has `rows`, and `rows` without `plus` (the value of `plus` is known only at run time, and not
          checked); copies that signal a slot without an `expects`; a wait on mbarriers at which no thread arrives; in a
