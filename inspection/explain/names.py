@@ -29,7 +29,7 @@ class Names:
     def __init__(self, module: ir.Module) -> None:
         self.arguments: dict[ir.Value, str] = {}
         self.mapped: dict[ir.Value, ir.MemRefType] = {}
-        """The matrix behind each tensor map."""
+        """The matrix behind each tensor map, or the list behind maps in a workspace."""
         self.operands: list[tuple[str, ir.Type]] = []
         self.alignments = alignments_in(module, moved_alignment)
         kernels = {
@@ -53,6 +53,9 @@ class Names:
                 if _splits(inner):
                     source, target = map(memory_of, view.args)
                     host[target] = f"pieces of {host.get(source, '?')}"
+                if _reads(inner, sm.MakeMapsOp):
+                    source, target = view.args
+                    host[target], matrices[target] = host.get(source, UNKNOWN), ir.MemRefType(source.type)
                 for argument, given in zip(inner, view.args, strict=False):
                     self.arguments[argument] = host.get(memory_of(given), UNKNOWN)
                     if given in matrices:
@@ -91,6 +94,8 @@ class Names:
         """Name and type of the matrix of a tensor map. If a map is selected from two, both have the same matrix."""
         if not isinstance(value.owner, ir.Block) and isinstance(value.owner.opview, arith.SelectOp):
             return self.of_map(value.owner.opview.false_value)
+        if not isinstance(value.owner, ir.Block) and isinstance(value.owner.opview, sm.ListedMapOp):
+            return self.of_map(value.owner.opview.maps)
         if value not in self.mapped:
             raise ScheduleError(
                 "the tensor map's matrix is unknown; pass it to tile.launch from an sm.tensor_map [map-matrix]"
@@ -119,5 +124,10 @@ def cache_hint(op: sm.TmaLoadOp | sm.TmaStoreOp | sm.StoreGlobalOp) -> str:
 
 def _splits(arguments: Sequence[ir.Value]) -> bool:
     """Whether the kernel with these arguments makes pieces of the first one in the second one."""
+    return any("precision" in op.attributes for op in _reads(arguments, tile.PrepareOp))
+
+
+def _reads(arguments: Sequence[ir.Value], kind: type[ir.OpView]) -> list[ir.Operation]:
+    """The ops of a kind that read the arguments of a kernel."""
     readers = [use.owner for value in arguments for use in value.uses]
-    return any(op.name == tile.PrepareOp.OPERATION_NAME and "precision" in op.attributes for op in readers)
+    return [op for op in readers if op.name == kind.OPERATION_NAME]

@@ -193,8 +193,9 @@ def test_rows_that_do_not_count_are_not_written() -> None:
     assert (found == np.where(counted, 16, 77)[..., None]).all()
 
 
-def test_a_saved_kernel_of_lists_of_products_launches() -> None:
-    kernel, spec = of_products("wgmma")
+@pytest.mark.parametrize("name", ["wgmma", "wgmma, maps made by a launch"])
+def test_a_saved_kernel_of_lists_of_products_launches(name: str) -> None:
+    kernel, spec = of_products(name)
     given = lt.random_inputs(spec, ROWS, COLUMNS, DEPTH, np.random.default_rng(1), batch=COUNT)
     arrays = {**given, "d": np.zeros((COUNT, ROWS, COLUMNS), given["a"].dtype)}
     after = run(kernel.ptx, records.launch_record(kernel.manifest, arrays, 4))

@@ -129,6 +129,13 @@ def test_a_tensor_map_of_no_known_matrix_is_refused() -> None:
         found_in(epilogue_level(), (launch, ""))
 
 
+def test_maps_that_a_launch_makes_are_those_of_the_matrices_of_their_list() -> None:
+    lists = lt.GemmSpec(a="bf16", b="bf16", d="bf16", batch=None, counts=True, lists="abd")
+    schedule = Schedule.parse("grid.tile = [64, 32], roles = cooperative(1), stages = 2, a.copy = tma, b.copy = tma")
+    found = explain_spec(lists, "sm_90a", schedule).to_json()["tma_accesses"]
+    assert [(access["what"], access["box"]) for access in found] == [("a", [64, 64]), ("b", [32, 64])]
+
+
 def test_expected_bytes_are_held_against_the_copies() -> None:
     for level in (epilogue_level(), level_of_whole_tiles()):
         (transaction,) = accesses(level)["transactions"]
