@@ -48,11 +48,12 @@ _MOST_ERROR = 2.0**-6
 class Case:
     """Each group of rows of A (rows, K) is multiplied by its matrix of B (groups, N, K). `is_even`: all groups have the
     same number of rows. Otherwise, their ends are drawn uniformly. `is_of_k`: K is grouped; then A is (rows, `k`), B is
-    (rows, N), and D is (groups, `k`, N). `is_gated`: each matrix of B has N / 2 rows of gate and then N / 2 rows
-    of up, and D (rows, N / 2) is their SwiGLU. `tokens`: if not 0, A has this many rows, and the rows of the product
-    are taken from it at an index: each token is sent to rows / tokens different groups, which are drawn. The peers take
-    the rows first. `is_scaled`: each row of A has a scale for each 128 of K, and each block of 128 × 128 of B has
-    one; D is bf16."""
+    (rows, N), and D is (groups, `k`, N). `is_gated`: each matrix of B has N / 2 rows of gate and then N / 2 rows of up,
+    and D (rows, N / 2) is their SwiGLU. `tokens`: if not 0, A has this many rows, and the rows of the product are taken
+    from it at an index: each token is sent to rows / tokens different groups, which are drawn. The peers take the rows
+    first. `is_placed`: the rows of the product are stored into rows of D at an index, which is drawn. The peers store
+    the rows of their product there afterwards. `is_scaled`: each row of A has a scale for each 128 of K, and each block
+    of 128 × 128 of B has one; D is bf16."""
 
     groups: int
     rows: int
@@ -64,12 +65,13 @@ class Case:
     is_gated: bool = False
     tokens: int = 0
     is_scaled: bool = False
+    is_placed: bool = False
 
     def __str__(self) -> str:
         rows = f"{self.rows // self.groups} rows each" if self.is_even else f"{self.rows} rows in all"
         gated = ", SwiGLU" * self.is_gated
         taken = f", rows of {self.tokens} tokens" * bool(self.tokens)
-        scaled = f", {self.dtype} with scales of blocks" * self.is_scaled
+        scaled = f", {self.dtype} with scales of blocks" * self.is_scaled + ", rows of D at an index" * self.is_placed
         return f"{self.groups} × ({rows}{' of K' * self.is_of_k}) × {self.n} × {self.k}{gated}{taken}{scaled}"
 
     @property
@@ -102,6 +104,10 @@ class Case:
         chosen = self._experts(seed)
         return (chosen.ravel().argsort(kind="stable") // chosen.shape[1]).astype(np.int32)
 
+    def places(self, seed: int) -> NDArray[np.int32]:
+        """The row of D of each row of the product, (rows,): a permutation."""
+        return np.random.default_rng(seed).permutation(self.rows).astype(np.int32)
+
     @property
     def flops(self) -> float:
         """Of all rows."""
@@ -133,7 +139,8 @@ class Case:
         found = product_of(a, b, None, target, swiglu if self.is_gated else None)
         found = found.of_pairs("stacked") if self.is_gated else found
         found = found.scaled_by(Options(block_scales=self.block_scales), {})
-        return found.at_indices(self.rows, ("a_rows",)) if self.tokens else found
+        names = ("a_rows",) * bool(self.tokens) + ("d_rows",) * self.is_placed
+        return found.at_indices(self.rows, names) if names else found
 
     @property
     def block_scales(self) -> BlockScales | None:
@@ -161,6 +168,7 @@ CASES = (
     Case(64, 8 * 8192, 2816, 2048, False, tokens=8192),
     Case(8, 8 * 4096, 7168, 2048, True, "e4m3", is_scaled=True),
     Case(8, 4096, 7168, 2048, False, "e4m3", is_scaled=True),
+    Case(64, 8 * 8192, 2048, 1408, False, is_placed=True),
 )
 
 
@@ -213,14 +221,16 @@ def race_case(case: Case, rounds: int, seed: int, choose_pace: ChoosePace = sett
 @dataclass(frozen=True)
 class _Set:
     """Operands: A (rows, K), B (groups, N, K), ends (groups,), and D (rows, N), or (rows, N / 2) if it is gated; with
-    groups of K A (rows, M), B (rows, N), D (groups, M, N). `index`: the rows of A (tokens, K) that are taken, or
-    None. `scales`: `scale_a` (⌈K / 128⌉, rows) and `scale_b` (groups, ⌈N / 128⌉, ⌈K / 128⌉), or nothing."""
+    groups of K A (rows, M), B (rows, N), D (groups, M, N). `index`: the rows of A (tokens, K) that are taken, or None.
+    `places`: the rows of D of those of the product, or None. `scales`: `scale_a` (⌈K / 128⌉, rows) and `scale_b`
+    (groups, ⌈N / 128⌉, ⌈K / 128⌉), or nothing."""
 
     a: Any
     b: Any
     d: Any
     ends: Any
     index: Any = None
+    places: Any = None
     scales: Mapping[str, Any] = field(default_factory=dict)
 
     def scaled_b(self, group: int) -> Any:
@@ -249,6 +259,7 @@ def _sets(torch: Any, case: Case, ends: Sequence[int], seed: int) -> list[_Set]:
     generator = torch.Generator(device="cuda").manual_seed(seed)
     given = torch.tensor(ends, dtype=torch.int32, device="cuda")
     index = torch.from_numpy(case.index(seed)).to("cuda") if case.tokens else None
+    places = torch.from_numpy(case.places(seed)).to("cuda") if case.is_placed else None
     found = []
     for _ in range(max(1, -(-L2_MULTIPLE_BYTES // case.set_bytes))):
         a = random_matrix(torch, (case.tokens or case.rows, case.k), case.dtype, generator)
@@ -261,7 +272,7 @@ def _sets(torch: Any, case: Case, ends: Sequence[int], seed: int) -> list[_Set]:
             for matrix in b:
                 matrix.copy_(random_matrix(torch, (case.n, case.k), case.dtype, generator))
         d = torch.full(shape, float("nan"), dtype=getattr(torch, element_type(case.of_d).library), device="cuda")
-        found.append(_Set(a, b, d, given, index, _scales(torch, case, generator)))
+        found.append(_Set(a, b, d, given, index, places, _scales(torch, case, generator)))
     torch.cuda.synchronize()
     return found
 
@@ -281,6 +292,8 @@ def _launches(
 ) -> dict[str, Callable[[int], Any]]:
     """Launches of set i, by contender. Each returns D, except that of the copy."""
     groups = [(first, end) for first, end in zip([0, *ends], ends, strict=False)]
+    # torch's indices have 64 bits.
+    wide: list[Any] = [None if one.places is None else one.places.long() for one in sets]
 
     def loop(i: int) -> Any:
         one = sets[i]
@@ -290,7 +303,9 @@ def _launches(
             return one.d
         rows = one.rows
         for matrix, (first, end) in zip(one.b, groups, strict=True):
-            if first < end and case.is_gated:
+            if first < end and one.places is not None:
+                one.d.index_copy_(0, wide[i][first:end], rows[first:end] @ matrix.mT)
+            elif first < end and case.is_gated:
                 one.d[first:end] = _gated(torch, rows[first:end] @ matrix.mT)
             elif first < end:
                 torch.mm(rows[first:end], matrix.mT, out=one.d[first:end])
@@ -300,6 +315,10 @@ def _launches(
         product = torch._grouped_mm(a if index is None else a[index], b, offs=ends)
         return _gated(torch, product) if case.is_gated else product
 
+    def placed(i: int) -> Any:
+        one = sets[i]
+        return one.d.index_copy_(0, wide[i], by_torch(*factors[i], one.ends, one.index))
+
     half = case.bytes(ends) // 2
     source, to = (torch.empty(half, dtype=torch.uint8, device=sets[0].d.device) for _ in range(2))
     factors: list[tuple[Any, Any]] = [(one.a.mT, one.b) if case.is_of_k else (one.a, one.b.mT) for one in sets]
@@ -308,11 +327,12 @@ def _launches(
 
     def multiply(i: int) -> Any:
         (a, b), one = factors[i], sets[i]
-        return grouped_matmul(a, b, one.ends, a_rows=one.index, out=one.d, **own, **one.scales)
+        given = {"a_rows": one.index, "d_rows": one.places}
+        return grouped_matmul(a, b, one.ends, out=one.d, **given, **own, **one.scales)
 
     found: dict[str, Callable[[int], Any]] = {OWN: multiply, COPY: lambda i: to.copy_(source)}
     if not case.is_scaled:
-        found[GROUPED_MM] = lambda i: by_torch(*factors[i], sets[i].ends, sets[i].index)
+        found[GROUPED_MM] = placed if case.is_placed else lambda i: by_torch(*factors[i], sets[i].ends, sets[i].index)
         found[LOOP] = loop
     if case.is_gated:
         compiled = torch.compile(by_torch, dynamic=False)
@@ -353,7 +373,8 @@ def _complaint(torch: Any, case: Case, contender: Contender, given: tuple[_Set, 
         else:
             sums = one.scaled_b(group) @ one.scaled_row(row)
             expected = _gated(torch, sums) if case.is_gated else sums
-        error = ((d.flatten(0, -2)[row].double() - expected).norm() / expected.norm().clamp(min=1e-30)).item()
+        place = row if one.places is None else int(one.places[row])
+        error = ((d.flatten(0, -2)[place].double() - expected).norm() / expected.norm().clamp(min=1e-30)).item()
         if error > most:
             return f"row {row}, of group {group}: relative error {error:.1e}, more than {most:.1e}"
     return ""

@@ -58,6 +58,13 @@ def test_tokens_are_sent_to_different_groups_whose_rows_are_those_of_the_index()
     assert case.bytes(ends[1:]) == 2 * (20 * 16 + 60 * 8 + 5 * 8 * 16)
 
 
+def test_rows_of_d_at_an_index_are_all_rows_once_and_have_the_kernel_of_calls_with_them() -> None:
+    (case, *_) = (case for case in CASES if case.is_placed)
+    assert sorted(case.places(1).tolist()) == list(range(case.rows)) and (case.places(1) != case.places(2)).any()
+    product = case.product("sm_90a")
+    assert (product.d_rows, product.a_rows, product.share) == (True, False, 1024)
+
+
 def test_scaled_cases_have_the_kernel_of_calls_with_block_scales_and_a_plain_product_with_them() -> None:
     (case, *_) = (case for case in CASES if case.is_scaled)
     assert str(case) == "8 × (4096 rows each) × 7168 × 2048, e4m3 with scales of blocks"
