@@ -10,7 +10,7 @@ from lowtide.compiler.spec import GemmSpec
 from lowtide.errors import PassError, SpecError
 from lowtide.inspection.explain.explanation import Explanation
 from lowtide.inspection.timeline.compared import compared
-from lowtide.inspection.timeline.measured import Stamps, measured_timeline, stamps_of
+from lowtide.inspection.timeline.measured import PRODUCER, Stamps, measured_timeline, stamps_of
 from lowtide.inspection.timeline.shares import FIELDS
 from lowtide.inspection.timeline.timeline import Timeline, What, write_trace
 from lowtide.measurement.bench.gpu_timing import operand_sets, torch_with_gpu
@@ -62,11 +62,11 @@ def _print(found: Explanation, ran: Ran, stamps: Stamps, predicted: Timeline | N
     text = "" if found.predicted is None else f", predicted {found.predicted.microseconds:.1f}"
     line("measured", f"{ran.plain * 1e6:.1f} µs on {torch_with_gpu().cuda.get_device_name()}{text}")
     line("stamps", f"{ran.ratio - 1:+.1%} of time; {stamps.clock_mhz:.0f} MHz while they were taken")
-    outside = f"{ran.stamped * 1e6 - stamps.total:.1f}"
+    outside = f"{ran.stamped * 1e6 - stamps.total:.1f}" if stamps.is_whole else ""
     rows = [(*row, FIELDS[_RESOURCES[What(row[1])]]) for row in compared(predicted, stamps)]
     launch = "" if predicted is None else f"{sum(x.duration for x in predicted.intervals if x.what is What.LAUNCH):.1f}"
     rows.append(("grid", "launch", launch, outside, FIELDS["launch"]))
     typer.echo("")
     table(("agent", "what", "µs, predicted", "µs, measured", "fields that change it"), rows, numbers=(2, 3))
-    longest = max((row for row in rows if row[0] != "producer"), key=lambda row: float(row[3]))
+    longest = max((row for row in rows if row[0] != PRODUCER), key=lambda row: float(row[3] or 0))
     line("most time", f"{longest[0]}, {longest[1]}: {longest[4]}")

@@ -7,21 +7,21 @@ from lowtide.inspection.timeline.timeline import Timeline, What
 def compared(predicted: Timeline | None, stamps: Stamps) -> list[tuple[str, ...]]:
     """Agent, what it does, and the microseconds predicted (if that is known) and measured, as the mean over CTAs.
 
-    A timeline of all tiles is compared, so a CTA that has more tiles than are stamped shows less measured. Between the
-    first product of a tile and the last, products include waits for data; so do loads.
+    Of each agent, as many tiles count as are stamped. Between the first product of a tile and the last, products
+    include waits for data; so do loads.
     """
     rows: list[tuple[str, ...]] = []
     for (agent, what), measured in means(stamps).items():
-        text = "" if predicted is None else f"{_predicted(predicted, agent, what):.1f}"
+        text = "" if predicted is None else f"{_predicted(predicted, agent, what, stamps.tiles):.1f}"
         rows.append((agent, what.value, text, f"{measured:.1f}"))
     return rows
 
 
-def _predicted(timeline: Timeline, agent: str, what: What) -> float:
-    """Microseconds of the same phase as that between two stamps, summed over tiles."""
+def _predicted(timeline: Timeline, agent: str, what: What, most: int) -> float:
+    """Microseconds of the same phase as that between two stamps, summed over the first tiles, at most so many."""
     total = 0.0
     steady = What.LOAD if agent == PRODUCER else What.MULTIPLY
-    for tile in {each.tile for each in timeline.of(agent)}:
+    for tile in sorted({each.tile for each in timeline.of(agent) if each.tile is not None})[:most]:
         own = [each for each in timeline.of(agent) if each.tile == tile]
         inner = [each for each in own if each.what is steady]
         if not inner:

@@ -28,6 +28,16 @@ class Stamps:
     clock_mhz: float
 
     @property
+    def tiles(self) -> int:
+        """The most tiles of an agent that are stamped."""
+        return self.times.shape[2]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all tiles are known to be stamped: no agent of a persistent CTA has used all places."""
+        return self.tiles == 1 or bool(np.isnan(self.times[:, :, -1]).all())
+
+    @property
     def total(self) -> float:
         """Microseconds from the first stamp to the last."""
         return float(np.nanmax(self.times))

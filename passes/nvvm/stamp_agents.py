@@ -6,7 +6,7 @@ After    host    %stamps = tile.workspace …; tile.launch @gemm_kernel … args
          device  stamp 0 at the start of a tile, 1 before its first load or product, 2 after the last one, 3 at its end.
                  A stamp is the pair (%clock, %globaltimer_lo), which the first thread of the agent stores.
          The buffer is [CTA][agent][tile][stamp][2] of i32. Agent 0 is the producer; then come the instances of the
-         consumer. Without a producer there is one agent. Of a persistent CTA, the first 16 tiles are recorded. Nothing
+         consumer. Without a producer there is one agent. Of a persistent CTA, the first 64 tiles are recorded. Nothing
          else reads or writes the buffer, and without the attribute nothing changes.
 Needs    level nvvm, after all passes that move code.
 Refuses  a kernel whose tiles are not one loop that counts: groups, tails, divided K; a kernel without wgmma and
@@ -35,7 +35,7 @@ from lowtide.targets import Target
 
 STAMPS_ATTRIBUTE = "tile.stamps"
 STAMPS, WORDS = 4, 2  # of a tile of an agent; of a stamp
-_MOST_TILES = 16  # of a persistent CTA
+_MOST_TILES = 64  # of a persistent CTA
 _WORD_BYTES, _GLOBAL, _WARP = 4, 1, 32
 
 _LOADS = ("nvvm.cp.async.bulk.tensor.shared.cluster.global", "nvvm.cp.async.shared.global")

@@ -38,7 +38,7 @@ def folder(script: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 def test_both_kernels_are_saved_with_the_prediction(script: ModuleType, folder: Path) -> None:
     case = json.loads((folder / "case.json").read_text())
-    assert (case["agents"], case["tiles"]) == (["producer", "consumer"], 16)
+    assert (case["agents"], case["tiles"]) == (["producer", "consumer"], 64)
     plain, stamped = (lt.runtime.load(folder / name) for name in ("plain", "stamped"))
     assert case["kernel"] in plain.ptx and "%globaltimer_lo" in stamped.ptx and "%globaltimer_lo" not in plain.ptx
     timeline = script.predicted_timeline(case)
@@ -47,9 +47,9 @@ def test_both_kernels_are_saved_with_the_prediction(script: ModuleType, folder: 
 
 def test_each_phase_stands_beside_its_prediction(script: ModuleType, folder: Path) -> None:
     timeline = script.predicted_timeline(json.loads((folder / "case.json").read_text()))
-    words = np.zeros((1, 2, 16, 4, 2), np.int32)
+    words = np.zeros((1, 2, 64, 4, 2), np.int32)
     words[0, :, 0] = [[(1, 1), (2001, 1001), (4001, 2001), (6001, 3001)]] * 2
-    rows = compared(timeline, stamps_of(words.reshape(-1), ("producer", "consumer"), 16))
+    rows = compared(timeline, stamps_of(words.reshape(-1), ("producer", "consumer"), 64))
     assert [row[:2] for row in rows] == [
         ("producer", "wait"),
         ("producer", "load"),

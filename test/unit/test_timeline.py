@@ -194,6 +194,8 @@ def test_a_measured_timeline_has_the_phases_of_each_tile() -> None:
         ("consumer", What.MULTIPLY, 0.3, 0),
         ("consumer", What.EPILOGUE, 0.1, 0),
     ]
+    assert found.is_whole and found.tiles == 2
+    assert not stamps_of(words((0, 0, 1, (0, 100, 300, 300)), start=7), AGENTS, 2).is_whole
     assert len(found.times) == 1  # the last CTA of the buffer has stamped nothing
     rows = (0, 1, 0, (0, 200, 800, 1000)), (1, 0, 0, (0, 0, 100, 100))
     both = stamps_of(words(*rows, start=7), AGENTS, 2)

@@ -20,7 +20,7 @@ SCHEDULE = ["--schedule", "grid.tile = [128, 64], roles = cooperative(2), k = 64
 
 def stamps() -> np.ndarray:
     """Of eight CTAs with one tile: 16 µs of products at 2 GHz."""
-    found = np.zeros((8, 2, 16, 4, 2), np.int32)
+    found = np.zeros((8, 2, 64, 4, 2), np.int32)
     found[:, :, 0] = [(1, 1), (2001, 1001), (34001, 17001), (36001, 18001)]
     return found.reshape(-1)
 

@@ -4,9 +4,9 @@
 
 #roles = #tile.schedule<grid = <tile = [128, 256], scheduler = persistent>, mainloop = <k = 64, stages = 4, roles = cooperative(2)>>
 module attributes {tile.target = "sm_90a"} {
-// A CTA has 2 agents, 16 tiles of each, and 4 stamps of 2 words of a tile.
+// A CTA has 2 agents, 64 tiles of each, and 4 stamps of 2 words of a tile.
 // CHECK-LABEL: func.func @host
-// CHECK:         %[[WORDS:.*]] = arith.muli %[[GRID:.*]], %c256
+// CHECK:         %[[WORDS:.*]] = arith.muli %[[GRID:.*]], %c1024
 // CHECK:         %[[BUFFER:.*]] = tile.workspace %[[WORDS]] : memref<?xi32>
 // CHECK:         %[[ADDRESS:.*]] = memref.extract_aligned_pointer_as_index %[[BUFFER]]
 // CHECK:         tile.launch @kernel grid(%[[GRID]]) threads(384) args(%{{.*}}, %[[ADDRESS]]) : i32, index
@@ -35,7 +35,7 @@ gpu.module @kernels {
         // CHECK-NEXT:      nvvm.read.ptx.sreg.clock
         // CHECK:           %[[SINCE:.*]] = arith.subi %[[ITEM]], %[[CTA]]
         // CHECK:           %[[TILE:.*]] = arith.divui %[[SINCE]], %[[STEP]]
-        // CHECK:           %[[KEPT:.*]] = arith.cmpi ult, %[[TILE]], %c16
+        // CHECK:           %[[KEPT:.*]] = arith.cmpi ult, %[[TILE]], %c64
         // CHECK:           scf.if %[[KEPT]] {
         // CHECK:             llvm.store %[[CLOCK]], %{{.*}} {alignment = 4 : i64} : i32, !llvm.ptr<1>
         // CHECK:             llvm.store %[[TIMER]], %{{.*}} {alignment = 4 : i64} : i32, !llvm.ptr<1>
