@@ -69,9 +69,8 @@ def test_a_planted_fault_is_found(fault: Fault) -> None:
 
 def test_first_rows_hold_for_every_order_of_agents_down_to_ptx() -> None:
     texts = levels("halves")
-    host = texts["llvm"]
-    ptx = CompiledKernel(lower(texts["llvm"], target="sm_90a")).levels["ptx"]
-    for loaded in (Loaded(texts["nvvm"]), Loaded(host), Loaded(host, ptx)):
+    lowered = CompiledKernel(lower(texts["llvm"], target="sm_90a")).levels
+    for loaded in (Loaded(texts["nvvm"]), Loaded(texts["llvm"]), Loaded(lowered["llvm"], lowered["ptx"])):
         report = Report()
         d = interpret(loaded, INPUTS, domain="exact", report=report)
         np.testing.assert_array_equal(d, expected(SPEC, INPUTS))

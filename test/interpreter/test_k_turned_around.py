@@ -83,9 +83,8 @@ def test_a_step_that_is_taken_twice_or_not_at_all_is_found(step: str, planted: s
 
 def test_k_turned_around_holds_for_every_order_of_agents_down_to_ptx() -> None:
     texts = levels("halves")
-    host = texts["llvm"]
-    ptx = CompiledKernel(lower(texts["llvm"], target="sm_90a")).levels["ptx"]
-    for loaded in (Loaded(texts["nvvm"]), Loaded(host), Loaded(host, ptx)):
+    lowered = CompiledKernel(lower(texts["llvm"], target="sm_90a")).levels
+    for loaded in (Loaded(texts["nvvm"]), Loaded(texts["llvm"]), Loaded(lowered["llvm"], lowered["ptx"])):
         report = Report()
         interpret(loaded, INPUTS, domain="exact", report=report)
         assert report.holds and report.kernels, str(report)

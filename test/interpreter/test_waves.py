@@ -92,9 +92,8 @@ def test_a_count_that_is_off_by_one_is_found() -> None:
 
 def test_waves_hold_for_every_order_of_agents_down_to_ptx() -> None:
     texts = levels("tail")
-    host = texts["llvm"]
-    ptx = CompiledKernel(lower(texts["llvm"], target="sm_90a")).levels["ptx"]
-    for loaded in (Loaded(texts["nvvm"]), Loaded(host), Loaded(host, ptx)):
+    lowered = CompiledKernel(lower(texts["llvm"], target="sm_90a")).levels
+    for loaded in (Loaded(texts["nvvm"]), Loaded(texts["llvm"]), Loaded(lowered["llvm"], lowered["ptx"])):
         report = Report()
         interpret(loaded, INPUTS, domain="exact", report=report)
         assert report.holds and report.kernels, str(report)
