@@ -38,8 +38,9 @@ CHECKS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 
-# Each of these is for the most part one process, so two run at a time. The others start as many as there are cores.
-BESIDE = ("ruff", "format", "mypy", "package")
+# Two of these run at a time, the longest first: for the most part each is one process, but for lit, which fills the
+# cores that are left. pytest starts as many processes as there are cores.
+BESIDE = ("package", "mypy", "ruff", "format", "lit")
 
 
 def run(name: str, captured: bool = False) -> bool:
@@ -68,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     unknown = [name for name in names if name not in CHECKS]
     if unknown:
         parser.error(f"no check {unknown[0]!r}; the checks are {', '.join(CHECKS)}")
-    beside = [name for name in names if name in BESIDE]
+    beside = [name for name in BESIDE if name in names]
     with ThreadPoolExecutor(2) as pool:
         passed = dict(zip(beside, pool.map(lambda name: run(name, captured=True), beside), strict=True))
     passed |= {name: run(name) for name in names if name not in passed}

@@ -350,6 +350,27 @@ def test_mbarriers_made_inside_a_role_are_refused():
     caught(text, r"sm\.mbarriers .*before sm\.roles.*\[mbarriers-made\]", seeds=(0,))
 
 
+MADE = "%empty = sm.mbarriers arrivals(2) : !sm.mbarriers<2>"
+
+
+@pytest.mark.parametrize(
+    ("op", "message"),
+    [
+        (
+            "sm.mbarrier_arrive %empty[%c0] : !sm.mbarriers<2>",
+            r"sm\.mbarrier_arrive .*inside sm\.roles \[arrive-in-role\]",
+        ),
+        (
+            "%ax, %bx = sm.ring_slot %ring[%c0] : !ring\n"
+            "sm.tma_load %map_a[%c0, %c0] to %ax signals %full[%c0] : !map_a, !buffer_a, !sm.mbarriers<2>",
+            r"sm\.tma_load .*one thread starts a copy by TMA.*\[load-by-producer\]",
+        ),
+    ],
+)
+def test_what_agents_of_roles_do_is_refused_outside_of_them(op, message):
+    caught(edited("atoms", (MADE, f"{MADE}\n{op}")), message, seeds=(0,))
+
+
 def test_a_kernel_has_one_sm_roles():
     again = "sm.roles {\n producer warps(4) {\n }\n }\n    tile.return"
     caught(
