@@ -125,7 +125,7 @@ def listed(torch: FakeTorch, *matrices: Any) -> Operand:
 
 
 def test_a_call_passes_the_table(install_driver: Any, torch: FakeTorch) -> None:
-    fake = install_driver(Driver(compiled()))
+    fake = install_driver(Driver(of_f16()))
     matrices = [aligned(N, K + 8 * number)[:, :K] for number in range(COUNT)]
     b = listed(torch, *matrices)
     of_f16()(b=b, **operands())
