@@ -43,6 +43,8 @@ Origin = Annotated[
     ),
 ]
 
+_RANK_OF_MATRIX = 2
+
 
 @grouped
 def explain(
@@ -180,7 +182,10 @@ def _print_batch(found: Explanation) -> None:
     if not found.spec.is_batched:
         return
     count = "any number of matrices" if found.spec.batch is None else f"{found.spec.batch} matrices"
-    maps = "; tensor maps have one dimension more, and boxes begin with 1 of it" if found.accesses.tma else ""
+    has_more = any(
+        len(access.box) > _RANK_OF_MATRIX for access in found.accesses.tma
+    )  # a list has maps of single matrices
+    maps = "; tensor maps have one dimension more, and boxes begin with 1 of it" if has_more else ""
     line("batch", f"{count}: the number of the matrix is the first coordinate of a work item{maps}")
 
 

@@ -28,6 +28,14 @@ def test_explain_says_what_a_batch_adds() -> None:
     assert re.search(r"^a +tma_load reads .* 1x64x64 ", output, re.MULTILINE)
 
 
+def test_explain_says_that_maps_of_a_list_are_those_of_single_matrices() -> None:
+    schedule = ("--schedule", "roles = cooperative(1), grid.tile = [64, 32], a.copy = tma, b.copy = tma")
+    lists = ("--batch", "5", "--counts", "--lists", "abd", "--target", "sm_90a")
+    output = accepted("explain", *lists, *schedule)
+    assert reported(output, "batch").endswith("the first coordinate of a work item")
+    assert re.search(r"^a +tma_load reads .* 64x64 ", output, re.MULTILINE)
+
+
 def test_explain_names_matrices_as_given_where_they_are_swapped() -> None:
     shape = ("--m", "41", "--n", "130", "--k", "67", "--target", "sm_90a")
     found = json.loads(accepted("explain", *shape, "--d-order", "column", "--json"))
