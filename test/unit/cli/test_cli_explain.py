@@ -81,8 +81,8 @@ def test_explain_says_where_an_op_of_a_dump_comes_from_and_what_became_of_it(dum
     made = {text.split()[1]: text for text in others if text.startswith("  by ")}
     assert list(made) == ["05-atoms/01-bind-mma-atoms", "02-cta/01-tile-to-ctas"]
     assert " tile.mma " in made["05-atoms/01-bind-mma-atoms"] and "tile.gemm " in made["02-cta/01-tile-to-ctas"]
-    became = [text for text in others if text.startswith("  became 08-llvm/")]
-    assert len(became) + len(made) == len(others) and all("nvvm.mma.sync" in text for text in became)
+    became = [text for text in others if text.startswith("  became 09-ptx/")]
+    assert len(became) + len(made) == len(others) and all("mma.sync.aligned" in text for text in became)
 
 
 def test_explain_refuses_an_origin_without_a_dump_and_a_line_without_an_op(dump: Path) -> None:

@@ -17,7 +17,7 @@ COMMANDS = dict(re.findall(r"^lowtide draw (.*) -o docs/(pictures/\S+\.svg)$", P
 
 def test_every_picture_of_the_page_has_its_command() -> None:
     shown = re.findall(r"\]\((pictures/[^)]+)\)", PAGE)
-    kept = [f"pictures/{path.name}" for path in (ROOT / "docs" / "pictures").iterdir()]
+    kept = [f"pictures/{path.name}" for path in (ROOT / "docs" / "pictures").glob("*.svg")]
     assert sorted(COMMANDS.values()) == sorted(shown) == sorted(kept)
 
 
