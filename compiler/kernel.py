@@ -31,7 +31,8 @@ from lowtide.keywords import check_keywords, nearest
 from lowtide.passes.schedules.choice.asked import PassedOver
 from lowtide.passes.support.problem.kernels import scheduled_kernels
 from lowtide.runtime.checks import aligned_strides
-from lowtide.runtime.manifest import ABSENT, problem_text
+from lowtide.runtime.kinds import ABSENT
+from lowtide.runtime.manifest import problem_text
 from lowtide.runtime.notebook import kernel_html
 from lowtide.runtime.results import outputs_by_name, returned, returned_results
 from lowtide.targets import Target

@@ -33,7 +33,7 @@ from lowtide.passes.support.problem.element_types import element_name
 from lowtide.passes.support.problem.matrix_layouts import is_column_major
 from lowtide.passes.support.problem.problem import Problem, first_full
 from lowtide.reductions import REDUCTIONS, VALUE
-from lowtide.runtime.manifest import KIND_DIMS, ROW_INDICES, matrix_dims, output_dims
+from lowtide.runtime.kinds import KIND_DIMS, ROW_INDICES, matrix_dims, output_dims
 from lowtide.runtime.results import returned
 
 Epilogue = Callable[..., Any]

@@ -26,8 +26,9 @@ from lowtide.runtime.checks import address_error, check_layout, check_scalar
 from lowtide.runtime.files import read_json
 from lowtide.runtime.folders import write_folder
 from lowtide.runtime.kernel import Kernel
+from lowtide.runtime.kinds import ABSENT
 from lowtide.runtime.limits import capability_of
-from lowtide.runtime.manifest import ABSENT, problem_text
+from lowtide.runtime.manifest import problem_text
 from lowtide.runtime.module import choose_code
 from lowtide.runtime.operands import Operand, view
 from lowtide.runtime.plan import Launch

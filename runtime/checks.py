@@ -10,8 +10,8 @@ import numpy as np
 
 from lowtide.elements import element_type
 from lowtide.errors import LaunchError, MisalignedError
+from lowtide.runtime.kinds import KINDS, extent_of, is_full_operand
 from lowtide.runtime.limits import MAX_EXTENT
-from lowtide.runtime.manifest import KINDS, extent_of, is_full_operand
 from lowtide.runtime.operands import Operand
 
 _TABLE_ALIGNMENT, _TABLE_ROW = 8, 32  # bytes, of the table of a list

@@ -20,7 +20,7 @@ from lowtide.errors import LoadError
 from lowtide.runtime.dtypes import left_out, multiplied, wrapped
 from lowtide.runtime.epilogue import Interval, evaluate, results_of
 from lowtide.runtime.host_arrays import HostArray
-from lowtide.runtime.manifest import (
+from lowtide.runtime.kinds import (
     BATCH,
     IN_THE_SUM,
     K_GROUPS,

@@ -27,9 +27,7 @@ from lowtide.runtime.checks import (
 )
 from lowtide.runtime.code import check_code
 from lowtide.runtime.host_compiler import compile_host
-from lowtide.runtime.limits import capability_of
-from lowtide.runtime.lists import is_list
-from lowtide.runtime.manifest import (
+from lowtide.runtime.kinds import (
     ABSENT,
     BATCH,
     K_GROUPS,
@@ -40,9 +38,10 @@ from lowtide.runtime.manifest import (
     is_mixed,
     output_of,
     problem_dims,
-    problem_text,
-    validate,
 )
+from lowtide.runtime.limits import capability_of
+from lowtide.runtime.lists import is_list
+from lowtide.runtime.manifest import problem_text, validate
 from lowtide.runtime.module import LoadedModule, load_module
 from lowtide.runtime.notebook import kernel_html
 from lowtide.runtime.operands import Operand, view

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from lowtide.html import table
-from lowtide.runtime.manifest import problem_dims, problem_text
+from lowtide.runtime.kinds import problem_dims
+from lowtide.runtime.manifest import problem_text
 
 
 def kernel_html(manifest: Mapping[str, Any], *more: tuple[str, str]) -> str:

@@ -19,9 +19,9 @@ from lowtide.runtime import driver
 from lowtide.runtime.argument_block import ArgumentBlock, ArgumentLayout
 from lowtide.runtime.checks import MatrixView, address_error, base_alignment, overlap_error
 from lowtide.runtime.host_program import HostProgram
+from lowtide.runtime.kinds import is_full_operand, output_of
 from lowtide.runtime.launch_config import launch_config
 from lowtide.runtime.launch_shape import LaunchShape
-from lowtide.runtime.manifest import is_full_operand, output_of
 from lowtide.runtime.module import LoadedModule
 from lowtide.runtime.operands import Operand
 from lowtide.runtime.tensor_map_encoder import TensorMapEncoder

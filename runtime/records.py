@@ -15,8 +15,8 @@ from lowtide.runtime.checks import check_dims, check_layout
 from lowtide.runtime.dtypes import to_bits
 from lowtide.runtime.host_compiler import compile_host
 from lowtide.runtime.host_program import HostProgram
+from lowtide.runtime.kinds import problem_dims
 from lowtide.runtime.lists import ENTRIES, ENTRY_BYTES, list_at
-from lowtide.runtime.manifest import problem_dims
 from lowtide.runtime.operands import Operand
 from lowtide.runtime.tensor_maps import TensorMap as PlacedMap
 from lowtide.runtime.tensor_maps import swizzle_span

@@ -24,8 +24,7 @@ from lowtide.runtime.epilogue import Interval, results_of
 from lowtide.runtime.expected import accumulator_growth, expected, in_rows
 from lowtide.runtime.host_arrays import WIDEST, HostArray, check_written, host_array
 from lowtide.runtime.kernel import Kernel
-from lowtide.runtime.lists import is_list, list_at, rows_of_batch
-from lowtide.runtime.manifest import (
+from lowtide.runtime.kinds import (
     BATCH,
     COUNTS,
     K_GROUPS,
@@ -39,6 +38,7 @@ from lowtide.runtime.manifest import (
     outer_extents,
     problem_dims,
 )
+from lowtide.runtime.lists import is_list, list_at, rows_of_batch
 from lowtide.runtime.operands import Operand
 from lowtide.runtime.results import D, returned, returned_results
 from lowtide.runtime.row_indices import drawn_rows_of_d, places_in, random_places

@@ -23,10 +23,9 @@ from lowtide.passes.schedules.facts.alignment import alignment_of, alignments_of
 from lowtide.passes.support.problem.element_types import element_name
 from lowtide.passes.support.problem.operand_kinds import is_of_epilogue
 from lowtide.passes.support.problem.problem import Problem, problem_in
-from lowtide.runtime.manifest import (
+from lowtide.runtime.kinds import (
     ABSENT,
     BATCH,
-    FORMAT,
     K_GROUPS,
     KIND_DIMS,
     OF_COLUMNS,
@@ -41,6 +40,7 @@ from lowtide.runtime.manifest import (
     matrix_dims,
     output_dims,
 )
+from lowtide.runtime.manifest import FORMAT
 
 # The longest input IR that is saved with a kernel, in characters; only dumps of the last levels are longer.
 _MOST_ORIGIN = 1 << 16

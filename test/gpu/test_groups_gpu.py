@@ -66,7 +66,7 @@ def test_each_split_is_right_and_other_rows_are_not_written(split: str, transpos
     assert torch.equal(d.double(), expected(torch, a, b, ends, torch.full_like(d, 77.0)))
 
 
-def scaled(acc, row: lt.PerRow["f32"], bias: lt.PerColumn["f32"]):
+def scaled(acc, row: lt.PerRow["f32"], bias: lt.PerColumn["f32"]):  # noqa: F821
     return acc * row + bias
 
 

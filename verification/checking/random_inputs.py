@@ -15,7 +15,7 @@ from lowtide.errors import SpecError
 from lowtide.keywords import check_keywords
 from lowtide.passes.schedules.facts.alignment import FULL
 from lowtide.runtime.dtypes import random_numbers
-from lowtide.runtime.manifest import STALE
+from lowtide.runtime.kinds import STALE
 from lowtide.runtime.row_indices import random_places
 
 _WIDEST = 16  # bytes of an access

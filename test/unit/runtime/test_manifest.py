@@ -9,7 +9,8 @@ import pytest
 from sample_kernel import argument, sample_manifest
 
 from lowtide.errors import LoadError
-from lowtide.runtime.manifest import problem_dims, validate
+from lowtide.runtime.kinds import problem_dims
+from lowtide.runtime.manifest import validate
 
 
 def edited(**entries: Any) -> dict[str, Any]:
