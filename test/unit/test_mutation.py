@@ -36,6 +36,7 @@ def lowered() -> dict[str, Lowered]:
         "sm80-groups",
         "sm80-pairs",
         "sm80-padded-groups",
+        "sm90-taken-rows",
     )
     return {name: lower(KERNELS[name].problem()) for name in (*SAMPLED, *others, "sm90-tma-wgmma", "sm90-pingpong")}
 
@@ -99,6 +100,23 @@ def test_copies_in_flight_at_the_end_of_a_thread_are_found(lowered: dict[str, Lo
     at = len(re.findall("cp.async.wait.group", original.levels["nvvm"])) - 1
     mutant = planted("sm80-two-stages", "nvvm", "wait for cp.async dropped", original, at)
     assert re.search(r"ends with \d+ copies by cp\.async in flight", found_in(mutant, original).why)
+
+
+@pytest.mark.parametrize(
+    ("fault", "level", "found"),
+    [
+        ("dropped", "atoms", "verify-mbarriers"),
+        ("dropped", "nvvm", "interpreter: deadlock"),
+        ("first", "epilogue", "interpreter: mbarrier"),
+        ("twice", "nvvm", "interpreter: copy in flight"),
+    ],
+)
+def test_faults_in_arrivals_by_cp_async_are_found(
+    lowered: dict[str, Lowered], fault: str, level: str, found: str
+) -> None:
+    original = lowered["sm90-taken-rows"]
+    mutant = planted("sm90-taken-rows", level, f"arrival by cp.async {fault}", original)
+    assert found_in(mutant, original).detector == found
 
 
 def test_two_groups_of_warps_at_one_barrier_are_found(lowered: dict[str, Lowered]) -> None:

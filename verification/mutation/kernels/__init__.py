@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from lowtide.verification.mutation.kernels.elements import BYTES, SCALED, TYPES
 from lowtide.verification.mutation.kernels.epilogues import EPILOGUES
-from lowtide.verification.mutation.kernels.groups import GROUPS, PADDED
+from lowtide.verification.mutation.kernels.groups import GROUPS, PADDED, TAKEN_ROWS
 from lowtide.verification.mutation.kernels.kernel import Kernel, Shape, Trial
 from lowtide.verification.mutation.kernels.pairs import PAIRS
 from lowtide.verification.mutation.kernels.places import PLACES
@@ -21,12 +21,13 @@ from lowtide.verification.mutation.operators.operator import THREAD_LEVELS
 
 _TIMED = {
     "sm90-wave-sync": ("ptx",),  # its bounded wait, as instructions
-    # Threads branch on ends that they load. The analysis treats all loaded values as data of other threads.
-    **dict.fromkeys(("sm80-groups", "sm90-groups", "sm80-padded-groups"), (*THREAD_LEVELS, "ptx")),
+    # Threads branch on ends, or read at an index, that they load. The analysis treats all loaded values as data of
+    # other threads.
+    **dict.fromkeys(("sm80-groups", "sm90-groups", "sm80-padded-groups", "sm90-taken-rows"), (*THREAD_LEVELS, "ptx")),
 }
 
 # What is drawn for a kernel depends on those before it, so new ones come last.
-_ALL = (*SM80, *SM90A, *PLACES, *BYTES, *TYPES, *SCALED, *EPILOGUES, *GROUPS, *PAIRS, *PADDED)
+_ALL = (*SM80, *SM90A, *PLACES, *BYTES, *TYPES, *SCALED, *EPILOGUES, *GROUPS, *PAIRS, *PADDED, *TAKEN_ROWS)
 
 KERNELS: Mapping[str, Kernel] = MappingProxyType(
     {kernel.name: replace(kernel, timed=_TIMED.get(kernel.name, ())) for kernel in _ALL}

@@ -1,5 +1,5 @@
-"""Kernels of groups of rows, with and without a producer, and of padded groups. Each run splits the rows in another
-way."""
+"""Kernels of groups of rows, with and without a producer, of padded groups, and of rows at an index. Each run splits
+the rows, or draws the index, in another way."""
 
 from lowtide.verification.mutation.kernels.kernel import FILL, ROLES, Kernel, every_kind, parts_of, sm80, sm90, spec_of
 
@@ -32,5 +32,16 @@ PADDED: tuple[Kernel, ...] = (
         (70, 47, 100),
         _SMALL,
         parts=(_SMALL,) * 14,
+    ),
+)
+
+TAKEN_ROWS: tuple[Kernel, ...] = (
+    sm90(
+        "sm90-taken-rows",  # whose producer arrives at mbarriers with its copies by cp.async
+        spec_of(a_rows=True),
+        f"{ROLES}, grid.tile = [128, 24], a.copy = cp.async.8",
+        (300, 48, 200),
+        (200, 24, 60),
+        parts=(*((200, 24, 8 * k) for k in range(1, 9)), *((129 + 9 * m, 24, 40) for m in range(6))),
     ),
 )

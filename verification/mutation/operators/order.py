@@ -25,7 +25,7 @@ _STATEMENTS = (
         "arrival by cp.async",
         r"sm\.cp_async_arrive .*",
         r"nvvm\.cp\.async\.mbarrier\.arrive .*",
-        "dropped earlier twice",
+        "dropped first twice",  # the line before it may be a load by TMA, whose order does not matter
     ),
     ("mbarrier wait", r"sm\.mbarrier_wait .*", r"nvvm\.mbarrier\.try_wait\.parity .*", "dropped later"),
     ("mbarrier arrival", r"sm\.mbarrier_arrive .*", r"(%\w+ = )?nvvm\.mbarrier\.arrive\b.*", "dropped earlier twice"),
