@@ -4,9 +4,9 @@
     python benchmarks/stamps.py prepare --folder FOLDER …     compile: needs the compiler, no GPU
     python benchmarks/stamps.py measure --folder FOLDER       run: needs torch and a GPU, no compiler
 
-Prints the time of the kernel with and without stamps, and of each agent what it does, predicted and measured, as the
-mean over CTAs. Writes FOLDER/trace.json, which Perfetto opens: the predicted timeline of a CTA, and the measured ones
-of the first CTA and the last.
+Prints the time of the kernel with and without stamps, and for each phase of each agent the predicted and the measured
+time, as means over CTAs. Writes FOLDER/trace.json, which Perfetto opens: the predicted timeline of a CTA, and the
+measured ones of the first and the last CTA.
 """
 
 import argparse

@@ -33,7 +33,7 @@ TraceFile = Annotated[
 ]
 Measured = Annotated[
     bool,
-    typer.Option("--measured", help="Run the kernel on this GPU with stamps, and print what was measured beside it."),
+    typer.Option("--measured", help="Also run the kernel on this GPU, and print measured times beside predicted ones."),
 ]
 Origin = Annotated[
     int | None,
@@ -61,7 +61,7 @@ def explain(
     if origin is not None:
         if ir_file is None or as_json or trace is not None or measured:
             raise IRError(
-                "--origin LINE is of a dump, and prints text; give --ir FILE, and no --json, --trace or --measured"
+                "--origin names a line of a dump, and prints text; give --ir FILE, and no --json, --trace or --measured"
                 " [origin-of-dump]"
             )
         options.refuse_beside_file(ir_file, **problem.given, schedule=schedule)

@@ -17,20 +17,20 @@ from lowtide.measurement.bench.gpu_timing import operand_sets, torch_with_gpu
 from lowtide.measurement.stamped import Ran, race_stamped
 from lowtide.passes.nvvm.stamp_agents import StampLayout
 
-# The row of the predicted shares that belongs to what an agent does.
+# For each phase of an agent, the row of the predicted shares that has its fields.
 _RESOURCES = {What.EPILOGUE: "epilogue", What.WAIT: "waits", What.MULTIPLY: "tensor cores", What.LOAD: "L2"}
 _SEED = 0  # of the operands
 
 
 def check_measurable(spec: GemmSpec) -> None:
-    """Raises DeviceError without torch or a GPU, and SpecError for a problem for which no operands can be drawn."""
+    """Raise DeviceError without torch or a GPU, and SpecError for a problem whose operands cannot be drawn."""
     torch_with_gpu()
     kept = ("m", "n", "k", "a", "b", "d", "acc", "layout")
     is_plain = spec == GemmSpec(**{name: getattr(spec, name) for name in kept})
     if None in (spec.m, spec.n, spec.k) or not is_plain or spec.a != spec.b:
         raise SpecError(
-            "--measured takes one product of matrices of one type, with known extents and without operands; give --m,"
-            " --n and --k, and only types, --acc and --layout beside them [measured-plain]"
+            "--measured takes one product, whose A and B have the same type, with known extents and without operands of"
+            " the epilogue; give --m, --n and --k, and besides these only types, --acc and --layout [measured-plain]"
         )
 
 

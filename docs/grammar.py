@@ -21,7 +21,7 @@ FILE = "../inspection/editor/vscode/mlir.tmLanguage.json"
 _DIALECTS = Path(__file__).resolve().parents[1] / "dialects"
 _OURS = ("tile", "sm")
 _DOCS = _tile_docs_gen.TEXT + _sm_docs_gen.TEXT
-# A word is no part of a longer name.
+# A word that is not part of a longer name.
 _BEFORE, _AFTER = r"(?<![\w.$%@#!^-])", r"(?![\w.$-])"
 # Words of MLIR's own syntax, and of the ops of its dialects that kernels have.
 _UPSTREAM = (

@@ -1,5 +1,5 @@
-"""Launches of a kernel that was compiled with stamps, beside those without, and the buffer that it fills. It needs no
-MLIR."""
+"""Launches of a kernel with stamps and of the same kernel without them, and the buffer that the stamps fill. This needs
+no MLIR."""
 
 import importlib
 import statistics
@@ -16,8 +16,8 @@ _ROUNDS, _LAUNCHES, _WARM = 40, 20, 200
 
 @dataclass(frozen=True)
 class Ran:
-    """Seconds of a launch, as medians over rounds: without stamps and with them; the median ratio of the two in a
-    round; and the words of the stamps of one launch more, at the clock of a GPU that is busy."""
+    """Seconds of a launch, as medians over rounds, without stamps and with them; the median over rounds of the ratio of
+    the two; and the words of the stamps of one more launch, at the clock of a busy GPU."""
 
     plain: float
     stamped: float
@@ -48,10 +48,10 @@ def race_stamped(plain: Any, stamped: Any, a: Any, b: Any, d: Any) -> Ran:
 
 
 def stamp_words(kernel: Any, a: Any, b: Any, d: Any) -> NDArray[np.int32]:
-    """Launch the kernel once on torch tensors, and bring home the words of its stamps: [CTA, agent, tile, stamp, 2], as
+    """Launch the kernel once on torch tensors, and copy its stamps to the host: [CTA, agent, tile, stamp, 2], as
     `inspection.timeline.measured.stamps_of` takes them.
 
-    `kernel` is a compiled or a loaded one. Raises LaunchError for a kernel whose stamps are not its only workspace.
+    `kernel` is compiled or loaded. Raises LaunchError if the kernel has a workspace besides its stamps.
     """
     workspaces = [entry for entry in kernel.manifest["host"] if entry["op"] == "tile.workspace"]
     if len(workspaces) != 1:

@@ -28,7 +28,7 @@ class Drawing:
 
 
 def _text(panel: Panel) -> str:
-    """A panel as lines of aligned cells; a line within a cell follows after a slash."""
+    """A panel as lines of aligned cells. Slashes separate the lines within a cell."""
     cells = np.char.replace(panel.labels[:_MOST_ROWS, :_MOST_COLUMNS].astype(str), "\n", "/")
     width = max(map(len, cells.reshape(-1).tolist()), default=0)
     rows, columns = panel.labels.shape

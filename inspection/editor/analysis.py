@@ -7,8 +7,8 @@ from lowtide.inspection.editor.text import Range
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong at a place. `code`: of the broken rule, if it has one. `notes`: other places, with what they have
-    to do with it."""
+    """What is wrong at a place. `code`: that of the broken rule, if it has one. `notes`: related places, each with a
+    text."""
 
     place: Range
     message: str
@@ -19,7 +19,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class OpPlace:
-    """An op: its full name, the place of its name, and of all of it without its results."""
+    """An op: its full name, the place of the name, and the place of the whole op without its results."""
 
     name: str
     place: Range

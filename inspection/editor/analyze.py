@@ -25,7 +25,7 @@ _CURRENT_OPERATION = "see current operation:"  # a note with the op, which the e
 
 
 def analyze(text: str) -> Analysis:
-    """The analysis of a text, of which each part between lines `// -----` is a module."""
+    """The analysis of a text. Lines `// -----` divide it into modules."""
     whole, found = Text(text), Analysis()
     if len(whole.encoded) > MOST_BYTES:
         limit = f"the file has more than {MOST_BYTES // 2**20} MiB, and is not checked; lowtide-opt has no such limit"
@@ -44,7 +44,7 @@ def analyze(text: str) -> Analysis:
 
 
 def _add_part(found: Analysis, whole: Text, start: int, end: int) -> None:
-    """Add a module. What stands before is blank for MLIR, so that its places are those in the text."""
+    """Add a module. MLIR gets blanks in place of the text before it, so that its places are those of the whole text."""
     before = re.sub(rb"[^\n]", b" ", whole.encoded[:start])
     part = Text((before + whole.encoded[start:end]).decode())
     problems: list[Problem] = []
@@ -68,10 +68,10 @@ _Parsed = tuple[ir.Module | None, list[tuple[str, Range, Range]], list[tuple[Ran
 
 
 def _parsed(part: Text, problems: list[Problem]) -> _Parsed:
-    """The module of a part, with the places in it, or None with the places that are found.
+    """The module of a part, or None, with the places that were found.
 
-    The parser stops at the first fault. For the others, the line of the fault is left out and the rest parsed again;
-    faults that then appear are not reported.
+    The parser stops at the first error. To find more places, the line of the error is left out and the rest is parsed
+    again; errors of these attempts are not reported.
     """
     encoded = part.encoded
     best: _Parsed = (None, [], [])

@@ -21,7 +21,7 @@ _MOST = 1_000  # characters of a line before the cursor
 
 @dataclass(frozen=True)
 class Choice:
-    """A text, what it is, and how many bytes before the cursor it replaces."""
+    """A text to insert, a description of it, and the number of bytes before the cursor that it replaces."""
 
     text: str
     detail: str
@@ -29,7 +29,7 @@ class Choice:
 
 
 def choices_at(text: Text, offset: int, level: str | None) -> list[Choice]:
-    """What may be written at a byte, what fits best first. `level`: that of the module, if it is known."""
+    """What may be written at a byte, best choices first. `level`: that of the module, if it is known."""
     before = text.part((0, offset))
     place = schedules.place_in(before)
     if place is not None:

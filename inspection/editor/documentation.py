@@ -1,7 +1,7 @@
 """Documentation of ops, attributes and types, and of the fields of schedules, as Markdown.
 
-Of our dialects it is what ODS says, which the build writes to `dialects/_…_docs_gen.py`. Of upstream's dialects it is
-the description in MLIR's Python classes.
+For our dialects it comes from ODS; the build writes it to `dialects/_…_docs_gen.py`. For upstream's dialects it comes
+from the docstrings of MLIR's Python classes.
 """
 
 import importlib
@@ -46,7 +46,7 @@ def _sections() -> Mapping[str, str]:
 
 
 def of_op(name: str) -> str:
-    """The documentation of an op, with the levels that it may stand on; "" for an unknown op."""
+    """The documentation of an op, with the levels at which it is legal; "" for an unknown op."""
     text = _sections().get(name) or _of_upstream(name)
     levels = _levels(name)
     return "\n\n".join(part for part in (f"**{name}**", text, levels) if part) if text or levels else ""

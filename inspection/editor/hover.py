@@ -11,8 +11,8 @@ _MOST = 2_000  # characters of a type or alias
 
 
 def hover_at(analysis: Analysis, text: Text, offset: int) -> tuple[str, Range] | None:
-    """Markdown, and the place of what it is about: for the name of an op its documentation; for a value its types; for
-    an alias its value; for an attribute, a type, or a field of a schedule what it means. None for other places."""
+    """Markdown, and the place that it describes. For the name of an op it is the documentation; for a value, its types;
+    for an alias, its value; for an attribute, a type, or a field of a schedule, its meaning. None for other places."""
     op = analysis.op_named_at(offset)
     if op is not None:
         found = documentation.of_op(op.name)

@@ -1,4 +1,4 @@
-"""The same op in the dump of the next or previous level, by the origins beside the dumps (docs/origins.md)."""
+"""The ops of the next or previous level that belong to an op, by the origins of a dump folder (docs/origins.md)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,17 +24,18 @@ def is_dump(file: Path) -> bool:
 
 
 def neighbours(file: Path, text: str, line: int, *, ahead: bool) -> list[Line]:
-    """The lines of the last dump of the next level (`ahead`), or of the previous one, in which the ops begin that come
-    from the op in a line, or that it comes from. Empty if there are none, or no such level.
+    """The ops of the next level that come from the op in a line (`ahead`), or those of the previous level that it
+    comes from, by the lines in which they begin in the last dump of that level. Empty if there are none, or no
+    such level.
 
-    Raises IRError if `text` is not that of the file, as its lines are then those of other ops, and as `load_origins`.
+    Raises IRError if `text` was edited, because lines then do not match the origins; and what `load_origins` raises.
     """
     folder, place = _split(file)
     origins = load_origins(folder)
     step = origins.step(place)
     if text != step.text:
         raise IRError(
-            f"{file} was edited, and its origins are those of other lines; undo the edits, or compile again"
+            f"{file} was edited, so its lines do not match its origins; undo the edits, or compile again"
             " [origins-of-edits]"
         )
     begun = max((each for each in step.at_line if each <= line), default=None)

@@ -21,8 +21,8 @@ _MOST = 20_000  # characters of a schedule before the cursor
 
 @dataclass(frozen=True)
 class Place:
-    """A place in a schedule: the part of the schedule, the field whose value stands there, or None where a field
-    may begin, and the fields that the part gives before it."""
+    """A place in a schedule: the part of the schedule; the field whose value stands there, or None if a field may begin
+    there; and the fields that the part gives before the place."""
 
     part: type[Part]
     field: str | None
@@ -47,7 +47,7 @@ def part_around(before: str) -> type[Part] | None:
 
 
 def choices(place: Place) -> Iterator[tuple[str, str]]:
-    """What may be written there: texts, each with what it is."""
+    """What may be written there: texts, each with a description."""
     entries = {name: (kind, default) for name, kind, default in _entries(place.part) if _is_written(kind, default)}
     if place.field is None:
         for name, (kind, _) in entries.items():
@@ -80,7 +80,7 @@ def _values(field: str, kind: Kind) -> Iterator[tuple[str, str]]:
 
 
 def _atoms(field: str) -> Iterable[str]:
-    """Copies from global memory; products without their types, which the problem says."""
+    """The atoms of a field: copies from global memory; products without their types, which the problem determines."""
     if field == "copy":
         return (name for name, atom in COPY_ATOMS.items() if atom.source == "gmem")
     return dict.fromkeys(".".join(name.split(".")[:2]) for name in MMA_ATOMS)

@@ -1,7 +1,7 @@
-"""The language server, on pygls: requests and notifications of LSP in terms of analyses.
+"""The language server, on pygls: answers requests and notifications of LSP by analyses of texts.
 
-Texts are analysed by a worker, one at a time. A request waits for the analysis of the text that it is about. Texts that
-were replaced meanwhile are skipped, so a file is checked about as often as the worker is done.
+Texts are analysed by a worker, one at a time. A request waits for the analysis of the text that it is about. If a
+text was replaced meanwhile, it is skipped, so the worker does not fall behind.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class _File:
     version: int | None
     text: Text
     level: str | None
-    """The level that this version names, or an earlier one: while somebody types, a text is seldom whole."""
+    """The level that this version names, or else that of an earlier one: while somebody types, texts seldom parse."""
     analysis: "asyncio.Task[Analysis]" = field(init=False)
 
     @property
@@ -73,7 +73,7 @@ class Server(LanguageServer):
     """The server with its open files."""
 
     def __init__(self) -> None:
-        # Whole texts at each change: pygls would count other ends of lines than LSP if it applied edits.
+        # Each change sends the whole text: if pygls applied edits, it would count line ends that LSP does not have.
         super().__init__("lowtide", version("lowtide"), text_document_sync_kind=lsp.TextDocumentSyncKind.Full)
         self.worker = Worker()
         self.files: dict[str, _File] = {}
@@ -104,7 +104,7 @@ class Server(LanguageServer):
 def serve() -> None:
     """Serve on standard input and output until the client ends the session."""
     server = Server()
-    # pygls closes the output that it is given. What else is printed must not get into the protocol.
+    # pygls closes the output that it is given. Other prints must not get into the protocol.
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     try:
         server.worker.start()

@@ -21,8 +21,8 @@ _UNITS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-
 
 @dataclass(frozen=True)
 class Text:
-    """A text. `units`: what LSP counts in, `utf-8`, `utf-16` or `utf-32`. JSON may have half a character of UTF-16;
-    it is encoded like a character."""
+    """A text. `units`: what LSP counts in, `utf-8`, `utf-16` or `utf-32`. JSON may have half of a UTF-16 pair; it
+    is encoded like a character."""
 
     text: str
     units: str = "utf-16"
@@ -38,7 +38,7 @@ class Text:
 
     @cached_property
     def _mlir_starts(self) -> list[int]:
-        """Where the lines of MLIR begin: a carriage return alone ends none."""
+        """Where the lines of MLIR begin. A carriage return alone does not end a line."""
         return [0, *(end.end() for end in re.finditer(rb"\n", self.encoded))]
 
     def position(self, offset: int) -> Position:

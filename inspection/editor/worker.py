@@ -1,4 +1,4 @@
-"""A second process that analyses texts. MLIR is not made for any text: if it ends the process, the server goes on."""
+"""A second process that analyses texts. Some texts crash MLIR: then only this process ends."""
 
 import importlib
 import multiprocessing
@@ -13,7 +13,7 @@ from multiprocessing.process import BaseProcess
 from lowtide.inspection.editor.analysis import Analysis, Problem
 
 SECONDS = 30.0
-"""For one text. Loading takes one of them, and the longest dump of a kernel another."""
+"""The limit for one text. Loading takes about 1 s, and the longest dump of a kernel another."""
 
 
 def serve(pipe: Connection) -> None:
@@ -21,7 +21,7 @@ def serve(pipe: Connection) -> None:
     # Standard output is the protocol of the server that started this process.
     os.dup2(2, 1)
     sys.stdout = sys.stderr
-    # Only this process needs the passes, which take as long to load as all else.
+    # Only this process needs the passes, whose loading takes as long as that of everything else.
     analyze = importlib.import_module("lowtide.inspection.editor.analyze").analyze
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What `explain` counts, on the ops that it belongs to: by the line of an op at level `epilogue`."""
+"""What `explain` counts for each op, by the line of the op at level `epilogue`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

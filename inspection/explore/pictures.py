@@ -8,8 +8,8 @@ from lowtide.inspection.draw.panels import Panel
 
 
 def pictures_of(text: str, notes: list[str]) -> list[dict[str, Any]]:
-    """The views of a kernel of level `epilogue`, each a `name`, a `title` and its `panels`. None, and a note, for a
-    text that cannot be drawn."""
+    """The views of a kernel of level `epilogue`, each a `name`, a `title` and its `panels`. If the text cannot be
+    drawn, the result is empty, and a note says why."""
     found = []
     for name in ("banks", *(each for each in VIEWS if each != "banks")):
         try:

@@ -1,7 +1,7 @@
-"""The machine code of a kernel as a step after the PTX, by nvdisasm, if there is one.
+"""The machine code of a kernel as a step after the PTX, if nvdisasm is installed.
 
-Its instructions have their origins at level `llvm`, whose lines a second PTX names with `.loc` directives
-(`compiler/origins/ptx_lines.py`). If they assemble to other code, the instructions have no origins.
+The origins of its instructions are lines of level `llvm`, which a second PTX names with `.loc` directives
+(`compiler/origins/ptx_lines.py`). If the second PTX assembles to other code, the instructions have no origins.
 """
 
 import re
@@ -35,7 +35,7 @@ def find_nvdisasm() -> Path | None:
 
 
 def sass_of(steps: Steps) -> tuple[Shown | None, str]:
-    """The machine code as a step, and "", or None and why it is left out."""
+    """The machine code as a step and "", or None and the reason why it is left out."""
     program, ptx, llvm = find_nvdisasm(), steps.last(str(Level.PTX)), steps.last(str(Level.LLVM))
     if program is None:
         return None, "nvdisasm is not installed (pip install 'lowtide[sass]')"

@@ -19,7 +19,8 @@ _CANDIDATES = 24
 
 
 def explanation_of(steps: Steps, notes: list[str]) -> Explanation | None:
-    """What `explain` finds for the text of level `epilogue`; None, and a note, if there is none or it is refused."""
+    """What `explain` finds for the text of level `epilogue`. If there is no such text, or `explain` refuses it, the
+    result is None, and a note says so."""
     step = steps.last(str(Level.EPILOGUE))
     if step is None:
         notes.append("registers, conflicts and bytes are left out: they are counted at level epilogue")

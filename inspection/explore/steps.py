@@ -1,8 +1,8 @@
 """The steps that a page shows: their texts, and for each op the ops of the step before that it comes from.
 
-They are those of a kernel, or of a dump folder as it is: edited, or without some steps. In a dump that was edited, ops
-are matched with the recorded ones by their names in order. If a step is missing, its origins still join the steps
-around it.
+They come from a kernel or from a dump folder, which may be edited or lack some steps. If a dump was edited, its ops are
+matched with the recorded ones by name, in order. If a step is missing, the ops of the step after it are linked to those
+of the step before it.
 """
 
 import difflib
@@ -53,7 +53,7 @@ class Steps:
         return next((step for step in reversed(self.shown) if step.level == level), None)
 
     def without(self, places: Iterable[str]) -> "Steps":
-        """The others, whose origins then skip those steps."""
+        """The steps without those at `places`. The origins of the others skip the steps left out."""
         left_out, links = set(places), {step.place: _Links(step.before, step.rows) for step in self.shown}
         kept = [step for step in self.shown if step.place not in left_out]
         at_hand = {step.place for step in kept}
@@ -101,7 +101,7 @@ def steps_in(folder: Path) -> Steps:
 
 
 def _is_known(place: str) -> bool:
-    """Whether it is the place of a dump of a level that this version has."""
+    """Whether a place belongs to a level that this version has."""
     return place.partition("/")[0] in {f"{level.value:02d}-{level}" for level in Level}
 
 
@@ -152,7 +152,7 @@ def _links(
 
 
 def _ops_of(place: str, text: str, notes: list[str]) -> list[tuple[int, str]]:
-    """The line and name of each op. None, and a note, for a text that is not legal."""
+    """The line and name of each op. If the text is not legal, the result is empty, and a note says why."""
     if place == PTX_PLACE:
         return [(row.line, row.op) for row in rows_of_ptx(text, text, frozenset())]
     try:
@@ -178,13 +178,13 @@ def _moves(rows: Sequence[Row], ops: Sequence[tuple[int, str]]) -> dict[int, int
 
 
 def _new_ops(rows: Iterable[Row], ops: Iterable[tuple[int, str]]) -> tuple[Row, ...]:
-    """The ops that no recorded one was matched with."""
+    """The ops that match no recorded op."""
     lines = {row.line for row in rows}
     return tuple(Row(line, name, ()) for line, name in ops if line not in lines)
 
 
 def _joined(links: Mapping[str, _Links], place: str, at_hand: Container[str]) -> _Links:
-    """The ops of a step, with their origins in the last step before it that is at hand."""
+    """The ops of a step, with their origins in the last step before it that the page has."""
     before, rows = links[place]
     while before is not None and before not in at_hand:
         if before not in links:

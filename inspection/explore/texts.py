@@ -1,7 +1,7 @@
 """The texts of steps as data: each different line once, and each step as its changes to the step before.
 
-The changes are the diff that the page shows. `tile.after`, which says how far a level is, is left out of the texts, so
-that a step that changes nothing has no changes.
+The changes are the diff that the page shows. The texts omit `tile.after`, which names the last step that
+ran, so a step that changes nothing has no changes.
 """
 
 import difflib

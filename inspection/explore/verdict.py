@@ -1,4 +1,4 @@
-"""The verdict of `lowtide check`, as `--json` prints it, on the steps and the ops that it names."""
+"""The verdict of `lowtide check --json`, with the steps and the ops of a page that it names."""
 
 import json
 import re
@@ -14,7 +14,7 @@ _AT = re.compile(r'loc\("((?:[^"\\]|\\.)*)":(\d+):\d+\)|(?<=\sat )(\S+\.mlir|\S+
 
 
 def read_report(path: Path) -> dict[str, Any]:
-    """A file that `lowtide check --json` has written. Raises Error for another one."""
+    """Read a report of `lowtide check --json`. Raises Error for any other file."""
     try:
         found = json.loads(read_text(path, "JSON"))
         if isinstance(found["verdict"], str) and "guilty" in found:

@@ -1,1 +1,1 @@
-"""What each agent of a kernel does when: intervals as data, and as a trace that Perfetto opens."""
+"""Timelines: what each agent of a kernel does and when, as data, and as a trace that Perfetto opens."""

@@ -1,14 +1,14 @@
-"""What each agent of a kernel does, predicted and measured, by the same phases."""
+"""The phases of each agent of a kernel, predicted and measured."""
 
 from lowtide.inspection.timeline.measured import PRODUCER, Stamps, means
 from lowtide.inspection.timeline.timeline import Timeline, What
 
 
 def compared(predicted: Timeline | None, stamps: Stamps) -> list[tuple[str, ...]]:
-    """Agent, what it does, and the microseconds predicted (if that is known) and measured, as the mean over CTAs.
+    """For each phase, the agent, what it does, and its predicted (if known) and measured microseconds.
 
-    Of each agent, as many tiles count as are stamped. Between the first product of a tile and the last, products
-    include waits for data; so do loads.
+    Measured times are means over CTAs. Only the tiles that are stamped count. Times of products include the waits for
+    data between the first product of a tile and the last. Times of loads include waits likewise.
     """
     rows: list[tuple[str, ...]] = []
     for (agent, what), measured in means(stamps).items():
@@ -18,7 +18,7 @@ def compared(predicted: Timeline | None, stamps: Stamps) -> list[tuple[str, ...]
 
 
 def _predicted(timeline: Timeline, agent: str, what: What, most: int) -> float:
-    """Microseconds of the same phase as that between two stamps, summed over the first tiles, at most so many."""
+    """Predicted microseconds of the phase between two stamps, summed over at most the first `most` tiles."""
     total = 0.0
     steady = What.LOAD if agent == PRODUCER else What.MULTIPLY
     for tile in sorted({each.tile for each in timeline.of(agent) if each.tile is not None})[:most]:

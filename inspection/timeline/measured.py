@@ -44,21 +44,21 @@ class Stamps:
 
 
 def stamps_of(words: NDArray[np.integer], agents: Sequence[str], tiles: int) -> Stamps:
-    """From the buffer of a launch, which was zero before: [CTA, agent, tile, stamp, (clock, timer)] of 32 bits. Raises
-    Error for another size, and if no agent has stamped."""
+    """Read the buffer of a launch: [CTA, agent, tile, stamp, (clock, timer)] of 32 bits, zero before the launch. Raises
+    Error if the size is wrong, or no agent has stamped."""
     each = len(agents) * tiles * STAMPS * WORDS
     if not words.size or words.size % each:
         raise Error(
-            f"{words.size} words are no stamps of whole CTAs; each has {each}: give the whole buffer [stamp-words]"
+            f"{words.size} words are not the stamps of whole CTAs, {each} each; give the whole buffer [stamp-words]"
         )
     found = np.asarray(words).astype(np.int64).reshape(-1, len(agents), tiles, STAMPS, WORDS) & 0xFFFFFFFF
     written = (found != 0).any(axis=(-1, -2))
     if not written.any():
         raise Error("no agent has stamped a tile; launch the kernel with this buffer first [stamps-none]")
-    count = 1 + int(np.flatnonzero(written.any(axis=(1, 2)))[-1])  # the end of the buffer may be of no CTA
+    count = 1 + int(np.flatnonzero(written.any(axis=(1, 2)))[-1])  # no CTA may use the end of the buffer
     found, written = found[:count], written[:count]
     clock, timer = (_since_first(found[..., word], written) for word in range(WORDS))
-    # The first stamp of a CTA is at its timer; the others follow by the clock.
+    # The timer gives the time of a CTA's first stamp; the clock gives the others.
     cycles, nanoseconds = (np.nan_to_num(each).max(axis=(1, 2, 3)).sum() for each in (clock, timer))
     rate = float(cycles / max(1.0, nanoseconds))  # cycles per nanosecond
     starts = _starts(found[..., 1], written)
@@ -67,7 +67,7 @@ def stamps_of(words: NDArray[np.integer], agents: Sequence[str], tiles: int) -> 
 
 
 def _first(values: NDArray[np.int64], written: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Of each CTA, the value of its earliest stamp. Counters wrap at 2^32, and a launch is far shorter."""
+    """The value of the earliest stamp of each CTA. Counters wrap at 2^32, but a launch is far shorter than that."""
     flat = np.where(written[..., None], values, -1).reshape(len(values), -1)
     any_of_cta = flat.max(axis=1)
     distance = np.where(flat < 0, np.nan, (flat - any_of_cta[:, None] + 2**31) % 2**32 - 2**31)
@@ -82,7 +82,7 @@ def _since_first(values: NDArray[np.int64], written: NDArray[np.bool_]) -> NDArr
 
 
 def _starts(timer: NDArray[np.int64], written: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Nanoseconds from the first stamp of the launch to the first of each CTA."""
+    """Nanoseconds from the first stamp of the launch to the first stamp of each CTA."""
     first = _first(timer, written)
     some = first[np.isfinite(first)][0]
     since = (first - some + 2**31) % 2**32 - 2**31
@@ -111,7 +111,7 @@ def _phases(agent: str) -> tuple[What, What, What]:
 
 
 def means(stamps: Stamps) -> Mapping[tuple[str, What], float]:
-    """Microseconds that each agent takes for each thing, in all tiles of a CTA, as the mean over CTAs."""
+    """Microseconds of each agent and phase, summed over the tiles of a CTA, as the mean over CTAs."""
     spans = np.nansum(np.diff(stamps.times, axis=-1), axis=2).mean(axis=0)
     found: dict[tuple[str, What], float] = {}
     for name, row in zip(stamps.agents, spans, strict=True):

@@ -88,7 +88,7 @@ def _as_one(steps: list[Interval]) -> Interval:
 
 
 def _with_waits(intervals: Iterator[Interval]) -> Iterator[Interval]:
-    """The intervals, and a wait for each gap between two of one agent; from its first one on."""
+    """The intervals, with a wait in each gap between two intervals of the same agent."""
     ends: dict[str, float] = {}
     for each in intervals:
         last = ends.get(each.agent, each.begin)

@@ -1,5 +1,5 @@
-"""The share of a kernel's time in which each resource works, as the cost model predicts it; which one binds, and the
-fields of the schedule that change that."""
+"""The share of a kernel's time in which each resource works, as the cost model predicts it; the resource that limits
+the kernel; and the fields of the schedule that change each share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,8 +24,7 @@ FIELDS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Share:
-    """`microseconds` of a resource, and their share of the time of the kernel. Shares overlap, so they do not add up to
-    1."""
+    """`microseconds` of a resource, and their `share` of the kernel's time. Shares overlap, so their sum is not 1."""
 
     resource: str
     microseconds: float
@@ -70,7 +69,7 @@ def predicted_shares(spans: GridSpans, clock_mhz: int) -> Predicted:
 
 
 def _epilogue(tile: TileSpans) -> float:
-    """What the products of another consumer do not hide."""
+    """The part of the epilogue that no products of another consumer hide."""
     mainloop = tile.steps * (max(tile.products, tile.loads, tile.memory) + tile.beside)
     return max(0.0, min(tile.epilogue, tile.total - mainloop))
 

@@ -3,7 +3,7 @@ lists made before, a loop of torch.mm, and, where all products have the same N a
 
 The matrices of a list are parts of one array, which torch._grouped_mm takes without a copy.
 Operands rotate over sets that together exceed L2. The result of each contender is compared with float64 before it is
-timed. A copy of as many bytes as the products have to move is timed, too.
+timed. A copy is timed too, of as many bytes as the products must move.
 """
 
 from collections.abc import Callable, Sequence
@@ -129,7 +129,7 @@ def race_case(case: ListedCase, rounds: int, seed: int, choose_pace: ChoosePace 
 
 
 def _set_of(torch: Any, case: ListedCase, generator: Any) -> Products:
-    """Matrices one behind the other, in one array for A, B and D each."""
+    """A set of matrices. One array has all A, another all B, and a third all D, one matrix after the other."""
     parts, arrays = [], []
     for shapes in ([(m, k) for m, _, k in case.sizes], [(n, k) for _, n, k in case.sizes]):
         drawn = [random_matrix(torch, shape, case.dtype, generator) for shape in shapes]
@@ -148,7 +148,7 @@ def _cut(array: Any, shapes: Sequence[tuple[int, int]]) -> list[Any]:
 
 
 def _contenders(torch: Any, case: ListedCase, sets: Sequence[Products]) -> dict[str, Callable[[], Launch]]:
-    """What makes the launches of set i. Each launch returns the list of D, except that of the copy."""
+    """For each contender, a function that makes its launch. A launch returns the list of D, except for the copy."""
     target = native_target()[0].name
 
     def own(i: int) -> Any:
@@ -192,7 +192,7 @@ def _contenders(torch: Any, case: ListedCase, sets: Sequence[Products]) -> dict[
 
 
 def complaint_of(torch: Any, dtype: str, contender: Contender, one: Products) -> str:
-    """The fault in the results on a set, or "": elements that are not written, or sampled rows that are wrong."""
+    """What is wrong with the results on a set, or "": elements that are not written, wrong values in sampled rows."""
     one.whole[2].fill_(float("nan"))
     found: Any = contender.launch(0)
     torch.cuda.synchronize()

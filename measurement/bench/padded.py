@@ -2,7 +2,7 @@
 rows that count, which needs the counts on the host.
 
 Operands rotate over sets that together exceed L2. The result of each contender is compared with float64 before it is
-timed. A copy of as many bytes as the rows that count have to move is timed, too.
+timed. A copy is timed too, of as many bytes as the rows that count must move.
 """
 
 from collections.abc import Callable, Sequence
@@ -104,7 +104,7 @@ def _set_of(torch: Any, case: PaddedCase, generator: Any) -> Products:
 
 
 def _launches(torch: Any, case: PaddedCase, sets: Sequence[Products]) -> dict[str, Callable[[int], Any]]:
-    """Launches of set i, by contender. Each returns the rows of D that count, except that of the copy."""
+    """Launches of set i, by contender. Each returns the rows of D that count, except for the copy."""
     counts = torch.tensor(case.counts, dtype=torch.int32, device="cuda")
     source, to = (torch.empty(case.bytes // 2, dtype=torch.uint8, device="cuda") for _ in range(2))
 

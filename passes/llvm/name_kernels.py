@@ -1,14 +1,14 @@
-"""name-kernels: name kernels after what they are, as profilers will show them.
+"""name-kernels: give each kernel a name that describes it, for profilers.
 
 Before   tile.launch @gemm_kernel …; llvm.func @gemm_kernel(…) attributes {problem = …, schedule = …}
 After    tile.launch @lowtide_gemm_bf16_bf16_f32_bf16_tn_128x256x64_s4_tma_wgmma_cooperative2_persistent …
          The words are the types of A, B, the sums and D; the layout; what is special about the problem; the CTA tile
          with K of a step; stages; CTAs of a cluster; how K is divided; how A and B are copied; the mma instruction;
          the agents; and how CTAs take work tiles. Words that would say nothing are left out: one CTA per cluster, an
-         undivided K, a single agent, one CTA per work tile. All refer to the product of the kernel, which may be
-         `swapped`.
-         Kernels without a schedule prepare matrices or finish reductions, and are named for that already:
-         @gemm_copy_bf16 becomes @lowtide_gemm_copy_bf16.
+         undivided K, a single agent, one CTA per work tile. All words refer to the product that the kernel
+         computes, which may be `swapped`.
+         Kernels without a schedule prepare matrices or finish reductions. Their names say so already, and get a
+         prefix: @gemm_copy_bf16 becomes @lowtide_gemm_copy_bf16.
 Needs    device code in the llvm dialect. Earlier levels keep the short names.
 Refuses  nothing.
 Test     test/lit/passes/llvm/name-kernels.mlir
@@ -52,7 +52,7 @@ class NameKernels(Pass):
 
 
 def _name(kernel: llvm.LLVMFuncOp, symbol: str) -> str:
-    """The name, which is a valid identifier of PTX; that of a kernel that was named before."""
+    """The name, a valid identifier of PTX. A kernel that already has such a name keeps it."""
     if symbol.startswith(_PREFIX):
         return symbol
     words = [symbol]

@@ -6,11 +6,11 @@ After    host    %stamps = tile.workspace …; tile.launch @gemm_kernel … args
          device  stamp 0 at the start of a tile, 1 before its first load or product, 2 after the last one, 3 at its end.
                  A stamp is the pair (%clock, %globaltimer_lo), which the first thread of the agent stores.
          The buffer is [CTA][agent][tile][stamp][2] of i32. Agent 0 is the producer; then come the instances of the
-         consumer. Without a producer there is one agent. Of a persistent CTA, the first 64 tiles are recorded. Nothing
-         else reads or writes the buffer, and without the attribute nothing changes.
+         consumer. Without a producer there is one agent. If CTAs are persistent, their first 64 tiles are recorded.
+         Nothing else reads or writes the buffer. Without the attribute the pass changes nothing.
 Needs    level nvvm, after all passes that move code.
-Refuses  a kernel whose tiles are not one loop that counts: groups, tails, divided K; a kernel without wgmma and
-         mma.sync.
+Refuses  a kernel that does not walk its tiles in one counted loop: one with groups, a tail in halves or a divided K; a
+         kernel with neither wgmma nor mma.sync.
 Test     test/lit/passes/nvvm/stamp-agents.mlir, stamp-agents-invalid.mlir
 """
 
@@ -47,7 +47,7 @@ Time: TypeAlias = tuple[ir.Value, ir.Value]
 
 @dataclass(frozen=True)
 class StampLayout:
-    """The extents of the buffer of stamps, but for the number of CTAs. `first` is the first thread that multiplies, and
+    """The extents of the buffer of stamps, except the number of CTAs. `first` is the first thread that multiplies, and
     `threads` those of an instance."""
 
     agents: tuple[str, ...]
@@ -67,13 +67,13 @@ class StampLayout:
 
     @property
     def words(self) -> int:
-        """Of one CTA."""
+        """32-bit words of one CTA."""
         return len(self.agents) * self.tiles * STAMPS * WORDS
 
 
 @dataclass(frozen=True)
 class StampAgents(Pass):
-    """Stamps the kernels of host functions that ask for it."""
+    """Adds stamps to the kernels of host functions that have `tile.stamps`."""
 
     name: ClassVar[str] = "stamp-agents"
     needs: ClassVar[Level] = Level.NVVM
@@ -108,7 +108,7 @@ def _check(kernel: gpu.GPUFuncOp, schedule: Schedule) -> None:
     )
     if what is not None:
         raise Refusal(
-            kernel, f"has {what}, and stamps are of tiles that one loop counts; compile without stamps [stamps-loop]"
+            kernel, f"has {what}, but stamps need tiles that one loop counts; compile without stamps [stamps-loop]"
         )
 
 
@@ -140,8 +140,8 @@ class _Stamper:
                 self._stamp(body, names)
 
     def _body(self, names: tuple[str, ...]) -> ir.Block:
-        """The code of a work tile: the outermost loop of a persistent kernel that has such ops, else what has them and
-        is in no loop."""
+        """The code of a work tile: in a persistent kernel, the body of the outermost loop that has such ops; else the
+        block outside of loops that has them."""
         is_persistent = self.schedule.grid.scheduler not in (None, SchedulerKind.one_shot)
         block = self.entry
         while True:
@@ -149,7 +149,7 @@ class _Stamper:
             if not inside:
                 raise Refusal(
                     self.kernel,
-                    "has no wgmma and no mma.sync, around which stamps stand; compile without stamps [stamps-products]",
+                    "has no wgmma and no mma.sync for stamps to enclose; compile without stamps [stamps-products]",
                 )
             (first, *more) = inside
             if is_persistent and isinstance(first, scf.ForOp):
@@ -159,8 +159,8 @@ class _Stamper:
             block = next(branch for branch in _branches(first) if any(_has(op, names) for op in branch.operations))
 
     def _stamp(self, body: ir.Block, names: tuple[str, ...]) -> None:
-        """The times are read where they say. The first two are stored once the agent may write to global memory: behind
-        a wait for earlier kernels, or for data that were loaded behind one."""
+        """Read the times at their places in the code. The first two are stored only where the agent may write to global
+        memory: after a wait for earlier kernels, or for data that were loaded after such a wait."""
         ops = list(body.operations)
         inside = [number for number, op in enumerate(ops) if _has(op, names)]
         start = next(number for number, op in enumerate(ops) if not _comes_first(op))
@@ -212,7 +212,7 @@ def _branches(op: ir.OpView) -> Iterator[ir.Block]:
 
 
 def _has(op: ir.OpView, names: tuple[str, ...]) -> bool:
-    """Whether an op is one of these, or contains one."""
+    """Whether an op is one of `names`, or contains one."""
     if op.operation.name.startswith(names):
         return True
     return any(_has(inner, names) for block in _branches(op) for inner in block.operations)

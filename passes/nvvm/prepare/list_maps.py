@@ -59,9 +59,9 @@ def _set_kind(build: Builder, op: sm.MakeMapsOp, scratch: ir.Value) -> None:
 
 
 def _set_matrix(build: Builder, op: sm.MakeMapsOp, place: tuple[GlobalMatrix, ir.Value], scratch: ir.Value) -> None:
-    """Address, extents and row stride of a matrix. Extents are at least 1. The stride of a matrix with one row is never
-    used, and may be anything, so it becomes one unit. The address of a matrix without elements may be none, so its map
-    is of the table."""
+    """Address, extents and row stride of a matrix. Extents are at least 1. The stride of a matrix with one row may
+    be anything and is never used, so the map gets one unit. A matrix without elements may have no valid address, so its
+    map has the address of the table."""
     matrices, number = place
     rows, columns = (listed_extent(build, matrices, number, dim) for dim in range(_RANK))
     bytes_ = element_type(element_name(ir.MemRefType(op.matrices.type).element_type)).bytes

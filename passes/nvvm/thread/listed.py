@@ -33,7 +33,7 @@ def listed_matrix(context: Context, matrices: GlobalMatrix, number: ir.Value) ->
 
 
 def uniform_extent(context: Context, matrices: GlobalMatrix, number: ir.Value, dim: int) -> ir.Value:
-    """As `listed_extent`, where all lanes of a warp ask for that of one matrix."""
+    """As `listed_extent`, if all lanes of a warp ask for the same matrix."""
     extent = listed_extent(context.build, matrices, number, dim)
     return extent if context.elected else of_first_lane(context.build, extent)
 

@@ -1,6 +1,6 @@
 """Where the estimated time of one schedule goes: the terms of the estimate, for each tile of a CTA.
 
-The CTA is one that runs from the first wave to the last. All numbers are cycles of an SM at its highest clock.
+The CTA has a tile in every wave. All numbers are cycles of an SM at its highest clock.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from lowtide.targets import Target
 
 @dataclass(frozen=True)
 class TileSpans:
-    """One tile of the CTA. `products` to `beside` are of each of its K steps."""
+    """One tile of the CTA. The fields from `products` to `beside` are cycles of one K step."""
 
     steps: int
     products: float
@@ -54,7 +54,7 @@ class GridSpans:
 
     @property
     def slowdown(self) -> float:
-        """The factor by which all takes longer than at the highest clock, because of power."""
+        """The factor by which everything takes longer than at the highest clock, because of the power limit."""
         return self.total / (self.launch + sum(tile.total for tile in self.tiles))
 
 

@@ -29,8 +29,8 @@ class ListedMaps:
 
     def map_of(self, op: ir.OpView, position: int, type_: sm.TensorMapType, number: ir.Value) -> tuple[ir.Value, bool]:
         """The map of matrix `number` of the list at this position, as a value before the loop over K, and whether the
-        kernel has a new argument. Refuses an `op` outside of work tiles, or a number that is none of their coordinates.
-        """
+        kernel has a new argument. Refuses an `op` outside of work tiles, and a number that is not one of their
+        coordinates."""
         work = work_tiles_around(op)
         if work is None or not isinstance(number.owner, ir.Block) or number.owner != work.body.blocks[0]:
             raise Refusal(

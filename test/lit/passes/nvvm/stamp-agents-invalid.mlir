@@ -7,7 +7,7 @@ func.func @host(%grid: index) attributes {tile.stamps} {
   return
 }
 gpu.module @kernels {
-  // expected-error @below {{stamp-agents: has a divided K, and stamps are of tiles that one loop counts; compile without stamps [stamps-loop]}}
+  // expected-error @below {{stamp-agents: has a divided K, but stamps need tiles that one loop counts; compile without stamps [stamps-loop]}}
   gpu.func @kernel() kernel attributes {schedule = #tile.schedule<grid = <k_division = split(2)>>} {
     gpu.return
   }
@@ -22,7 +22,7 @@ func.func @host(%grid: index) attributes {tile.stamps} {
   return
 }
 gpu.module @kernels {
-  // expected-error @below {{stamp-agents: has a tail in halves, and stamps are of tiles}}
+  // expected-error @below {{stamp-agents: has a tail in halves, but stamps need tiles}}
   gpu.func @kernel() kernel attributes {schedule = #tile.schedule<grid = <tail = halves>>} {
     gpu.return
   }
@@ -37,7 +37,7 @@ func.func @host(%grid: index, %more: i1) attributes {tile.stamps} {
   return
 }
 gpu.module @kernels {
-  // expected-error @below {{stamp-agents: has groups, and stamps are of tiles}}
+  // expected-error @below {{stamp-agents: has groups, but stamps need tiles}}
   gpu.func @kernel(%more: i1) kernel attributes {schedule = #tile.schedule<grid = <tile = [64, 64]>>} {
     scf.while : () -> () {
       scf.condition(%more)
@@ -57,7 +57,7 @@ func.func @host(%grid: index) attributes {tile.stamps} {
   return
 }
 gpu.module @kernels {
-  // expected-error @below {{stamp-agents: has no wgmma and no mma.sync, around which stamps stand; compile without stamps [stamps-products]}}
+  // expected-error @below {{stamp-agents: has no wgmma and no mma.sync for stamps to enclose; compile without stamps [stamps-products]}}
   gpu.func @kernel() kernel attributes {schedule = #tile.schedule<grid = <tile = [64, 64]>>} {
     gpu.return
   }
