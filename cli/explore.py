@@ -17,6 +17,7 @@ from lowtide.errors import Error
 from lowtide.inspection.explore.explore import check_page
 from lowtide.inspection.explore.explore import explore as explore_what
 from lowtide.inspection.explore.verdict import read_report
+from lowtide.inspection.timeline.timeline import read_trace
 from lowtide.verification.checking.check import check as check_subject
 from lowtide.verification.checking.subjects import of_dump, of_kernel
 
@@ -25,6 +26,10 @@ Output = Annotated[Path, typer.Option("-o", "--output", help="The page: a .html 
 Check = Annotated[bool, typer.Option("--check", help="Run lowtide check, and show its verdict on the ops it names.")]
 Report = Annotated[
     Path | None, typer.Option("--report", help="Show this verdict, a file of `lowtide check … --json > FILE`.")
+]
+
+Trace = Annotated[
+    Path | None, typer.Option("--trace", help="Show these timelines, a file of `lowtide explain … --trace FILE`.")
 ]
 
 
@@ -37,6 +42,7 @@ def explore(
     schedule: options.ScheduleText = None,
     check: Check = False,
     report: Report = None,
+    trace: Trace = None,
     seed: options.Seed = None,
 ) -> None:
     """Write one HTML file that shows a kernel: levels side by side, passes, schedule, origins (docs/explore.md)."""
@@ -44,6 +50,8 @@ def explore(
     if check and report is not None:
         raise Error("--check with --report: both give the verdict; leave one out [report-or-check]")
     found = None if report is None else read_report(report)
+    if trace is not None:
+        read_trace(trace)  # so that a wrong file is refused before anything is compiled
     with busy("compiling") as update:
         if what is not None:
             options.refuse_beside_file(what, **problem.given, target=target, schedule=schedule)
@@ -57,7 +65,7 @@ def explore(
         if check:
             found = _checked(subject, seed_or_drawn(seed), update)
         update("making the page")
-        explore_what(subject, output, report=found)
+        explore_what(subject, output, report=found, trace=trace)
     if found is not None:
         line("verdict", str(found["verdict"]))
     line("written", f"{output}, {output.stat().st_size:,} bytes")

@@ -216,13 +216,19 @@ class CompiledKernel:
         return self._loaded.save(path)
 
     @check_keywords
-    def explore(self, path: str | PathLike[str], *, report: Mapping[str, Any] | None = None) -> None:
+    def explore(
+        self,
+        path: str | PathLike[str],
+        *,
+        report: Mapping[str, Any] | None = None,
+        trace: str | PathLike[str] | None = None,
+    ) -> None:
         """Write an HTML file that shows the kernel: its levels side by side, where each op comes from, the schedule
         with reasons (docs/explore.md).
 
-        `report`: what `lt.check` found for it, as `as_json` gives it. Raises Error for another kind of file, and for
-        one that cannot be written."""
-        importlib.import_module(_EXPLORE).explore(self, path, report=report)
+        `report`: what `lt.check` found for it, as `as_json` gives it. `trace`: a file of `lowtide explain … --trace`.
+        Raises Error for another kind of file, and for one that cannot be written."""
+        importlib.import_module(_EXPLORE).explore(self, path, report=report, trace=trace)
 
     def interpret(
         self,

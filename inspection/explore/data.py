@@ -1,6 +1,6 @@
 """What a page holds, as JSON: its steps with links between their ops, its schedule, counts, pictures and a verdict."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
@@ -16,23 +16,28 @@ from lowtide.inspection.explore.sass import sass_of
 from lowtide.inspection.explore.schedule import explanation_of, schedule_of
 from lowtide.inspection.explore.steps import Steps
 from lowtide.inspection.explore.texts import Texts
+from lowtide.inspection.explore.times import times_of
 from lowtide.inspection.explore.verdict import verdict_of
+from lowtide.inspection.timeline.timeline import Timeline
 
 FORMAT = 1
 MOST_CHARACTERS = 24_000_000
 """Of all texts. Those of the preset sm90-fp8-blocks have 3 million."""
 
 
-def page_data(name: str, steps: Steps, report: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def page_data(
+    name: str, steps: Steps, report: Mapping[str, Any] | None = None, measured: Sequence[Timeline] = ()
+) -> dict[str, Any]:
     """The data of a page. `name`: of the folder or the kernel; `report`: of `lowtide check --json`. `main` has the
     numbers of the names of ops that touch memory, multiply or wait. `why_no_sass` says why there is no machine code.
+    `measured`: the timelines of a trace.
 
     Texts above `MOST_CHARACTERS` are left out: first steps within levels, of the longest level first, then whole
     levels. Raises Error for a report that is not one of check."""
     notes = list(steps.notes)
     epilogue = steps.last(str(Level.EPILOGUE))
     found = explanation_of(steps, notes)
-    schedule = schedule_of(steps, found, notes)
+    schedule = schedule_of(steps, found, notes) | {"times": times_of(found, measured, notes)}
     counts = _counts(steps, found, notes)
     pictures = [] if epilogue is None or found is None else pictures_of(epilogue.text, notes)
     steps = shortened(steps, notes)

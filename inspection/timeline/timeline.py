@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lowtide.compiler.whole_files import write_whole
+from lowtide.errors import Error
 
 
 class What(Enum):
@@ -78,6 +79,27 @@ def trace(timelines: Sequence[Timeline]) -> dict[str, Any]:
 def write_trace(path: Path, timelines: Sequence[Timeline]) -> None:
     """Write the trace as JSON, completely or not at all. Raises Error for a file that cannot be written."""
     write_whole(path, json.dumps(trace(timelines)) + "\n")
+
+
+def read_trace(path: Path) -> list[Timeline]:
+    """The timelines of a trace that `write_trace` wrote. Raises Error for another file."""
+    try:
+        events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+        names = {(one["ph"] == "M" and one["name"], one["pid"], one["tid"]): one["args"].get("name") for one in events}
+        found: dict[str, list[Interval]] = {}
+        for one in (each for each in events if each["ph"] == "X"):
+            title, agent = names["process_name", one["pid"], 0], names["thread_name", one["pid"], one["tid"]]
+            begin, places = float(one["ts"]), one["args"]
+            interval = Interval(
+                str(agent), What(one["name"]), begin, begin + one["dur"], places.get("tile"), places.get("step")
+            )
+            found.setdefault(str(title), []).append(interval)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Error(
+            f"{path} is no trace of lowtide explain: {type(error).__name__}: {error}; write one by `lowtide explain"
+            " … --measured --trace FILE` [trace-file]"
+        ) from None
+    return [Timeline(title, tuple(intervals)) for title, intervals in found.items()]
 
 
 def _named(kind: str, name: str, process: int, thread: int) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from lowtide.errors import Error
 from lowtide.inspection.timeline.measured import means, measured_timeline, stamps_of
 from lowtide.inspection.timeline.predicted import predicted_timeline
 from lowtide.inspection.timeline.shares import FIELDS, predicted_shares
-from lowtide.inspection.timeline.timeline import Interval, Timeline, What, trace, write_trace
+from lowtide.inspection.timeline.timeline import Interval, Timeline, What, read_trace, trace, write_trace
 from lowtide.passes.schedules.choice.choice import choose
 from lowtide.passes.schedules.cost.cost import cost, estimated
 from lowtide.passes.schedules.cost.described import fields_of, grid_of, product_of
@@ -225,3 +225,21 @@ def test_explain_refuses_a_trace_of_a_kernel_without_terms(tmp_path: Path) -> No
     done = CliRunner().invoke(app, [*command.split(), str(file)])
     assert done.exit_code == 2 and "[timeline-terms]" in done.output
     assert not file.exists()
+
+
+def test_a_trace_is_read_as_it_was_written(tmp_path: Path) -> None:
+    first = Timeline("one", (Interval("producer", What.LOAD, 0.5, 1.25, 0, 3), Interval("grid", What.LAUNCH, 0.0, 0.5)))
+    second = Timeline("two", (Interval("consumer", What.EPILOGUE, 1.0, 2.0, 1),))
+    write_trace(tmp_path / "trace.json", [first, second])
+    assert read_trace(tmp_path / "trace.json") == [first, second]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"traceEvents": 1}', '{"traceEvents": [{"ph": "X"}]}', '{"traceEvents": [1]}', "\x00"]
+)
+def test_another_file_is_no_trace(text: str, tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_text(text)
+    with pytest.raises(Error, match=r"\[trace-file\]"):
+        read_trace(tmp_path / "trace.json")
+    with pytest.raises(Error, match=r"\[trace-file\]"):
+        read_trace(tmp_path / "none.json")

@@ -21,6 +21,7 @@ function showSchedule(store, sheet) {
   showSwizzles(sheet, store.schedule.swizzles, fields);
   for (const passed of explain?.passed_over ?? []) sheet.append(make("p", { class: "bad" }, `Dropped: ${passed.why}: ${passed.schedule}`));
   if (explain?.predicted) showPredicted(sheet, explain.predicted);
+  showTimes(sheet, store.schedule.times);
   if (candidates.length) showCandidates(sheet, candidates);
   if (explain) showResources(store, sheet, explain);
   for (const heading of [...sheet.querySelectorAll("h2")].slice(1)) jumps.append(make("button", { onclick: () => heading.scrollIntoView() }, heading.textContent), " ");
@@ -39,6 +40,31 @@ function showPredicted(sheet, { microseconds, clock, binds, resources }) {
   const rows = resources.filter((one) => one.microseconds).map((one) => [one.resource === binds ? make("strong", {}, one.resource) : one.resource, one.microseconds.toFixed(1), percent(one.share), make("code", {}, one.fields)]);
   const power = clock < 0.995 ? `, at ${percent(clock)} of the highest clock, because of the power limit` : "";
   sheet.append(make("h2", {}, "What binds it"), make("p", {}, "By the cost model it takes ", make("strong", {}, `${microseconds.toFixed(1)} µs${power}`), ". ", make("strong", {}, `It is bound by ${binds}.`), " The table has the time in which each resource works. These times overlap, so they do not add up."), table(["resource", "µs", "of the time", "fields that change it"], rows));
+}
+
+// A row for each agent. The slider makes the rows wider, so that short intervals can be seen.
+function showTimes(sheet, times) {
+  if (!times.length) return;
+  const tracks = make("div", { class: "times" });
+  const zoom = make("input", { type: "range", min: 1, max: 64, value: 1, "aria-label": "zoom", oninput: () => { tracks.style.width = `${100 * zoom.value}%`; } });
+  const total = Math.max(...times.map((one) => one.total));
+  for (const one of times) {
+    tracks.append(make("p", { class: "title" }, `${one.title}: ${one.total.toFixed(1)} µs`));
+    for (const { agent, intervals } of one.agents) {
+      const row = make("div", { class: "track" });
+      for (const [what, begin, end, tile, step] of intervals) {
+        const place = (tile === null ? "" : `, tile ${tile}`) + (step === null ? "" : `, step ${step}`);
+        const bar = make("span", { class: what, title: `${agent}: ${what}${place}, ${begin.toFixed(2)} to ${end.toFixed(2)} µs` });
+        bar.style.left = `${(100 * begin) / total}%`;
+        bar.style.width = `${(100 * (end - begin)) / total}%`;
+        row.append(bar);
+      }
+      tracks.append(make("div", { class: "agent" }, agent), row);
+    }
+  }
+  const kinds = [...new Set(times.flatMap((one) => one.agents.flatMap((agent) => agent.intervals.map(([what]) => what))))];
+  const legend = kinds.flatMap((what) => [make("span", { class: `key ${what}` }, what), " "]);
+  sheet.append(make("h2", {}, "Where the time goes"), make("p", {}, ...legend, make("label", {}, " zoom ", zoom)), make("div", { class: "wide" }, tracks));
 }
 
 function showCandidates(sheet, candidates) {

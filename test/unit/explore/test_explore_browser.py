@@ -105,6 +105,9 @@ def test_keys_step_through_ops_and_passes(page: Browser, address: str, dumped: t
     assert page.value("page.view") == "schedule"
     sheet = page.value("document.getElementById('schedule').innerText")
     assert sheet.count("given") > 3 and "swizzles that were weighed" in sheet
+    agents = page.value("[...document.querySelectorAll('.times .agent')].map((one) => one.textContent)")
+    bars = page.value("[...document.querySelectorAll('.track .multiply')].map((one) => one.title)")
+    assert "warps" in agents and bars and "multiply, tile 0" in bars[0]
     page.press("i")
     assert page.value("document.querySelectorAll('#pictures td.witness').length") > 0
     page.press("e", "w")

@@ -21,6 +21,7 @@ from lowtide.inspection.explore.page import page_text
 from lowtide.inspection.explore.schedule import schedule_of
 from lowtide.inspection.explore.steps import Shown, Steps, steps_in, steps_of
 from lowtide.inspection.explore.verdict import read_report, verdict_of
+from lowtide.inspection.timeline.timeline import Interval, Timeline, What
 from lowtide.targets import get
 
 Data = dict[str, Any]
@@ -264,3 +265,14 @@ def test_subjects_that_are_not_a_kernel_or_a_folder_are_refused(tmp_path: Path, 
     assert not page.exists()
     explore(folder, page)
     assert page.read_text().startswith("<!DOCTYPE html>")
+
+
+def test_the_predicted_timeline_is_there_or_those_of_a_trace(data: Data, dumped: tuple[Path, Origins]) -> None:
+    (predicted,) = data["schedule"]["times"]
+    intervals = [each for agent in predicted["agents"] for each in agent["intervals"]]
+    assert predicted["title"].startswith("predicted") and {"multiply", "epilogue"} <= {each[0] for each in intervals}
+    assert max(end for _, _, end, _, _ in intervals) == predicted["total"]
+    measured = Timeline("measured, CTA 0", (Interval("consumer", What.MULTIPLY, 0.0, 2.5, 0),))
+    found = page_data("kernel", steps_in(dumped[0]), measured=[measured])["schedule"]["times"]
+    agents = [{"agent": "consumer", "intervals": [["multiply", 0.0, 2.5, 0, None]]}]
+    assert found == [{"title": "measured, CTA 0", "total": 2.5, "agents": agents}]
