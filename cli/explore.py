@@ -48,7 +48,7 @@ def explore(
     """Write one HTML file that shows a kernel: levels side by side, passes, schedule, origins (docs/explore.md)."""
     check_page(output)
     if check and report is not None:
-        raise Error("--check with --report: both give the verdict; leave one out [report-or-check]")
+        raise Error("--check and --report both give a verdict; leave one out [report-or-check]")
     found = None if report is None else read_report(report)
     if trace is not None:
         read_trace(trace)  # so that a wrong file is refused before anything is compiled

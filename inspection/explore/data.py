@@ -32,8 +32,8 @@ def page_data(
     numbers of the names of ops that touch memory, multiply or wait. `why_no_sass` says why there is no machine code.
     `measured`: the timelines of a trace.
 
-    Texts above `MOST_CHARACTERS` are left out: first steps within levels, of the longest level first, then whole
-    levels. Raises Error for a report that is not one of check."""
+    If the texts have more than `MOST_CHARACTERS`, some are left out: first steps within levels, the longest text first,
+    then whole levels. Raises Error for a report that `lowtide check` did not write."""
     notes = list(steps.notes)
     epilogue = steps.last(str(Level.EPILOGUE))
     found = explanation_of(steps, notes)
@@ -85,7 +85,7 @@ def _title(found: Explanation) -> str:
 
 
 def shortened(steps: Steps, notes: list[str]) -> Steps:
-    """The steps without as many texts as are too long, and a note on which. Raises Error if none is left."""
+    """The steps, without enough of the longest texts to fit a page; a note names them. Raises Error if none is left."""
     left_out: list[str] = []
     ends = {step.level: step.place for step in steps.shown}.values()
     sizes = {step.place: len(step.text) for step in steps.shown}

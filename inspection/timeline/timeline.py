@@ -27,8 +27,8 @@ class What(Enum):
 
 @dataclass(frozen=True)
 class Interval:
-    """`begin` and `end` are microseconds from the launch. `tile` counts the work tiles of the CTA, and `step` the steps
-    of K of a tile; None where it is not of one."""
+    """`begin` and `end` are microseconds from the launch. `tile` is the number of a work tile of the CTA, and `step`
+    that of a K step of the tile. Each is None if the interval belongs to none."""
 
     agent: str
     what: What
