@@ -94,10 +94,11 @@ class GemmSpec(GemmFields):
     - `lists`: None, the default, or "b": the matrices of B, one for each group of rows or for each product of a batch,
       lie anywhere in memory, as the weights of experts that are modules of their own. The kernel takes them as a list
       (`lt.matrix_list`), whose addresses only the device reads. All have the same shape; their rows may be padded
-      differently. Threads copy them, not TMA. D must be by rows; packed weights, pairs of columns and f32 by pieces are
-      not supported. Or "abd", with `counts`: A, B and full results are lists, whose matrices have their own extents. M,
-      N and K are the most of all products, and an extent that the spec gives is that of all. Product i has the first
-      `counts[i]` rows of its A. Full operands are (batch, M, N). Calls must pass `out`. Block scales are not supported.
+      differently. On sm_90a, TMA loads them if their rows can be aligned to 16 bytes; otherwise threads do. D must be
+      by rows; packed weights, pairs of columns and f32 by pieces are not supported. Or "abd", with `counts`: A, B and
+      full results are lists, whose matrices have their own extents. M, N and K are the most of all products, and an
+      extent that the spec gives is that of all. Product i has the first `counts[i]` rows of its A. Full operands are
+      (batch, M, N). Calls must pass `out`. Block scales are not supported.
     - `pairs`: None, the default, or how pairs of columns lie in B, as in a gated MLP. B then has 2 · N columns and D
       has N. For each element of D, the epilogue takes two accumulators: `def swiglu(gate, up)`. With "stacked", B's
       first N columns belong to `gate` and the others to `up`; with "interleaved" they alternate. The layout must be tn

@@ -32,7 +32,7 @@ from lowtide.runtime.lists import matrix_list
 
 BY_THREADS, BY_TMA = "a kernel by threads", "a kernel by TMA"
 GROUPED_MM, LOOP, COPY = "torch._grouped_mm", "loop of torch.mm", "copy"
-_SCHEDULES = {BY_THREADS: None, BY_TMA: "a.copy = tma, b.copy = tma"}
+_SCHEDULES = {BY_THREADS: "copy = cp.async.16", BY_TMA: "a.copy = tma, b.copy = tma"}
 _UNIT = 64  # extents are drawn in multiples of it
 _CHECKED_ROWS = 4  # of each product
 Size = tuple[int, int, int]

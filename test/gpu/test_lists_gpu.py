@@ -9,23 +9,26 @@ from lowtide.runtime.verify import verify_kernel
 
 pytestmark = pytest.mark.gpu
 
-_TMA = "a.copy = tma, b.copy = tma"  # by tensor maps that a launch makes on the device
+# TMA loads by tensor maps that a launch makes on the device. It is the default of kernels with roles.
+_B_BY_THREADS = "b.copy = cp.async.16"
+_THREADS, _TMA = "copy = cp.async.16", "a.copy = tma, b.copy = tma"
 
 CASES: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "mma.sync, groups": ("sm_80", {"groups": None}, None),
     "mma.sync, groups, B as (K, N)": ("sm_80", {"groups": None, "layout": "tt"}, None),
     "mma.sync, a batch": ("sm_80", {"batch": None}, None),
     "products in f32": ("sm_80", {"groups": None, "a": "f32", "d": "f32"}, None),
-    "wgmma, groups": ("sm_90a", {"groups": None}, None),
-    "wgmma, groups, B as (K, N)": ("sm_90a", {"groups": None, "layout": "tt"}, None),
-    "wgmma, groups, in turn": ("sm_90a", {"groups": None}, "roles = pingpong(2)"),
-    "wgmma, groups, rows at indices": ("sm_90a", {"groups": None, "a_rows": True, "d_rows": True}, None),
-    "wgmma, a batch": ("sm_90a", {"batch": None}, None),
-    "wgmma, padded groups": ("sm_90a", {"batch": None, "counts": True}, None),
-    "wgmma of 8-bit floats": ("sm_90a", {"groups": None, "a": "e4m3"}, None),
+    "wgmma, groups": ("sm_90a", {"groups": None}, _B_BY_THREADS),
+    "wgmma, groups, B as (K, N)": ("sm_90a", {"groups": None, "layout": "tt"}, _B_BY_THREADS),
+    "wgmma, groups, in turn": ("sm_90a", {"groups": None}, f"roles = pingpong(2), {_B_BY_THREADS}"),
+    "wgmma, groups, rows at indices": ("sm_90a", {"groups": None, "a_rows": True, "d_rows": True}, _B_BY_THREADS),
+    "TMA, groups, rows at indices": ("sm_90a", {"groups": None, "a_rows": True, "d_rows": True}, None),
+    "wgmma, a batch": ("sm_90a", {"batch": None}, _B_BY_THREADS),
+    "wgmma, padded groups": ("sm_90a", {"batch": None, "counts": True}, _B_BY_THREADS),
+    "wgmma of 8-bit floats": ("sm_90a", {"groups": None, "a": "e4m3"}, _B_BY_THREADS),
     "mma.sync, lists of products": ("sm_80", {"batch": None, "counts": True, "lists": "abd"}, None),
-    "wgmma, lists of products": ("sm_90a", {"batch": None, "counts": True, "lists": "abd"}, None),
-    "TMA, groups": ("sm_90a", {"groups": None}, "b.copy = tma"),
+    "wgmma, lists of products": ("sm_90a", {"batch": None, "counts": True, "lists": "abd"}, _THREADS),
+    "TMA, groups": ("sm_90a", {"groups": None}, None),
     "TMA, groups, B as (K, N)": ("sm_90a", {"groups": None, "layout": "tt"}, "b.copy = tma"),
     "TMA, groups, in turn": ("sm_90a", {"groups": None}, "roles = pingpong(2), b.copy = tma"),
     "TMA, a batch": ("sm_90a", {"batch": None}, "b.copy = tma"),
@@ -112,7 +115,8 @@ def test_tma_loads_products_of_any_sizes_also_in_a_graph() -> None:
     a, b = matrices((m, k) for m, _, k in sizes), matrices((n, k) for _, n, k in sizes)
     d = [torch.full((m, n), 77.0, device="cuda").bfloat16() for m, n, _ in sizes]
     spec = lt.GemmSpec(a="bf16", b="bf16", d="bf16", batch=None, counts=True, lists="abd")
-    kernel = lt.compile_gemm(spec, schedule=_TMA)
+    kernel = lt.compile_gemm(spec)
+    assert kernel.schedule.mainloop.a.copy == kernel.schedule.mainloop.b.copy == "tma"
     counts = torch.tensor([m for m, *_ in sizes], dtype=torch.int32, device="cuda")
     lists = [lt.matrix_list(each) for each in (a, b, d)]
 

@@ -23,16 +23,17 @@ ENDS, COUNTS = [0, 37, 37, 80], [90, 0, 13, 200]
 
 _MMA = "grid.tile = [32, 32], k = 32, stages = 2"
 _ROLES = "grid.tile = [64, 32], roles = cooperative(1), stages = 2"
-_TMA = f"{_ROLES}, a.copy = tma, b.copy = tma"
+_THREADS, _TMA = (f"{_ROLES}, a.copy = {copy}, b.copy = {copy}" for copy in ("cp.async.16", "tma"))
+_B_BY_THREADS = f"{_ROLES}, b.copy = cp.async.16"
 _GROUPS: dict[str, Any] = {"groups": None}
 
 # By name: target, schedule, fields, levels (None: all).
 CASES: dict[str, tuple[str, str | None, dict[str, Any], tuple[str, ...] | None]] = {
     "groups, mma.sync": ("sm_80", _MMA, _GROUPS, None),
-    "groups, wgmma": ("sm_90a", _ROLES, _GROUPS, None),
+    "groups, wgmma": ("sm_90a", _B_BY_THREADS, _GROUPS, None),
     "groups, wgmma, B (K, N), rows of A at an index": (
         "sm_90a",
-        _ROLES,
+        _B_BY_THREADS,
         {"groups": COUNT, "layout": "tt", "a_rows": True},
         ("cta", "ptx"),
     ),
@@ -40,7 +41,7 @@ CASES: dict[str, tuple[str, str | None, dict[str, Any], tuple[str, ...] | None]]
     "groups, loads to registers": ("sm_80", f"{_MMA.split(', stages')[0]}, copy = ld.global.4", _GROUPS, ("ptx",)),
     "groups, products in f32": ("sm_80", None, {"a": "f32", "b": "f32", "d": "f32", **_GROUPS}, ("nvvm",)),
     "groups, 8-bit floats": ("sm_90a", None, {"a": "e4m3", "b": "e4m3", **_GROUPS}, ("nvvm",)),
-    "padded groups": ("sm_90a", _ROLES, {"batch": None, "counts": True}, ("problem", "pipelined", "ptx")),
+    "padded groups": ("sm_90a", _B_BY_THREADS, {"batch": None, "counts": True}, ("problem", "pipelined", "ptx")),
     "a batch": ("sm_80", _MMA, {"batch": COUNT, "k": DEPTH}, ("problem", "atoms", "ptx")),
     "a batch, a filled ring": (
         "sm_80",
@@ -113,7 +114,7 @@ def test_a_k_of_zero_gives_zeros() -> None:
 # Lists of products: by name the target, the schedule (None: that of matrices at any address), fields, and levels.
 PRODUCTS: dict[str, tuple[str, str | None, dict[str, Any], tuple[str, ...] | None]] = {
     "mma.sync": ("sm_80", _MMA, {}, None),
-    "wgmma": ("sm_90a", _ROLES, {}, ("cta", "pipelined", "epilogue", "ptx")),
+    "wgmma": ("sm_90a", _THREADS, {}, ("cta", "pipelined", "epilogue", "ptx")),
     "wgmma, maps made by a launch": ("sm_90a", _TMA, {}, ("atoms", "epilogue", "nvvm", "llvm", "ptx")),
     "wgmma, maps made by a launch, A (K, M)": ("sm_90a", _TMA, {"layout": "nt"}, ("atoms", "ptx")),
     "mma.sync, runs of tiles": ("sm_80", f"{_MMA}, scheduler = even_split", {}, ("cta", "nvvm")),

@@ -66,9 +66,9 @@ def test_a_field_that_lists_do_not_support_is_refused(given: str, way_out: str) 
 
 @pytest.mark.parametrize(
     ("types", "k", "copy"),
-    [("bf16", None, "cp.async.16"), ("bf16", 64, "cp.async.16"), ("bf16", 66, "cp.async.4"), ("f16", 65, "cp.async.4")],
+    [("bf16", None, "tma"), ("bf16", 64, "tma"), ("bf16", 66, "cp.async.4"), ("f16", 65, "cp.async.4")],
 )
-def test_the_default_copy_is_the_widest_for_dense_rows_and_tma_loads_a(types: str, k: int | None, copy: str) -> None:
+def test_tma_loads_a_list_and_threads_load_narrow_rows(types: str, k: int | None, copy: str) -> None:
     spec = lt.GemmSpec(groups=8, n=512, k=k, **(TYPES | dict.fromkeys("abd", types)))
     chosen = choose(seen_by_passes(spec, get("sm_90a")), get("sm_90a"), Schedule()).schedule
     assert (chosen.mainloop.a.copy, chosen.mainloop.b.copy, chosen.mainloop.b.pack) == ("tma", copy, None)
@@ -79,3 +79,24 @@ def test_a_field_that_lists_of_products_do_not_support_is_refused(given: str) ->
     problem = seen_by_passes(lt.GemmSpec(**(TYPES | OF_PRODUCTS)), get("sm_90a"))
     with pytest.raises(ScheduleError, match=r"\[lists-field\]"):
         choose(problem, get("sm_90a"), Schedule.parse(given))
+
+
+@pytest.mark.parametrize(
+    ("fields", "target", "copies"),
+    [
+        ({"groups": 8}, "sm_90a", ("tma", "tma")),
+        ({"groups": 8, "a_rows": True}, "sm_90a", ("cp.async.16", "tma")),
+        ({"groups": 8}, "sm_80", ("cp.async.16", "cp.async.16")),
+        (OF_PRODUCTS, "sm_90a", ("tma", "tma")),
+        (OF_PRODUCTS | {"k": 66}, "sm_90a", ("cp.async.4", "cp.async.4")),
+        (OF_PRODUCTS | {"layout": "nt", "m": None}, "sm_90a", ("tma", "tma")),
+        (OF_PRODUCTS, "sm_80", ("cp.async.16", "cp.async.16")),
+        (OF_PRODUCTS | dict.fromkeys("abd", "f32"), "sm_90a", ("staged.16", "staged.16")),
+    ],
+)
+def test_tma_is_the_choice_where_a_kernel_has_roles(
+    fields: dict[str, Any], target: str, copies: tuple[str, str]
+) -> None:
+    problem = seen_by_passes(lt.GemmSpec(**(TYPES | fields)), get(target))
+    mainloop = choose(problem, get(target), Schedule()).schedule.mainloop
+    assert (mainloop.a.copy, mainloop.b.copy) == copies

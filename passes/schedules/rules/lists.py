@@ -22,7 +22,8 @@ _BY_TMA = "tma"  # boxes of one panel, of a tensor map of two dimensions
 
 def taken_with_lists(problem: Problem) -> Table:
     """The values of fields that the problem's lists support, by path; empty without lists. The first is the default: of
-    a copy, the widest one for rows that lie one behind the other."""
+    a copy, the widest one for rows that lie one behind the other; None if that is 16 bytes, as it is for other matrices
+    too. Then TMA loads the list of a kernel with roles."""
     if not problem.lists:
         return MappingProxyType({})
     table: dict[str, tuple[Any, ...]] = {"grid.operands": (None, OperandsKind.as_given)}
@@ -37,7 +38,8 @@ def taken_with_lists(problem: Problem) -> Table:
 def _of_operand(name: str, columns: int, problem: Problem) -> Table:
     """The fields of A or B, whose rows have this length; 0 if it is known only at run time."""
     width = gcd(columns * element_type(problem.stream(name).element).bytes, _WIDEST)
-    copy = f"cp.async.{width}" if f"cp.async.{width}" in CP_ASYNC_COPIES else CP_ASYNC_COPIES[-1]
+    narrow = f"cp.async.{width}" if f"cp.async.{width}" in CP_ASYNC_COPIES else CP_ASYNC_COPIES[-1]
+    copy = None if width == _WIDEST else narrow
     others = (each for each in (*RING_COPIES, *GLOBAL_LOADS, _BY_TMA) if each != copy)
     return {f"mainloop.{name}.copy": (copy, *others), f"mainloop.{name}.pack": (None, PackKind.none)}
 

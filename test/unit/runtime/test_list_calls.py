@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,9 @@ from test_gpu_run import Driver, matrix
 import lowtide as lt
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.matmul import grouped
-from lowtide.compiler.matmul.grouped import Grouped, GroupedMatmul
+from lowtide.compiler.matmul.grouped import Grouped, GroupedMatmul, kernel_for
 from lowtide.compiler.matmul.listed import fields_anywhere
-from lowtide.errors import LaunchError
+from lowtide.errors import CompileError, LaunchError
 from lowtide.runtime import Kernel
 from lowtide.runtime.dtypes import from_bits, to_bits
 from lowtide.runtime.lists import ENTRIES, list_at, rows_of_batch
@@ -288,6 +289,36 @@ def test_matrices_at_odd_addresses_have_a_kernel_that_takes_any(
         GroupedMatmul()(*tensors(offset=offset))
     assert [each.anywhere for each in made] == [False, True]
     assert fields_anywhere(("bf16", "bf16", "f32")).endswith("epilogue.path = direct, epilogue.store = 4")
+
+
+@pytest.mark.parametrize(
+    ("fields", "copies"),
+    [
+        ({}, ("tma", "tma")),
+        ({"anywhere": True}, ("realigned.16", "realigned.16")),
+        ({"target": "sm_80"}, ("cp.async.16", "cp.async.16")),
+        ({"lists": "b", "padded": False, "groups": 4}, ("tma", "tma")),
+    ],
+)
+def test_tma_loads_lists_where_their_matrices_are_aligned(fields: dict[str, Any], copies: tuple[str, str]) -> None:
+    of_lists = Grouped(("bf16",) * 3, "tn", 256, 128, None, 64, "sm_90a", None, padded=True, lists="abd")
+    mainloop = kernel_for(of_lists._replace(**fields)).schedule.mainloop
+    assert (mainloop.a.copy, mainloop.b.copy) == copies
+
+
+def test_where_the_chosen_kernel_is_refused_the_default_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+
+    def compile_gemm(spec: lt.GemmSpec, target: str, schedule: Any = None) -> Any:
+        given.append(schedule)
+        if schedule is not None:
+            raise CompileError("ptxas spills")
+        return SimpleNamespace(assembly="")
+
+    monkeypatch.setattr("lowtide.compiler.compile.compile_gemm", compile_gemm)
+    kernel_for(Grouped(("bf16",) * 3, "tn", 256, 128, None, 64, "sm_90a", None, padded=True, lists="abd"))
+    chosen, default = given
+    assert chosen.mainloop.b.copy == "tma" and default is None
 
 
 @pytest.mark.parametrize(
