@@ -10,7 +10,6 @@ otherwise. ncu must be on PATH or named by --ncu, and must be allowed to read co
 """
 
 import argparse
-import csv
 import importlib
 import json
 import shutil
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import lowtide as lt
+from lowtide.measurement.counters.ncu import counters_of
 
 _KERNEL = "regex:^lowtide_gemm_f16_"  # products, not launches that prepare
 _LAUNCHED = "launched "
@@ -173,19 +173,6 @@ def measure(folder: Path, ncu: str) -> dict[str, dict[str, float]]:
     if done.returncode or not names or len(rows) != len(names):
         sys.exit(f"{ncu} profiled {len(rows)} of {len(names)} launches: {(done.stderr or done.stdout).strip()[-2000:]}")
     return dict(zip(names, rows, strict=True))
-
-
-def counters_of(output: str) -> list[dict[str, float]]:
-    """The counters of each launch in ncu's CSV, in order, without values that are not numbers."""
-    table = [line for line in output.splitlines() if line.startswith('"')]
-    found = []
-    for row in csv.DictReader(table):
-        if row.get("ID", "").isdigit():
-            texts = {
-                name: text.replace(",", "") for name, text in row.items() if name and name.endswith(".sum") and text
-            }
-            found.append({name: float(text) for name, text in texts.items() if text.replace(".", "", 1).isdigit()})
-    return found
 
 
 def table_of(cases: Iterable[Mapping[str, Any]], counters: Mapping[str, Mapping[str, float]]) -> str:

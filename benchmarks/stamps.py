@@ -6,7 +6,7 @@
 
 Prints the time of the kernel with and without stamps, and for each phase of each agent the predicted and the measured
 time, as means over CTAs. Writes FOLDER/trace.json, which Perfetto opens: the predicted timeline of a CTA, and the
-measured ones of the first and the last CTA.
+measured ones of the first and the last CTA. If ncu is on the PATH, prints what it counts of each resource.
 """
 
 import argparse
@@ -21,8 +21,11 @@ from typing import Any
 import lowtide as lt
 from lowtide.inspection.timeline.compared import compared
 from lowtide.inspection.timeline.measured import measured_timeline, stamps_of
+from lowtide.inspection.timeline.shares import FIELDS
 from lowtide.inspection.timeline.timeline import Interval, Timeline, What, write_trace
 from lowtide.markdown import markdown
+from lowtide.measurement.counters.metrics import rows, summary
+from lowtide.measurement.counters.ncu import count
 from lowtide.measurement.stamped import race_stamped
 
 _NAMES = ("plain", "stamped")
@@ -46,6 +49,7 @@ def prepare(folder: Path, spec: lt.GemmSpec, target: str, schedule: str | None) 
         "agents": layout.agents,
         "tiles": layout.tiles,
         "predicted": None if predicted is None else [_as_list(each) for each in predicted.intervals],
+        "shares": {} if found.predicted is None else {each.resource: each.share for each in found.predicted.shares},
     }
     (folder / "case.json").write_text(json.dumps(case) + "\n", encoding="utf-8")
 
@@ -91,9 +95,27 @@ def measure(folder: Path) -> str:
             "",
             markdown(("agent", "what", "µs, predicted", "µs, measured"), compared(predicted, stamps)),
             "",
+            *_counted(folder, case),
+            "",
             f"{folder / 'trace.json'} has the timelines; open it in https://ui.perfetto.dev",
         ]
     )
+
+
+def _counted(folder: Path, case: Mapping[str, Any]) -> list[str]:
+    """What ncu counts of each resource of the kernel without stamps; or why it counts nothing."""
+    try:
+        found = count(folder / "plain", case["kernel"])
+    except lt.DeviceError as refusal:
+        return [str(refusal)]
+    left_out = [f"ncu does not have {', '.join(found.unknown)} here"] if found.unknown else []
+    headings = ("resource", "predicted", "counted", "what ncu counts", "fields that change it")
+    return [
+        summary(found.values, FIELDS),
+        *left_out,
+        "",
+        markdown(headings, rows(found.values, case["shares"], FIELDS)),
+    ]
 
 
 _TORCH = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}

@@ -1,19 +1,23 @@
 """`lowtide explain --measured`: what the agents of a kernel do on this machine's GPU, beside the prediction."""
 
+import tempfile
 from pathlib import Path
 
 import typer
 
 from lowtide.cli.output import line, table
 from lowtide.compiler.compile import compile_gemm
+from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.spec import GemmSpec
-from lowtide.errors import PassError, SpecError
+from lowtide.errors import DeviceError, PassError, SpecError, without_codes
 from lowtide.inspection.explain.explanation import Explanation
 from lowtide.inspection.timeline.compared import compared
 from lowtide.inspection.timeline.measured import PRODUCER, Stamps, measured_timeline, stamps_of
 from lowtide.inspection.timeline.shares import FIELDS
 from lowtide.inspection.timeline.timeline import Timeline, What, write_trace
 from lowtide.measurement.bench.gpu_timing import operand_sets, torch_with_gpu
+from lowtide.measurement.counters.metrics import rows, summary
+from lowtide.measurement.counters.ncu import count
 from lowtide.measurement.stamped import Ran, race_stamped
 from lowtide.passes.nvvm.stamp_agents import StampLayout
 
@@ -23,8 +27,7 @@ _SEED = 0  # of the operands
 
 
 def check_measurable(spec: GemmSpec) -> None:
-    """Raise DeviceError without torch or a GPU, and SpecError for a problem whose operands cannot be drawn."""
-    torch_with_gpu()
+    """Raise SpecError for a problem whose operands cannot be drawn."""
     kept = ("m", "n", "k", "a", "b", "d", "acc", "layout")
     is_plain = spec == GemmSpec(**{name: getattr(spec, name) for name in kept})
     if None in (spec.m, spec.n, spec.k) or not is_plain or spec.a != spec.b:
@@ -36,7 +39,7 @@ def check_measurable(spec: GemmSpec) -> None:
 
 def print_measured(found: Explanation, trace: Path | None) -> None:
     """Run the explained kernel with stamps and without, and print both times, and each agent's phases. Write the
-    predicted and the measured timelines to `trace`."""
+    predicted and the measured timelines to `trace`. Raises DeviceError without torch or a GPU."""
     spec, target = found.spec, found.target.name
     operands = operand_sets(spec, _SEED)[0]
     plain = compile_gemm(spec, target, found.schedule, tuned=False)
@@ -53,6 +56,7 @@ def print_measured(found: Explanation, trace: Path | None) -> None:
     stamps = stamps_of(ran.words, layout.agents, layout.tiles)
     predicted = None if found.spans is None else found.timeline()
     _print(found, ran, stamps, predicted)
+    _print_counters(found, plain)
     if trace is not None:
         measured = [measured_timeline(stamps, cta, f"measured, CTA {cta}") for cta in (0, len(stamps.times) - 1)]
         write_trace(trace, [*([] if predicted is None else [predicted]), *measured])
@@ -70,3 +74,22 @@ def _print(found: Explanation, ran: Ran, stamps: Stamps, predicted: Timeline | N
     table(("agent", "what", "µs, predicted", "µs, measured", "fields that change it"), rows, numbers=(2, 3))
     longest = max((row for row in rows if row[0] != PRODUCER), key=lambda row: float(row[3] or 0))
     line("most time", f"{longest[0]}, {longest[1]}: {longest[4]}")
+
+
+def _print_counters(found: Explanation, plain: CompiledKernel) -> None:
+    """What ncu counts of each resource beside its predicted share; or why there are no counters."""
+    typer.echo("")
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            plain.save(Path(folder))
+            counted = count(Path(folder), plain.entry)
+    except DeviceError as refusal:
+        line("counters", without_codes(str(refusal)))
+        return
+    predicted = {} if found.predicted is None else {share.resource: share.share for share in found.predicted.shares}
+    line("counters", summary(counted.values, FIELDS))
+    if counted.unknown:
+        line("left out", f"ncu does not have {', '.join(counted.unknown)} here")
+    typer.echo("")
+    headings = ("resource", "predicted", "counted", "what ncu counts", "fields that change it")
+    table(headings, rows(counted.values, predicted, FIELDS), numbers=(1, 2))

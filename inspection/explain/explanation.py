@@ -30,7 +30,8 @@ from lowtide.inspection.explain.as_json import accesses_json, composition_json, 
 from lowtide.inspection.explain.composition import Composition, composition_of
 from lowtide.inspection.explain.packing import Packing, packing_of
 from lowtide.inspection.timeline.predicted import predicted_timeline
-from lowtide.inspection.timeline.shares import Predicted, predicted_shares
+from lowtide.inspection.timeline.predicted_shares import predicted_shares
+from lowtide.inspection.timeline.shares import Predicted
 from lowtide.inspection.timeline.timeline import Timeline
 from lowtide.passes.base import walk
 from lowtide.passes.schedules.choice.asked import PassedOver, choice_for, passed_over_in, set_passed_over

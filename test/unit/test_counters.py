@@ -12,6 +12,7 @@ import pytest
 import lowtide as lt
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.inspection.explain.explanation import explain_spec
+from lowtide.measurement.counters.ncu import counters_of
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "counters.py"
 SMALL = "grid.tile = [64, 64], k = 32, atoms = [2, 2, 1], stages = 2, a.swizzle = <0,3,3>, b.swizzle = <2,3,3>"
@@ -70,7 +71,7 @@ launched two
 
 
 def test_the_counters_of_each_launch_are_read_from_ncus_table(counters: ModuleType) -> None:
-    assert counters.counters_of(OUTPUT) == [{LDMATRIX: 1440.0}, {LDMATRIX: 5760.0, STORED: 1024.0}]
+    assert counters_of(OUTPUT) == [{LDMATRIX: 1440.0}, {LDMATRIX: 5760.0, STORED: 1024.0}]
 
 
 def fake_ncu(folder: Path, output: str, status: int = 0) -> str:

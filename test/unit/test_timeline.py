@@ -18,7 +18,8 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import Error
 from lowtide.inspection.timeline.measured import means, measured_timeline, stamps_of
 from lowtide.inspection.timeline.predicted import predicted_timeline
-from lowtide.inspection.timeline.shares import FIELDS, predicted_shares
+from lowtide.inspection.timeline.predicted_shares import predicted_shares
+from lowtide.inspection.timeline.shares import FIELDS
 from lowtide.inspection.timeline.timeline import Interval, Timeline, What, read_trace, trace, write_trace
 from lowtide.passes.schedules.choice.choice import choose
 from lowtide.passes.schedules.cost.cost import cost, estimated

@@ -1,17 +1,20 @@
 """`lowtide explain --measured`: what it prints with a GPU that is faked, and what it refuses."""
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from fake_ncu import fake_ncu
 from typer.testing import CliRunner
 
 from lowtide.cli import explain_measured
 from lowtide.cli.main import app
 from lowtide.errors import DeviceError
+from lowtide.measurement.counters.ncu import count
 from lowtide.measurement.stamped import Ran, race_stamped
 
 COMMAND = ["explain", "--m", "256", "--n", "256", "--k", "128", "--dtype", "bf16", "--target", "sm_90a", "--measured"]
@@ -67,13 +70,35 @@ def test_what_cannot_be_measured_is_refused(gpu: None, more: list[str], code: st
     assert done.exit_code == 2 and f"[{code}]" in done.output
 
 
-def test_without_a_gpu_it_says_so_before_it_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none() -> None:
+def test_without_a_gpu_it_explains_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object) -> None:
         raise DeviceError("torch finds no NVIDIA GPU here, so nothing can be timed [timing-gpu]")
 
-    monkeypatch.setattr(explain_measured, "torch_with_gpu", none)
+    monkeypatch.setattr(explain_measured, "operand_sets", none)
     done = CliRunner().invoke(app, [*COMMAND, *SCHEDULE])
-    assert done.exit_code == 2 and "finds no NVIDIA GPU" in done.output and "compiling" not in done.output
+    assert done.exit_code == 2 and "finds no NVIDIA GPU" in done.output and "bound by" in done.output
+
+
+def test_counters_stand_beside_the_predicted_shares(gpu: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", f"{fake_ncu(tmp_path)}:{os.environ['PATH']}")
+    done = CliRunner().invoke(app, [*COMMAND, *SCHEDULE])
+    assert done.exit_code == 0, done.output
+    assert (
+        "counters   one launch of 91.2 µs at 1755 MHz; bound by tensor cores: grid.tile, multiply.atom" in done.output
+    )
+    (tensor,) = (
+        line.split() for line in done.output.splitlines() if line.startswith("tensor cores ") and "wgmma" in line
+    )
+    assert tensor[3:6] == ["91%", "262144", "wgmma"] and tensor[2].endswith("%")
+    (unknown,) = (line for line in done.output.splitlines() if line.startswith("left out"))
+    assert "ncu does not have sm__pipe_tensor_op_hmma_cycles_active" in unknown and "here" in unknown
+
+
+def test_without_ncu_it_says_so_and_prints_the_rest(gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain_measured, "count", lambda folder, name: count(folder, name, "no-such-ncu"))
+    done = CliRunner().invoke(app, [*COMMAND, *SCHEDULE])
+    assert done.exit_code == 0 and "most time" in done.output
+    assert "counters   no-such-ncu is not on the PATH, so there are no counters of the GPU; install" in done.output
 
 
 class FakeKernel:

@@ -1,0 +1,1 @@
+"""The counters of the GPU for one launch of a kernel, by ncu."""
