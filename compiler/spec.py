@@ -89,8 +89,8 @@ class GemmSpec(GemmFields):
       nowhere if D has no such row. D has any number of rows, so calls must pass `out`; its other rows are not written.
       If two elements of `d_rows` are equal, either row may be stored. Only the device reads `d_rows`. Per-row operands
       (M,), full operands (M, N) and scales of rows have the product's rows. Rows may be grouped, and `a_rows` may be
-      given too. D must be by rows; results other than full ones, a batch, groups of K and f32 by pieces are not
-      supported.
+      given too. Reductions of rows beside D have the product's rows. D must be by rows; other reductions, a batch,
+      groups of K and f32 by pieces are not supported.
     - `lists`: None, the default, or "b": the matrices of B, one for each group of rows or for each product of a batch,
       lie anywhere in memory, as the weights of experts that are modules of their own. The kernel takes them as a list
       (`lt.matrix_list`), whose addresses only the device reads. All have the same shape; their rows may be padded

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.dtypes import choices
+from lowtide.compiler.epilogue.results import Result
 from lowtide.compiler.gemm_fields import GemmFields
 from lowtide.compiler.spec_fields import (
     ALL_LISTS,
@@ -205,12 +206,18 @@ def check_d_rows(spec: GemmFields) -> None:
     _check_flag("d_rows", spec.d_rows)
     if not spec.d_rows:
         return
-    others = [x.name for x in spec.results if x not in spec.full_results]
+    others = [x.name for x in spec.results if x not in spec.full_results and not _is_of_rows(x)]
     beside = {
         "groups of K": spec.k_is_grouped,
         f"the result {', '.join(others)}": bool(others),
+        "reductions alone": not spec.full_results,
     }
     _refuse("rows of D at an index", _features(spec) | beside, "store D in order, and scatter its rows [d-rows-beside]")
+
+
+def _is_of_rows(result: Result) -> bool:
+    """Whether a result is a reduction of rows."""
+    return result.kind.reduction is not None and result.kind.reduction.axis == "row"
 
 
 def _check_flag(name: str, value: object) -> None:

@@ -14,7 +14,14 @@ from lowtide.dialects.text import check_text
 from lowtide.dialects.tile import ResultKind
 from lowtide.errors import InterpreterError, IRError, with_code
 from lowtide.interpreter.host import Host
-from lowtide.interpreter.inputs.arguments import Argument, arguments_of, is_returned, output_of, rows_written
+from lowtide.interpreter.inputs.arguments import (
+    Argument,
+    arguments_of,
+    is_returned,
+    output_of,
+    rows_computed,
+    rows_written,
+)
 from lowtide.interpreter.inputs.lists import cut_out
 from lowtide.interpreter.inputs.memory import in_place_of, matrix_of
 from lowtide.interpreter.launching import Launcher
@@ -137,18 +144,19 @@ def _run(
         raise InterpreterError(
             f"level {host.level}: {changed} has changed; a kernel writes only results and workspaces [kernel-wrote]"
         )
-    kept = [counted if _has_rows(x) else None for _, x in others]
     written = [
-        (x, _written(host, placed[position], np.asarray(x.value), rows).reshape(np.shape(x.value)))
-        for (position, x), rows in zip(others, kept, strict=True)
+        (x, _written(host, placed[position], np.asarray(x.value), _rows_of(x, arguments)).reshape(np.shape(x.value)))
+        for position, x in others
     ]
     of_d = _written(host, placed[output], d, counted).reshape(d.shape)
     return _results(arguments, of_d, written)
 
 
-def _has_rows(result: Argument) -> bool:
-    """Whether a result has a row, or an element, for each row of D."""
-    return result.result is ResultKind.full or str(result.result).startswith("row_")
+def _rows_of(result: Argument, arguments: Sequence[Argument]) -> Array | None:
+    """Whether each row of a result, or element of a reduction of rows, is written; None if all of it is."""
+    if result.result is ResultKind.full:
+        return rows_written(arguments)
+    return rows_computed(arguments) if str(result.result).startswith("row_") else None
 
 
 def launch_record(

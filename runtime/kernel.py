@@ -218,8 +218,8 @@ class Kernel:
         """The values in the host function's order, and the return value of the call: D, or a dict of results. Results
         that are not passed are allocated."""
         by_name, outputs = self._by_name(matrices, operands), outputs_by_name(out, list(self._outputs))
-        if "d_rows" in self.manifest["spec"] and len(outputs) < len(self._outputs):
-            missing = next(name for name in self._outputs if name not in outputs)
+        placed = [x for x in self._outputs if "d_rows" in self.manifest["spec"] and self._entry(x)["kind"] == "full"]
+        if missing := next((name for name in placed if outputs.get(name) is None), None):
             raise LaunchError(
                 f"kernel {self.name}: {missing} is not given, and rows are stored into its rows at an index, so their "
                 "number is unknown; pass out= [out-of-placed-rows]"

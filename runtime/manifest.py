@@ -99,6 +99,7 @@ from lowtide.runtime.kinds import (
     BATCH,
     COUNTS,
     K_GROUPS,
+    KIND_DIMS,
     KINDS,
     LISTS,
     OF_COLUMNS,
@@ -315,8 +316,8 @@ def _check_arguments(arguments: Sequence[Any], spec: Mapping[str, Any]) -> None:
     for word in ROW_INDICES:
         if sum(x["kind"] == word for x in arguments) != int(word in spec):
             raise ValueError(f"with spec.{word}, and only then, one argument has the kind {word}")
-    if "d_rows" in spec and {*kinds} != {"full"}:
-        raise ValueError("with spec.d_rows, outputs are full")
+    if "d_rows" in spec and any(x != "full" and KIND_DIMS.get(x) != ("m",) for x in kinds):
+        raise ValueError("with spec.d_rows, outputs are full, or reductions of rows")
 
 
 def _check_argument(argument: Mapping[str, Any], at: str, spec: Mapping[str, Any]) -> None:

@@ -77,9 +77,10 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
     zeros if A has no such row. A then has any number of rows. The operand has no argument in the region.
 
     With a `d_rows` operand, a vector of i32 of length M on the device, row m of the product is stored into row
-    `d_rows[m]` of each result, and nowhere if the result has no such row. All results are full ones, with any number of
-    rows. Rows that the operand does not name are not written. If two of its elements are equal, either row may be
-    stored. The operand has no argument in the region; operands of rows have M elements.
+    `d_rows[m]` of each full result, and nowhere if the result has no such row. Full results have any number of rows.
+    Rows that the operand does not name are not written. If two of its elements are equal, either row may be stored. The
+    operand has no argument in the region; operands of rows, and reductions of rows, have M elements, in the product's
+    order.
 
     If D has three dimensions and A and B have two, K is grouped instead: matrix g of D is the product over the range of
     K from `ends[g - 1]`, or 0, up to `ends[g]`. For an empty range it is 0. The end before is clamped to

@@ -127,11 +127,14 @@ static LogicalResult verifyPlacedRows(GemmOp op, MemRefType d, int64_t m) {
   int64_t places = cast<MemRefType>(operandOf(op, OperandKind::d_rows).getType()).getDimSize(0);
   if (!agree(m, places))
     return op.emitOpError() << "M is " << m << " but d_rows has " << places << " elements [gemm-d-rows-count]";
-  auto isFullResult = [](Attribute kind) { return resultKindOf(kind) == ResultKind::full; };
-  bool areFull = llvm::all_of(op.getOutKinds(), isFullResult);
-  if (!d || !areFull || isBatch(d) || isColumnMajor(d) || op.getSwapped() || op.getPrecision())
-    return op.emitOpError() << "stores rows of D at an index: D is one matrix that lies by rows, and there are no other "
-                            << "kinds of results, no batch, no groups of K, no pieces and no swapped operands"
+  auto isTaken = [](Attribute kind) {
+    ResultKind own = resultKindOf(kind);
+    return own == ResultKind::full || stringifyResultKind(own).starts_with("row_");
+  };
+  bool areTaken = llvm::all_of(op.getOutKinds(), isTaken);
+  if (!d || !areTaken || isBatch(d) || isColumnMajor(d) || op.getSwapped() || op.getPrecision())
+    return op.emitOpError() << "stores rows of D at an index: D is one matrix that lies by rows, other results are full "
+                            << "ones or reductions of rows, and there are no batch, no groups of K, no pieces and no swapped operands"
                             << " [gemm-placed-rows]";
   return success();
 }

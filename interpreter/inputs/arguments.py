@@ -133,10 +133,7 @@ def rows_written(arguments: Sequence[Argument]) -> Array | None:
     """Whether a kernel writes each row of D: those before the last end of groups, and those that an index of rows of D
     names; in a batch, the rows of each matrix that count. None if it writes all of D, as with groups of K. Raises
     InterpreterError if two rows of the product are stored into one row of D."""
-    ends, places = (
-        next((np.asarray(each.value) for each in arguments if getattr(each, which)), None)
-        for which in ("is_ends", "is_places")
-    )
+    ends, places = _rows_of(arguments)
     of_d = np.shape(arguments[output_of(arguments)].value)
     if ends is not None and arguments[0].is_batch:
         return np.arange(of_d[1]) < ends[:, None]
@@ -153,6 +150,24 @@ def rows_written(arguments: Sequence[Argument]) -> Array | None:
             "different rows in the index [row-stored-twice]"
         )
     return np.isin(np.arange(of_d[0]), named)
+
+
+def rows_computed(arguments: Sequence[Argument]) -> Array | None:
+    """As `rows_written`, for a reduction, which has an element for each row of the product, though an index says where
+    rows of D lie."""
+    ends, places = _rows_of(arguments)
+    if places is None:
+        return rows_written(arguments)
+    return None if ends is None else np.arange(len(places)) < max([0, *ends.tolist()])
+
+
+def _rows_of(arguments: Sequence[Argument]) -> tuple[Array | None, Array | None]:
+    """The ends of groups, and the index of rows of D, if there are any."""
+    ends, places = (
+        next((np.asarray(each.value) for each in arguments if getattr(each, which)), None)
+        for which in ("is_ends", "is_places")
+    )
+    return ends, places
 
 
 def _in_order(function: ir.Operation, inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -55,7 +55,8 @@ def gemm(state: AgentState, op: DecodedOp) -> Steps:
     for index in (operand for kind, operand in by_kind if kind is OperandKind.a_rows):
         a = a.taken_at(index)
     for index in (operand for kind, operand in by_kind if kind is OperandKind.d_rows):
-        results = [result.taken_at(index) for result in results]
+        kinds = zip(results, result_kinds(op), strict=True)
+        results = [x.taken_at(index) if is_window(kind) else x for x, kind in kinds]
     full = [result for result, kind in zip(results, result_kinds(op), strict=True) if is_window(kind)]
     for result, kind in zip(results, result_kinds(op), strict=True):
         if kind is ResultKind.amax:

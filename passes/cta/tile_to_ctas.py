@@ -200,7 +200,7 @@ def _emit_kernel(
         columns, k = extent(d, -1), extent(a, dims_of_a(layout)[1])
         a = a if index is None else _taken(a, index)
         if places is not None:
-            results = {_taken(result, places): kind for result, kind in results.items()}
+            results = {_taken(x, places) if is_whole(kind) else x: kind for x, kind in results.items()}
         _take_constants_along(gemm.epilogue.blocks[0])
         of_k, own_k = Problem.of(gemm).k_is_grouped, Problem.of(gemm).k_is_of_matrices
         own_columns = d if _has_own_columns(gemm, d) else None

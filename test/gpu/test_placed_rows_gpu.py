@@ -120,6 +120,39 @@ def test_calls_agree_with_a_loop_at_random_rows_and_splits(name: str) -> None:
         assert torch.equal(d[[0, -1]], guards)
 
 
+def with_sums(acc, weight: lt.PerRow):
+    return {"d": acc * weight, "sums": lt.sum(acc, dim=1), "most": lt.amax(acc * weight, dim=1)}
+
+
+@pytest.mark.parametrize("schedule", [None, "roles = pingpong(2)"])
+def test_reductions_of_rows_lie_in_the_order_of_the_product(schedule: str | None) -> None:
+    torch = pytest.importorskip("torch")
+    rows, n, k, groups = 700, 333, 128, 6
+    spec = lt.GemmSpec(groups=None, a="bf16", b="bf16", d="f32", d_rows=True, epilogue=with_sums)
+    kernel = lt.compile_gemm(spec, schedule=schedule)
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        a = torch.randint(-2, 3, (rows, k), device="cuda").bfloat16()
+        w = torch.randint(-1, 2, (groups, n, k), device="cuda").bfloat16()
+        weight = torch.randint(-1, 2, (rows,), device="cuda").float()
+        own = np.sort(rng.integers(0, rows + 1, groups)).tolist()
+        ends, places = torch.tensor(own, dtype=torch.int32, device="cuda"), an_index(torch, rng, rows, 900)
+        d = torch.randint(-9, 10, (900, n), device="cuda").float()
+        sums, most = (torch.full((rows,), 7.0, device="cuda") for _ in range(2))
+        operands = {"a_rows": torch.arange(rows, device="cuda"), "d_rows": places, "weight": weight}
+        wanted, first = expected(a, w, own, d, operands), 0
+        kernel(a, w, ends=ends, d_rows=places, weight=weight, out={"d": d, "sums": sums, "most": most})
+        assert torch.equal(d.double(), wanted)
+        for group, end in enumerate(own):
+            product = a[first:end].double() @ w[group].double().mT
+            assert torch.equal(sums[first:end].double(), product.sum(1))
+            if end > first:
+                weighed = product * weight[first:end, None].double()
+                assert torch.equal(most[first:end].double(), weighed.amax(1))
+            first = end
+        assert (sums[first:] == 7).all() and (most[first:] == 7).all()
+
+
 def test_a_graph_is_replayed_with_other_rows() -> None:
     torch = pytest.importorskip("torch")
     tokens, rows, n, k, groups = 300, 512, 256, 128, 5

@@ -1,4 +1,5 @@
-"""Reductions of rows in groups of rows: every level at several splits, and rows of no group, which are not written."""
+"""Reductions of rows in groups of rows, also beside rows of D at an index: every level, several splits, and rows of no
+group, which are not written."""
 
 from functools import cache
 from typing import Any
@@ -10,7 +11,9 @@ import lowtide as lt
 from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.errors import InterpreterError
-from lowtide.interpreter import interpret
+from lowtide.interpreter import interpret, run
+from lowtide.runtime import records
+from lowtide.runtime.row_indices import drawn_rows_of_d
 from lowtide.verification.checking.splits import SPLITS, ends_of
 
 LEVELS = ("problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm", "llvm", "ptx")
@@ -36,6 +39,18 @@ CASES: dict[str, tuple[str, str, dict[str, Any], tuple[str, ...]]] = {
         {"epilogue": losses, "a_rows": True},
         ("cta", "ptx"),
     ),
+    "mma.sync, rows of D at an index": (
+        "sm_80",
+        "grid.tile = [32, 32], k = 32, stages = 2",
+        {"epilogue": norms, "d_rows": True},
+        LEVELS,
+    ),
+    "wgmma, rows of A and D at an index": (
+        "sm_90a",
+        "grid.tile = [64, 32], roles = cooperative(1), stages = 2",
+        {"epilogue": losses, "a_rows": True, "d_rows": True},
+        ("problem", "epilogue", "ptx"),
+    ),
 }
 
 
@@ -52,11 +67,15 @@ def agrees(name: str, level: str, ends: Any, seed: int) -> None:
     given = lt.random_inputs(spec, ROWS, COLUMNS, DEPTH, np.random.default_rng(seed), groups=GROUPS)
     given["ends"] = np.array(ends, np.int32)
     out = {x.name: np.full(ROWS, BEFORE, np.float32) for x in spec.reductions}
-    out["d"] = np.full((ROWS, COLUMNS), BEFORE, numpy_dtype("bf16"))
+    out["d"] = np.full((drawn_rows_of_d(ROWS) if spec.d_rows else ROWS, COLUMNS), BEFORE, numpy_dtype("bf16"))
+    earlier = {name: x.copy() for name, x in out.items()}
     found = kernel.interpret(**given, out=out, level=level, seed=seed, sms=2)
-    wanted, bounds = lt.reference_with_bound(spec, **given)
+    wanted, bounds = lt.reference_with_bound(spec, **given, **({"out": earlier} if spec.d_rows else {}))
     last = min(max(*ends, 0), ROWS)
-    for result in spec.returned_results:
+    if spec.d_rows:
+        d, is_written = np.asarray(found.pop("d"), np.float64), np.isfinite(bounds["d"])
+        assert (np.abs(d - wanted["d"]) <= bounds["d"])[is_written].all() and (d[~is_written] == BEFORE).all(), level
+    for result in spec.reductions if spec.d_rows else spec.returned_results:
         values = np.asarray(found[result.name], np.float64)
         assert (values[last:] == BEFORE).all(), (level, result.name)
         error = np.abs(values - wanted[result.name])[:last]
@@ -72,6 +91,17 @@ def test_levels_are_within_the_bound_and_rows_of_no_group_are_not_written(name: 
 @pytest.mark.parametrize("split", SPLITS)
 def test_each_split_is_right(split: str) -> None:
     agrees("mma.sync", "nvvm", ends_of(split, ROWS, 32, GROUPS), len(split))
+
+
+def test_a_saved_kernel_stores_rows_of_d_at_an_index_and_reductions_in_order() -> None:
+    kernel, spec = compiled("mma.sync, rows of D at an index")
+    given = lt.random_inputs(spec, ROWS, COLUMNS, DEPTH, np.random.default_rng(5), groups=GROUPS)
+    last, out = int(given["ends"][-1]), {"d": np.zeros((drawn_rows_of_d(ROWS), COLUMNS), numpy_dtype("bf16"))}
+    arrays = {**given, **out, "squares": np.zeros(ROWS, np.float32)}
+    found = run(kernel.ptx, records.launch_record(kernel.manifest, arrays, 4))
+    wanted, bounds = lt.reference_with_bound(spec, **given, out=out)
+    assert (np.abs(found["squares"] - wanted["squares"]) <= bounds["squares"])[:last].all() and last
+    assert (np.abs(np.asarray(found["d"], np.float64) - wanted["d"]) <= bounds["d"]).all()
 
 
 FAULTS = {

@@ -29,8 +29,12 @@ def residual(acc, c: lt.Full):
     return acc + c
 
 
-def row_sums(acc):
-    return {"d": acc, "sums": lt.sum(acc, dim=1)}
+def column_sums(acc):
+    return {"d": acc, "sums": lt.sum(acc, dim=0)}
+
+
+def sums_alone(acc):
+    return {"sums": lt.sum(acc, dim=1)}
 
 
 @pytest.mark.parametrize(
@@ -59,7 +63,8 @@ def test_a_spec_that_is_not_supported_is_refused(fields: dict[str, Any], code: s
         ({"groups": lt.Groups(2, "k"), "layout": "nt"}, "d-rows-beside"),
         ({"a": "f32", "b": "f32", "d": "f32", "precision": "tf32x3"}, "d-rows-beside"),
         ({"amax": True}, "d-rows-beside"),
-        ({"epilogue": row_sums}, "result sums are not supported.*d-rows-beside"),
+        ({"epilogue": column_sums}, "result sums are not supported.*d-rows-beside"),
+        ({"epilogue": sums_alone}, "reductions alone|the result .*d-rows-beside"),
         ({"epilogue": named_places}, "d-rows-operand-name"),
     ],
 )

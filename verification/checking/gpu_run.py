@@ -5,7 +5,7 @@ D is filled with NaN between guard bytes, so an unwritten element, or a store pa
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from lowtide.compiler.spec import GemmSpec
 from lowtide.elements import element_type
 from lowtide.errors import DeviceError, before_code
 from lowtide.runtime import driver
-from lowtide.runtime.host_arrays import GUARD_BYTES, check_written, host_array
+from lowtide.runtime.host_arrays import GUARD_BYTES, HostArray, check_written, host_array
 from lowtide.runtime.lists import is_list, list_at, rows_of_batch
 from lowtide.runtime.results import returned
 from lowtide.runtime.row_indices import drawn_rows_of_d
@@ -83,10 +83,21 @@ def run_on_gpu(
         for name in {*inputs} & {result.name for result in spec.results}:
             buffers.copy_out(inputs[name], operands[name].address)
         seconds, launches = _timed(launch)
-    places = written_rows(spec, inputs, shape[-2])
-    complaints = (check_written(d, places) for d in stored.values())
+    complaints = (_complaint(spec, inputs, x, stored[x.name]) for x in spec.returned_results)
     found = {name: d.values() for name, d in stored.items()}
     return GpuRun(returned(found), next(filter(None, complaints), ""), seconds, launches)
+
+
+def _complaint(spec: GemmSpec, inputs: Mapping[str, Any], result: Result, array: HostArray) -> str:
+    """What is wrong with the bytes that were written of a result, or "". A reduction of rows has an element for each
+    row of the product, and those of no group are not written."""
+    if (reduction := result.kind.reduction) is None:
+        return check_written(array, written_rows(spec, inputs, array.shape[-2]))
+    if reduction.axis != "row" or spec.is_batched:
+        return check_written(array)
+    (rows,) = array.shape
+    one_by_one = replace(array, shape=(rows, 1), row_stride=1)
+    return check_written(one_by_one, written_rows(replace(spec, d_rows=False), inputs, rows))
 
 
 def _shape_of(result: Result, extents: tuple[int, int], whole: tuple[int, ...]) -> tuple[int, ...]:

@@ -101,16 +101,19 @@ def _result(
 
 
 def _before(spec: GemmSpec, result: Result, operands: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
-    """With rows of D at an index, the result before the call; else None. And the operands without it."""
+    """With rows of D at an index, the full result before the call; else None. And the operands without it."""
     if not spec.d_rows:
         return None, operands
+    others = {name: value for name, value in operands.items() if name != _OUT}
+    if result.kind.reduction is not None:  # its elements are those of the product's rows
+        return None, others
     found = outputs_by_name(operands.get(_OUT), [each.name for each in spec.returned_results]).get(result.name)
     if found is None or D_ROWS not in operands:
         raise SpecError(
             f"rows are stored into rows of {result.name} at an index: give the index d_rows, and by out= {result.name} "
             "before the call [reference-out]"
         )
-    return found, {name: value for name, value in operands.items() if name != _OUT}
+    return found, others
 
 
 def _computed(

@@ -28,7 +28,7 @@ func.func @rows(%a: !mat, %b: !mat, %d: memref<7x?xbf16, strided<[?, 1]>>, %inde
 
 !mat = memref<?x64xbf16, strided<[?, 1]>>
 func.func @amax(%a: !mat, %b: !mat, %d: memref<?x?xbf16, strided<[?, 1]>>, %amax: memref<1xf32>, %index: memref<?xi32>) {
-  // expected-error @below {{stores rows of D at an index: D is one matrix that lies by rows, and there are no other kinds of results, no batch, no groups of K, no pieces and no swapped operands [gemm-placed-rows]}}
+  // expected-error @below {{stores rows of D at an index: D is one matrix that lies by rows, other results are full ones or reductions of rows, and there are no batch, no groups of K, no pieces and no swapped operands [gemm-placed-rows]}}
   tile.gemm tn %a, %b into (%d, amax %amax) acc(f32) operands(d_rows %index : memref<?xi32>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
