@@ -55,7 +55,7 @@ _K_GROUPS = "The number of groups of K, each with its own matrix of D; layout nt
 _COUNTS = "Each product of the batch has its own number of rows, the operand counts."
 _A_ROWS = "Take the rows of A at an index, the operand a_rows."
 _D_ROWS = "Store into the rows of D at an index, the operand d_rows."
-_LISTS = "The operands that are lists of matrices: b, with --groups or --batch; abd, with --counts. Default: none."
+_LISTS = "Lists of matrices among the operands: b, with --groups or --batch; d, with --batch; abd, with --counts."
 _PRECISIONS = f"How products of f32 are computed: f32, tf32, {', '.join(DECOMPOSITIONS)}. Default f32."
 
 

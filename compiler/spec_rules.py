@@ -12,6 +12,7 @@ from lowtide.compiler.spec_fields import (
     K_GROUPED_LAYOUT,
     LARGEST_EXTENT,
     LARGEST_GROUPED_K,
+    LIST_OF_D,
     LISTS,
     PAIRED_LAYOUTS,
     PAIRS,
@@ -178,6 +179,11 @@ def check_lists(spec: GemmFields) -> None:
         raise SpecError(
             f"lists={spec.lists!r} without groups of rows and without a batch: a list has a matrix for each group, or "
             "for each product; give groups= or batch=, their number [lists-groups]"
+        )
+    if spec.lists == LIST_OF_D and not spec.is_batched:
+        raise SpecError(
+            f"lists={spec.lists!r} without a batch: groups of rows are stored into one matrix, and each product of a "
+            "batch into its own; give batch=, their number [lists-d]"
         )
     if spec.lists == ALL_LISTS and not spec.counts:
         raise SpecError(

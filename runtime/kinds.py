@@ -67,7 +67,7 @@ ROWS_OF_A = "rows_of_a"  # in place of m: of an A whose rows are taken at an ind
 ROWS_OF_D = "rows_of_d"  # in place of m: of full outputs whose rows are stored at an index
 PAIRED_ROWS = "paired_rows"  # in place of n: rows of B; two belong to each column of D
 PAIRS = ("stacked", "interleaved")
-LISTS = ("b", "abd")  # the matrices that may be lists
+LISTS = ("b", "d", "abd")  # the matrices that may be lists
 SHAPES = ("equal", "any")  # of the matrices of a list
 
 

@@ -12,7 +12,7 @@
               "a_rows": true,                                rows of A are taken at an index; without: all, in order
               "counts": true,         each product of the batch has its own number of rows; without: all have M
               "d_rows": true,                               rows of D are stored at an index; without: all, in order
-              "lists": "b"|"abd",    the matrices of B, or of A, B and D, lie anywhere; without: one array each
+              "lists": "b"|"d"|"abd",  the matrices of B, of D, or of A, B and D, lie anywhere; without: one array each
               "group": 128},                                  of packed weights (`weights`), "b"; default: no scales
      "schedule": text, "epilogue": text|null,                                             for the reader
      "summation": text|null,                               the order of sums; equal texts give equal bits

@@ -120,7 +120,7 @@ def _facts(function: ir.OpView) -> dict[str, Any] | None:
         "results": [str(kind) for kind in asked.results],
         "kinds": [str(kind) for kind in asked.kinds],
         "grouped": _grouped(asked),
-        "lists": "any" if "d" in asked.lists else "equal",  # the shapes of matrices
+        "lists": "any" if "a" in asked.lists else "equal",  # the shapes of matrices
         "more": words_of(asked),
     }
 

@@ -305,10 +305,10 @@ def _own_k(matrices: ir.Value, number: ir.Value, dim: int, step: int) -> tuple[i
 
 
 def _has_own_columns(gemm: tile.GemmOp, d: ir.Value) -> bool:
-    """Whether the tiles along N are those of each matrix of D. Reductions finish partial results of all tiles, so with
-    them all products have as many."""
+    """Whether the tiles along N are those of each matrix of D: if A is no list, all have the same shape. Reductions
+    finish partial results of all tiles, so with them all products have as many."""
     kinds = [reduction_of(kind) for kind in kinds_in_kernel(gemm)]
-    return is_list(d.type) and ir.MemRefType(d.type).is_dynamic_dim(2) and not any(kinds)
+    return is_list(gemm.a.type) and is_list(d.type) and ir.MemRefType(d.type).is_dynamic_dim(2) and not any(kinds)
 
 
 def _emit_work_tiles(

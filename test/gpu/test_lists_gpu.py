@@ -25,6 +25,8 @@ CASES: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "TMA, groups, rows at indices": ("sm_90a", {"groups": None, "a_rows": True, "d_rows": True}, None),
     "wgmma, a batch": ("sm_90a", {"batch": None}, _B_BY_THREADS),
     "wgmma, padded groups": ("sm_90a", {"batch": None, "counts": True}, _B_BY_THREADS),
+    "mma.sync, D of a batch": ("sm_80", {"batch": None, "lists": "d"}, None),
+    "wgmma, D of a batch": ("sm_90a", {"batch": None, "lists": "d"}, None),
     "wgmma of 8-bit floats": ("sm_90a", {"groups": None, "a": "e4m3"}, _B_BY_THREADS),
     "mma.sync, lists of products": ("sm_80", {"batch": None, "counts": True, "lists": "abd"}, None),
     "wgmma, lists of products": ("sm_90a", {"batch": None, "counts": True, "lists": "abd"}, _THREADS),

@@ -49,6 +49,14 @@ CASES: dict[str, tuple[str, str | None, dict[str, Any], tuple[str, ...] | None]]
         {"batch": COUNT, "k": DEPTH},
         ("pipelined", "nvvm"),
     ),
+    "D, mma.sync": ("sm_80", _MMA, {"batch": COUNT, "lists": "d"}, ("problem", "cta", "epilogue", "ptx")),
+    "D, wgmma, stores by threads": (
+        "sm_90a",
+        f"{_ROLES}, epilogue.path = direct",
+        {"batch": COUNT, "k": DEPTH, "d": "f32", "lists": "d"},
+        ("pipelined", "nvvm"),
+    ),
+    "D, padded groups": ("sm_90a", _ROLES, {"batch": None, "counts": True, "lists": "d"}, ("cta", "ptx")),
 }
 
 
@@ -192,6 +200,16 @@ def test_rows_that_do_not_count_are_not_written() -> None:
     found = kernel.interpret(a, b, counts=np.array([7, 0, 50], np.int32), out=out, domain="exact")
     counted = np.arange(40) < np.array([7, 0, 40])[:, None]
     assert (found == np.where(counted, 16, 77)[..., None]).all()
+
+
+def test_products_are_stored_where_the_matrices_of_a_list_lie() -> None:
+    kernel, spec = compiled("D, mma.sync")
+    given = lt.random_inputs(spec, ROWS, COLUMNS, DEPTH, np.random.default_rng(1), batch=COUNT)
+    arrays = {**given, "d": np.zeros((COUNT, ROWS, COLUMNS), given["a"].dtype)}
+    after = run(kernel.ptx, records.launch_record(kernel.manifest, arrays, 4))
+    found = np.stack([after[f"d[{number}]"] for number in range(COUNT)])
+    compared = lt.compare(spec, found, *lt.reference_with_bound(spec, **given))
+    assert compared.ok, compared.message
 
 
 @pytest.mark.parametrize("name", ["wgmma", "wgmma, maps made by a launch"])

@@ -28,6 +28,7 @@ OF_PRODUCTS = {"batch": None, "counts": True, "lists": "abd"}
         ({"groups": 2, "pairs": "stacked", "epilogue": lt.swiglu}, "lists-beside"),
         ({"groups": 2, "lists": "abd"}, "lists-counts"),
         ({"batch": 2, "lists": "abd"}, "lists-counts"),
+        ({"groups": 2, "lists": "d"}, "lists-d"),
         (
             {"batch": 2, "counts": True, "lists": "abd", "a": "e4m3", "b": "e4m3", "block_scales": lt.BlockScales()},
             "lists-beside",
@@ -41,7 +42,9 @@ def test_a_spec_that_is_not_supported_is_refused(fields: dict[str, Any], code: s
         lt.GemmSpec(**(TYPES | fields))
 
 
-@pytest.mark.parametrize("fields", [{"groups": 2}, {"batch": None}, {"batch": None, "counts": True}, OF_PRODUCTS])
+@pytest.mark.parametrize(
+    "fields", [{"groups": 2}, {"batch": None}, {"batch": None, "counts": True}, {"batch": 3, "lists": "d"}, OF_PRODUCTS]
+)
 def test_the_ir_has_all_of_the_spec(fields: dict[str, Any]) -> None:
     spec = lt.GemmSpec(**(TYPES | fields))
     with make_context() as context:

@@ -74,7 +74,7 @@ _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "groups": ("none", "run time", "3", "3 of K"),
         "a_rows": ("in order", "at an index"),
         "d_rows": ("in order", "at an index"),
-        "lists": ("none", "b", "abd"),
+        "lists": ("none", "b", "d", "abd"),
         "pairs": ("none", "stacked, product", "interleaved, product", "stacked, swiglu", "interleaved, swiglu-saved"),
     }
 )
@@ -148,6 +148,7 @@ COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
         ("counts", "of each product"): _BESIDE_COUNTS,
         **{(name, "at an index"): _BESIDE_GROUPS for name in ("a_rows", "d_rows")},
         ("lists", "b"): MappingProxyType({**_BESIDE_GROUPS, "groups": "3"}),
+        ("lists", "d"): MappingProxyType({**_BESIDE_GROUPS, "batch": "3", "groups": "none"}),
         ("lists", "abd"): MappingProxyType({**_BESIDE_COUNTS, "counts": "of each product"}),
         **{("pairs", word): _BESIDE_PAIRS for word in _PROBLEM["pairs"][1:]},
         **{("split", name): MappingProxyType({"groups": "3"}) for name in list(SPLITS)[1:]},

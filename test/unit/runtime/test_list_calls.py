@@ -182,7 +182,7 @@ def test_a_manifest_has_a_list_where_its_word_says_so() -> None:
     one = [{key: value for key, value in each.items() if key != "list"} for each in manifest["arguments"]]
     with pytest.raises(lt.LoadError, match=r"the matrices that spec\.lists names, and only these"):
         validate({**manifest, "arguments": one}, "kernel")
-    with pytest.raises(lt.LoadError, match=r"spec\.lists is 'a', must be left out, or one of b, abd"):
+    with pytest.raises(lt.LoadError, match=r"spec\.lists is 'a', must be left out, or one of b, d, abd"):
         validate({**manifest, "spec": {**manifest["spec"], "lists": "a"}}, "kernel")
     odd = [{**each, "list": "yes"} if each["name"] == "b" else each for each in manifest["arguments"]]
     with pytest.raises(lt.LoadError, match=r"list 'yes' must be one of equal, any, or left out"):
