@@ -260,9 +260,11 @@ LogicalResult WorkTilesOp::verify() {
   bool divided = static_cast<bool>(getDepth());
   if (getTile().size() != 2 || llvm::any_of(getTile(), [](int64_t extent) { return extent < 1; }))
     return emitOpError() << "needs a tile of two positive extents [work-tile]";
-  if (getEnds() && (divided || getCluster() || getPart() || getScheduler() == SchedulerKind::one_shot))
+  bool sharesColumns = getCluster() && getCluster()->front() > 1;
+  bool dividedOtherwise = divided && getKDivision().value_or(KDivisionKind::none) != KDivisionKind::split;
+  if (getEnds() && (dividedOtherwise || sharesColumns || getPart() || getScheduler() == SchedulerKind::one_shot))
     return emitOpError() << "has groups, whose tiles are counted on the device: they go with persistent or even_split, "
-                            "and with no division of K, cluster or part [work-groups]";
+                            "and with no part, no division of K but split, and no cluster of several tiles along M [work-groups]";
   if (getMatrices() && !(getEnds() && getBatches() && isList(getMatrices().getType())))
     return emitOpError() << "takes columns_of a list of matrices, one for each of its padded groups: give batch and groups "
                             "as well [work-matrices]";

@@ -192,7 +192,12 @@ def _slots(launch: tile.LaunchOp, work: tile.WorkTilesOp, kernel: tile.KernelOp)
     d = next(result for kind, result in results if is_whole(kind))
     tile_m, tile_n = work.tile
     rows, columns = cluster_shape(work.cluster)  # each of its CTAs has a tile of every super-tile, also past the edge
-    supers = build.mul(build.ceil_sdiv(extent(d, -2), tile_m * rows), build.ceil_sdiv(extent(d, -1), tile_n * columns))
+    m = extent(d, -2)
+    high = build.ceil_sdiv(m, tile_m * rows)
+    if work.ends is not None and work.batches is None:  # the last tiles of each group may have fewer rows
+        ends = arguments[ir.BlockArgument(work.ends).arg_number]
+        high = build.add(high, build.smin(extent(ends, 0), m))
+    supers = build.mul(high, build.ceil_sdiv(extent(d, -1), tile_n * columns))
     supers = build.mul(extent(d, 0), supers) if is_batch(d) else supers
     tiles = build.mul(supers, rows * columns)
     steps = build.ceil_sdiv(extent(a, dims_of_a(problem.layout)[1]), work.k_step.value)

@@ -58,6 +58,25 @@ def test_each_split_is_right_in_one_threads_program(target: str, split: str) -> 
     agrees(compiled(target), inputs(ends_of(split, ROWS, tile, GROUPS)), "nvvm", seed=len(split))
 
 
+@pytest.mark.parametrize(
+    "fields",
+    (
+        "grid.cluster = [1, 2]",
+        "grid.k_division = split(2)",
+        "grid.cluster = [1, 2], grid.k_division = split(3)",
+    ),
+)
+def test_ctas_may_share_rows_and_the_k_of_a_tile(fields: str) -> None:
+    kernel = lt.compile_gemm(
+        lt.GemmSpec(groups=None, **TYPES), "sm_90a", f"grid.tile = [64, 16], k = 16, stages = 2, {fields}"
+    )
+    for seed, split in enumerate(("groups end in each part of a tile", "a group of several waves follows a row", MANY)):
+        groups = groups_of(split, None, GROUPS)
+        agrees(kernel, inputs(ends_of(split, ROWS, 64, groups), groups), "nvvm", seed)
+    for level in ("cta", "epilogue", "ptx"):
+        agrees(kernel, inputs([60, 20, LEAST, 999]), level, 1)
+
+
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("target", TARGETS)
 def test_each_level_takes_empty_groups_wrong_ends_and_rows_after_the_last_end(target: str, level: str) -> None:

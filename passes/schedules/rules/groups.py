@@ -1,15 +1,17 @@
 """Rules of groups of rows, and of K, whose ends only the device knows.
 
-A tile of a group may begin at any row, and the number of tiles is not known at the launch. So CTAs take whole tiles in
-turn, one group after the other, and only rows of the group are stored. All tiles sum K forward, so the bits of a row do
-not depend on where groups end. Padded groups begin at the first row of their own matrices. With groups of K, the number
-of tiles is known, but the K steps of each tile are not.
+A tile of a group may begin at any row, and the number of tiles is not known at the launch. So CTAs take tiles, or equal
+parts of their K, one group after the other, and only rows of the group are stored. All tiles sum K in the same order,
+so the bits of a row do not depend on where groups end. The CTAs of a cluster have the same rows, so they have the same
+group. Padded groups begin at the first row of their own matrices. With groups of K, the number of tiles is known, but
+the K steps of each tile are not.
 """
 
 from collections.abc import Iterator
 from types import MappingProxyType
 
 from lowtide.dialects.tile import (
+    KDivisionKind,
     KOrderKind,
     OperandKind,
     OperandsKind,
@@ -30,9 +32,8 @@ from lowtide.targets import Target
 WITH_GROUPS: Table = MappingProxyType(
     {
         "grid.scheduler": (SchedulerKind.persistent, SchedulerKind.even_split),
-        "grid.cluster": ((1, 1), None),
+        "grid.cluster": ((1, 1), None, (1, 2), (1, 4)),
         "grid.tail": (TailKind.whole, None),
-        "grid.k_division": (None,),
         "grid.waves": (WavesKind.free, None),
         "grid.operands": (None, OperandsKind.as_given),
         "mainloop.prologue": (RepeatKind.per_tile, None),
@@ -94,6 +95,9 @@ def groups(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
         )
     if problem.k_is_grouped:
         yield from _of_k(schedule)
+    division = schedule.k_division
+    if problem.is_grouped and division is not None and division.kind is not KDivisionKind.split:
+        yield f"grid.k_division = {division}: {WHY}; leave it out, or take split(2) [groups-division]"
     why = WHY if problem.is_grouped else _WHY_OF_K
     for field, way_out in not_taken(taken_with_groups(problem), schedule):
         yield f"{field}: {why}; {way_out} [groups-field]"

@@ -1,7 +1,7 @@
 // RUN: lowtide-opt %s --split-input-file --verify-diagnostics
 
 func.func @scheduler(%n: index, %ends: memref<4xi32>) {
-  // expected-error @below {{'tile.work_tiles' op has groups, whose tiles are counted on the device: they go with persistent or even_split, and with no division of K, cluster or part [work-groups]}}
+  // expected-error @below {{'tile.work_tiles' op has groups, whose tiles are counted on the device: they go with persistent or even_split, and with no part, no division of K but split, and no cluster of several tiles along M [work-groups]}}
   tile.work_tiles (%m, %c) of (%n, %n) by [8, 8] groups(%g to %end of %ends : memref<4xi32>) order(<row>) one_shot {
   }
   return
@@ -21,7 +21,16 @@ func.func @batch(%n: index, %ends: memref<4xi32>) {
 func.func @division(%n: index, %ends: memref<4xi32>) {
   // expected-error @below {{[work-groups]}}
   tile.work_tiles (%m, %c) of (%n, %n) by [8, 8] groups(%g to %end of %ends : memref<4xi32>) k(%k0 to %k1 of %n by 8)
-      split 2 (%part of %parts at %slot) order(<row>) persistent {
+      stream_k (%part of %parts at %slot) order(<row>) persistent {
+  }
+  return
+}
+
+// -----
+
+func.func @cluster(%n: index, %ends: memref<4xi32>) {
+  // expected-error @below {{[work-groups]}}
+  tile.work_tiles (%m, %c) of (%n, %n) by [8, 8] groups(%g to %end of %ends : memref<4xi32>) cluster [2, 1] order(<row>) persistent {
   }
   return
 }

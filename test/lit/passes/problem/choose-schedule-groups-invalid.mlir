@@ -22,8 +22,8 @@ func.func @scheduler(%a: !mat, %b: !mats, %d: !mat, %ends: memref<?xi32>) {
 !mats = memref<?x?x?xbf16, strided<[?, ?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @division(%a: !mat, %b: !mats, %d: !mat, %ends: memref<?xi32>) {
-  // expected-error @below {{grid.k_division = split(2): rows are grouped, and only the device knows where groups end; leave it out [groups-field]}}
-  tile.gemm tn %a, %b into %d acc(f32) operands(ends %ends : memref<?xi32>) schedule(#tile.schedule<grid = <k_division = split(2)>>) {
+  // expected-error @below {{grid.k_division = scatter(2): rows are grouped, and only the device knows where groups end; leave it out, or take split(2) [groups-division]}}
+  tile.gemm tn %a, %b into %d acc(f32) operands(ends %ends : memref<?xi32>) schedule(#tile.schedule<grid = <k_division = scatter(2)>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
     tile.yield %y : bf16
