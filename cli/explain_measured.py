@@ -18,7 +18,7 @@ from lowtide.inspection.timeline.timeline import Timeline, What, write_trace
 from lowtide.measurement.bench.gpu_timing import operand_sets, torch_with_gpu
 from lowtide.measurement.counters.metrics import rows, summary
 from lowtide.measurement.counters.ncu import count
-from lowtide.measurement.stamped import Ran, race_stamped
+from lowtide.measurement.stamped import Ran, race_stamped, time_alone
 from lowtide.passes.nvvm.stamp_agents import StampLayout
 
 # For each phase of an agent, the row of the predicted shares that has its fields.
@@ -39,40 +39,46 @@ def check_measurable(spec: GemmSpec) -> None:
 
 def print_measured(found: Explanation, trace: Path | None) -> None:
     """Run the explained kernel with stamps and without, and print both times, and each agent's phases. Write the
-    predicted and the measured timelines to `trace`. Raises DeviceError without torch or a GPU."""
+    predicted and the measured timelines to `trace`. A kernel that takes no stamps is only timed. Raises DeviceError
+    without torch or a GPU."""
     spec, target = found.spec, found.target.name
     operands = operand_sets(spec, _SEED)[0]
+    each = operands.a, operands.b, operands.d
+    predicted = None if found.spans is None else found.timeline()
+    timelines = [] if predicted is None else [predicted]
     plain = compile_gemm(spec, target, found.schedule, tuned=False)
     try:
         stamped = compile_gemm(spec, target, found.schedule, tuned=False, stamps=True)
         _ = stamped.ptx
     except PassError as refusal:
-        raise SpecError(
-            f"this kernel takes no stamps: {str(refusal).splitlines()[0]}; give a --schedule with grid.tail = whole and"
-            " grid.k_division = none [measured-stamps]"
-        ) from None
-    ran = race_stamped(plain, stamped, operands.a, operands.b, operands.d)
-    layout = StampLayout.of(found.schedule, found.resources.threads)
-    stamps = stamps_of(ran.words, layout.agents, layout.tiles)
-    predicted = None if found.spans is None else found.timeline()
-    _print(found, ran, stamps, predicted)
+        _print_time(found, time_alone(plain, *each))
+        line("stamps", f"none: {without_codes(str(refusal).splitlines()[0])}")
+    else:
+        ran = race_stamped(plain, stamped, *each)
+        layout = StampLayout.of(found.schedule, found.resources.threads)
+        stamps = stamps_of(ran.words, layout.agents, layout.tiles)
+        _print_time(found, ran.plain)
+        _print_stamps(ran, stamps, predicted)
+        timelines += [measured_timeline(stamps, cta, f"measured, CTA {cta}") for cta in (0, len(stamps.times) - 1)]
     _print_counters(found, plain)
     if trace is not None:
-        measured = [measured_timeline(stamps, cta, f"measured, CTA {cta}") for cta in (0, len(stamps.times) - 1)]
-        write_trace(trace, [*([] if predicted is None else [predicted]), *measured])
+        write_trace(trace, timelines)
 
 
-def _print(found: Explanation, ran: Ran, stamps: Stamps, predicted: Timeline | None) -> None:
+def _print_time(found: Explanation, seconds: float) -> None:
     text = "" if found.predicted is None else f", predicted {found.predicted.microseconds:.1f}"
-    line("measured", f"{ran.plain * 1e6:.1f} µs on {torch_with_gpu().cuda.get_device_name()}{text}")
+    line("measured", f"{seconds * 1e6:.1f} µs on {torch_with_gpu().cuda.get_device_name()}{text}")
+
+
+def _print_stamps(ran: Ran, stamps: Stamps, predicted: Timeline | None) -> None:
     line("stamps", f"{ran.ratio - 1:+.1%} of time; {stamps.clock_mhz:.0f} MHz while they were taken")
     outside = f"{ran.stamped * 1e6 - stamps.total:.1f}" if stamps.is_whole else ""
-    rows = [(*row, FIELDS[_RESOURCES[What(row[1])]]) for row in compared(predicted, stamps)]
+    rows_of_agents = [(*row, FIELDS[_RESOURCES[What(row[1])]]) for row in compared(predicted, stamps)]
     launch = "" if predicted is None else f"{sum(x.duration for x in predicted.intervals if x.what is What.LAUNCH):.1f}"
-    rows.append(("grid", "launch", launch, outside, FIELDS["launch"]))
+    rows_of_agents.append(("grid", "launch", launch, outside, FIELDS["launch"]))
     typer.echo("")
-    table(("agent", "what", "µs, predicted", "µs, measured", "fields that change it"), rows, numbers=(2, 3))
-    longest = max((row for row in rows if row[0] != PRODUCER), key=lambda row: float(row[3] or 0))
+    table(("agent", "what", "µs, predicted", "µs, measured", "fields that change it"), rows_of_agents, numbers=(2, 3))
+    longest = max((row for row in rows_of_agents if row[0] != PRODUCER), key=lambda row: float(row[3] or 0))
     line("most time", f"{longest[0]}, {longest[1]}: {longest[4]}")
 
 

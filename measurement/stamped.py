@@ -3,6 +3,7 @@ no MLIR."""
 
 import importlib
 import statistics
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,13 +29,28 @@ class Ran:
 def race_stamped(plain: Any, stamped: Any, a: Any, b: Any, d: Any) -> Ran:
     """Launch both kernels on torch tensors, in rounds of several launches in changing order. Raises as `stamp_words`
     does."""
+    seconds = _rounds([kernel.bind(a, b, out=d) for kernel in (plain, stamped)])
+    ratio = statistics.median(other / one for one, other in zip(*seconds, strict=True))
+    of_plain, of_stamped = (statistics.median(each) for each in seconds)
+    return Ran(of_plain, of_stamped, ratio, stamp_words(plain, stamped, a, b, d))
+
+
+def time_alone(kernel: Any, a: Any, b: Any, d: Any) -> float:
+    """Seconds of a launch of a kernel on torch tensors, as the median over rounds."""
+    (seconds,) = _rounds([kernel.bind(a, b, out=d)])
+    return statistics.median(seconds)
+
+
+def _rounds(launches: Sequence[Callable[[], object]]) -> list[list[float]]:
+    """Seconds of each launch in each round."""
     torch = importlib.import_module("torch")
-    launches = [kernel.bind(a, b, out=d) for kernel in (plain, stamped)]
-    for launch in launches * _WARM:
+    for launch in [*launches] * _WARM:
         launch()
-    seconds: list[list[float]] = [[], []]
-    for number in range(_ROUNDS):
-        for which in (0, 1) if number % 2 else (1, 0):
+    seconds: list[list[float]] = [[] for _ in launches]
+    order = list(range(len(launches)))
+    for _ in range(_ROUNDS):
+        order.reverse()
+        for which in order:
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             begin.record()
             for _ in range(_LAUNCHES):
@@ -42,26 +58,27 @@ def race_stamped(plain: Any, stamped: Any, a: Any, b: Any, d: Any) -> Ran:
             end.record()
             torch.cuda.synchronize()
             seconds[which].append(begin.elapsed_time(end) / 1000 / _LAUNCHES)
-    ratio = statistics.median(other / one for one, other in zip(*seconds, strict=True))
-    of_plain, of_stamped = (statistics.median(each) for each in seconds)
-    return Ran(of_plain, of_stamped, ratio, stamp_words(stamped, a, b, d))
+    return seconds
 
 
-def stamp_words(kernel: Any, a: Any, b: Any, d: Any) -> NDArray[np.int32]:
-    """Launch the kernel once on torch tensors, and copy its stamps to the host: [CTA, agent, tile, stamp, 2], as
-    `inspection.timeline.measured.stamps_of` takes them.
+def stamp_words(plain: Any, stamped: Any, a: Any, b: Any, d: Any) -> NDArray[np.int32]:
+    """Launch the kernel with stamps once on torch tensors, and copy its stamps to the host: [CTA, agent, tile, stamp,
+    2], as `inspection.timeline.measured.stamps_of` takes them.
 
-    `kernel` is compiled or loaded. Raises LaunchError if the kernel has a workspace besides its stamps.
+    Both kernels are compiled or loaded. The workspace of the stamps is the last one, and `plain` has the others. Raises
+    LaunchError if they differ otherwise.
     """
-    workspaces = [entry for entry in kernel.manifest["host"] if entry["op"] == "tile.workspace"]
-    if len(workspaces) != 1:
+    of_plain, of_stamped = (
+        sum(entry["op"] == "tile.workspace" for entry in kernel.manifest["host"]) for kernel in (plain, stamped)
+    )
+    if of_stamped != of_plain + 1:
         raise LaunchError(
-            f"the kernel has {len(workspaces)} workspaces, not one with its stamps; compile it with stamps=True, and a"
-            " schedule that packs nothing and does not keep waves in step [stamps-workspace]"
+            f"the kernels have {of_plain} and {of_stamped} workspaces, but stamps are one more; compile the same spec"
+            " and schedule with and without stamps=True [stamps-workspace]"
         )
     torch = importlib.import_module("torch")
-    buffer = torch.zeros(kernel.workspace_bytes(a, b), dtype=torch.uint8, device=a.device)
-    kernel(a, b, out=d, workspace=buffer)
+    buffer = torch.zeros(stamped.workspace_bytes(a, b), dtype=torch.uint8, device=a.device)
+    stamped(a, b, out=d, workspace=buffer)
     torch.cuda.synchronize()
-    words: NDArray[np.int32] = buffer.cpu().numpy().view(np.int32)
+    words: NDArray[np.int32] = buffer.cpu().numpy()[plain.workspace_bytes(a, b) :].view(np.int32)
     return words

@@ -6,30 +6,30 @@ After    host    %stamps = tile.workspace …; tile.launch @gemm_kernel … args
          device  stamp 0 at the start of a tile, 1 before its first load or product, 2 after the last one, 3 at its end.
                  A stamp is the pair (%clock, %globaltimer_lo), which the first thread of the agent stores.
          The buffer is [CTA][agent][tile][stamp][2] of i32. Agent 0 is the producer; then come the instances of the
-         consumer. Without a producer there is one agent. If CTAs are persistent, their first 64 tiles are recorded.
+         consumer. Without a producer there is one agent. If CTAs are persistent, their first 64 tiles are recorded. A
+         tile is a work item: half a tile of a tail in halves, or a part of a divided K, counts as one.
          Nothing else reads or writes the buffer. Without the attribute the pass changes nothing.
 Needs    level nvvm, after all passes that move code.
-Refuses  a kernel that does not walk its tiles in one counted loop: one with groups, a tail in halves or a divided K; a
-         kernel with neither wgmma nor mma.sync.
+Refuses  a kernel with neither wgmma nor mma.sync; a loop over tiles that does not count them.
 Test     test/lit/passes/nvvm/stamp-agents.mlir, stamp-agents-invalid.mlir
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import ClassVar, TypeAlias
 
 from mlir import ir
-from mlir.dialects import func, gpu, llvm, memref, nvvm, scf
+from mlir.dialects import arith, func, gpu, llvm, memref, nvvm, scf
 
 from lowtide.dialects import tile
 from lowtide.dialects.levels import Level
-from lowtide.dialects.tile import SchedulerKind, TailKind
+from lowtide.dialects.tile import SchedulerKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.nvvm.thread.memory import element_pointer
 from lowtide.passes.support.ir.builder import Builder
+from lowtide.passes.support.ir.rewriting import defining_op
 from lowtide.passes.support.problem.kernels import launches_of, relaunch
 from lowtide.targets import Target
 
@@ -85,31 +85,11 @@ class StampAgents(Pass):
         for kernel in walk(module, gpu.GPUFuncOp):
             if "schedule" in kernel.attributes:
                 schedule = Schedule.of(kernel.attributes["schedule"])
-                _check(kernel, schedule)
                 launches = launches_of(module, kernel)
                 layout = StampLayout.of(schedule, launches[0].threads.value)
                 for launch in launches:
                     _pass_buffer(launch, layout)
                 _Stamper(kernel, schedule, layout).run()
-
-
-def _check(kernel: gpu.GPUFuncOp, schedule: Schedule) -> None:
-    what = next(
-        (
-            word
-            for word, has in (
-                ("a divided K", schedule.k_division is not None),
-                ("a tail in halves", schedule.grid.tail is TailKind.halves),
-                ("groups", bool(walk(kernel, scf.WhileOp))),
-            )
-            if has
-        ),
-        None,
-    )
-    if what is not None:
-        raise Refusal(
-            kernel, f"has {what}, but stamps need tiles that one loop counts; compile without stamps [stamps-loop]"
-        )
 
 
 def _pass_buffer(launch: tile.LaunchOp, layout: StampLayout) -> None:
@@ -120,6 +100,25 @@ def _pass_buffer(launch: tile.LaunchOp, layout: StampLayout) -> None:
         buffer = tile.WorkspaceOp(type_, build.mul(launch.grid, layout.words)).result
         address = memref.extract_aligned_pointer_as_index(buffer)
     relaunch(launch, [*launch.args, address])
+
+
+@dataclass(frozen=True)
+class _Tiles:
+    """The code of work tiles. `number` makes the number of the tile among those of its agent; None if there is one."""
+
+    body: ir.Block
+    number: Callable[[], ir.Value] | None
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """A loop over tiles, whose `number` goes from `first` by `step` to `end`; None if another condition ends it."""
+
+    body: ir.Block
+    number: ir.Value
+    first: ir.Value
+    step: ir.Value
+    end: ir.Value | None = None
 
 
 class _Stamper:
@@ -135,45 +134,74 @@ class _Stamper:
             self.buffer = self.entry.add_argument(llvm.PointerType.get(_GLOBAL), ir.Location.current)
             types = [argument.type for argument in self.entry.arguments]
             self.kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
-            agents = [(self._body(_LOADS), _LOADS)] if self.schedule.agents.has_producer else []
-            for body, names in (*agents, (self._body(_PRODUCTS), _PRODUCTS)):
-                self._stamp(body, names)
+            for names in (*((_LOADS,) if self.schedule.agents.has_producer else ()), _PRODUCTS):
+                for tiles in list(self._tiles(names)):
+                    self._stamp(tiles, names)
 
-    def _body(self, names: tuple[str, ...]) -> ir.Block:
-        """The code of a work tile: in a persistent kernel, the body of the outermost loop that has such ops; else the
-        block outside of loops that has them."""
+    def _tiles(self, names: tuple[str, ...]) -> Iterator["_Tiles"]:
+        """The code of the work tiles of an agent that has such ops: in a persistent kernel, the bodies of the outermost
+        loops that have them; else the block outside of loops that has them."""
+        block, inside = self.entry, self._inside(self.entry, names)
         is_persistent = self.schedule.grid.scheduler not in (None, SchedulerKind.one_shot)
-        block = self.entry
-        while True:
-            inside = [op for op in block.operations if _has(op, names)]
-            if not inside:
-                raise Refusal(
-                    self.kernel,
-                    "has no wgmma and no mma.sync for stamps to enclose; compile without stamps [stamps-products]",
-                )
-            (first, *more) = inside
-            if is_persistent and isinstance(first, scf.ForOp):
-                return first.body
-            if more or not isinstance(first, scf.IfOp):
-                return block
-            block = next(branch for branch in _branches(first) if any(_has(op, names) for op in branch.operations))
+        while len(inside) == 1 and isinstance(inside[0], scf.IfOp):
+            block = next(branch for branch in _branches(inside[0]) if any(_has(op, names) for op in branch.operations))
+            inside = self._inside(block, names)
+        if not is_persistent or not isinstance(inside[0], (scf.ForOp, scf.WhileOp)):
+            yield _Tiles(block, None)
+            return
+        before: list[_Loop] = []
+        for op in inside:
+            loop = self._loop(op, is_last=op is inside[-1])
+            yield _Tiles(loop.body, partial(self._number, loop, tuple(before)))
+            before.append(loop)
 
-    def _stamp(self, body: ir.Block, names: tuple[str, ...]) -> None:
+    def _inside(self, block: ir.Block, names: tuple[str, ...]) -> list[ir.OpView]:
+        found = [op for op in block.operations if _has(op, names)]
+        if not found:
+            raise Refusal(
+                self.kernel,
+                "has no wgmma and no mma.sync for stamps to enclose; compile without stamps [stamps-products]",
+            )
+        return found
+
+    def _loop(self, op: ir.OpView, *, is_last: bool) -> "_Loop":
+        """A loop over tiles. If their number is known only in the loop, as with groups, the loop carries the number of
+        the tile as its first value, and no loop may follow."""
+        if isinstance(op, scf.ForOp):
+            return _Loop(op.body, op.induction_variable, op.lowerBound, op.step, op.upperBound)
+        if isinstance(op, scf.WhileOp) and is_last:
+            (body,) = op.after.blocks
+            carried = list(list(body.operations)[-1].operands)
+            following = defining_op(carried[0]) if carried else None
+            if isinstance(following, arith.AddIOp) and following.lhs == body.arguments[0]:
+                return _Loop(body, following.lhs, op.inits[0], following.rhs)
+        raise Refusal(op, "is a loop over tiles that does not count them; compile without stamps [stamps-loop]")
+
+    def _number(self, loop: "_Loop", before: tuple["_Loop", ...]) -> ir.Value:
+        """The number of a tile among those of its agent, behind those of the loops `before`."""
+        build = self.build
+        number = build.udiv(build.sub(loop.number, loop.first), loop.step)
+        for other in before:
+            assert other.end is not None
+            steps = build.udiv(build.sub(build.add(build.sub(other.end, other.first), other.step), 1), other.step)
+            number = build.add(number, build.select(build.ult(other.first, other.end), steps, 0))
+        return number
+
+    def _stamp(self, tiles: "_Tiles", names: tuple[str, ...]) -> None:
         """Read the times at their places in the code. The first two are stored only where the agent may write to global
         memory: after a wait for earlier kernels, or for data that were loaded after such a wait."""
-        ops = list(body.operations)
+        ops = list(tiles.body.operations)
         inside = [number for number, op in enumerate(ops) if _has(op, names)]
         start = next(number for number, op in enumerate(ops) if not _comes_first(op))
         places = (start, inside[0], inside[-1] + 1, len(ops) - 1)
         times = [self._read(ops[place]) for place in places]
         has_waited = any(_has(op, _WAITS) for op in ops[: inside[0]])
-        loop = body.owner.opview
         stores = ((1, (0, 1)), (2, (2,)), (3, (3,))) if has_waited else ((2, (0, 1, 2)), (3, (3,)))
         for where, numbers in stores:
             with ir.InsertionPoint(ops[places[where]]), ops[places[where]].operation.location:
                 self._write(
                     {number: times[number] for number in numbers},
-                    loop if isinstance(loop, scf.ForOp) else None,
+                    None if tiles.number is None else tiles.number(),
                     is_producer=names is _LOADS,
                 )
 
@@ -181,24 +209,23 @@ class _Stamper:
         with ir.InsertionPoint(op), op.operation.location:
             return nvvm.ClockOp(self.build.i32).result, nvvm.GlobalTimerLoOp(self.build.i32).result
 
-    def _write(self, times: Mapping[int, Time], loop: scf.ForOp | None, *, is_producer: bool) -> None:
-        """Stores of stamps by number, by the first thread of the agent; the producer has only one."""
+    def _write(self, times: Mapping[int, Time], number: ir.Value | None, *, is_producer: bool) -> None:
+        """Stores of stamps, by the first thread of the agent; `number` is that of the tile, None for the first."""
         build, layout = self.build, self.layout
-        own = 0 if is_producer else build.sub(nvvm.ThreadIdXOp(build.i32).result, layout.first)
-        place = 0 if loop is None else build.udiv(build.sub(loop.induction_variable, loop.lowerBound), loop.step)
-        conditions = [] if is_producer else [build.eq(build.urem(own, layout.threads), 0)]
-        conditions += [] if loop is None else [build.ult(place, layout.tiles)]
-        block = scf.IfOp(reduce(build.and_, conditions)).then_block if conditions else None
-        with nullcontext() if block is None else ir.InsertionPoint(block):
+        thread = nvvm.ThreadIdXOp(build.i32).result
+        own = thread if is_producer else build.sub(thread, layout.first)
+        conditions = [build.eq(own if is_producer else build.urem(own, layout.threads), 0)]
+        conditions += [] if number is None else [build.ult(number, layout.tiles)]
+        block = scf.IfOp(reduce(build.and_, conditions)).then_block
+        with ir.InsertionPoint(block):
             agent = 0 if is_producer else build.add(build.udiv(own, layout.threads), len(layout.agents) > 1)
             row = build.add(build.mul(nvvm.BlockIdXOp(build.i32).result, len(layout.agents)), agent)
-            first = build.mul(build.add(build.mul(row, layout.tiles), place), STAMPS * WORDS)
+            first = build.mul(build.add(build.mul(row, layout.tiles), 0 if number is None else number), STAMPS * WORDS)
             for number, time in times.items():
                 for word, value in enumerate(time):
                     pointer = element_pointer(self.buffer, build.add(first, number * WORDS + word), build.i32)
                     llvm.StoreOp(value, pointer, alignment=_WORD_BYTES)
-            if block is not None:
-                scf.YieldOp([])
+            scf.YieldOp([])
 
 
 def _comes_first(op: ir.OpView) -> bool:

@@ -15,6 +15,7 @@ from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.passes.nvvm.stamp_agents import StampLayout
 
 WARPS = "grid.tile = [64, 64], k = 32, atoms = [2, 2, 1], stages = 3"
+ONE_CONSUMER = "grid.tile = [64, 64], roles = cooperative(1), k = 64, stages = 3"
 M, N, K = 192, 128, 128
 SPEC = lt.GemmSpec(m=M, n=N, k=K, a="bf16", b="bf16", d="f32")
 # Schedules, SMs, the tiles of each agent of the first CTA, and the number of CTAs.
@@ -35,6 +36,8 @@ CASES: dict[str, tuple[str, str, int, dict[str, int], int]] = {
     ),
     "persistent warps": ("sm_80", f"{WARPS}, scheduler = persistent", 1, {"warps": 2}, 4),
     "warps": ("sm_80", WARPS, 2, {"warps": 1}, 6),
+    "divided K": ("sm_90a", f"{ONE_CONSUMER}, k_division = split(2)", 2, {"producer": 6, "consumer": 6}, 2),
+    "shares of K": ("sm_90a", f"{ONE_CONSUMER}, k_division = stream_k", 4, {"producer": 2, "consumer": 2}, 4),
 }
 
 
@@ -44,6 +47,12 @@ def compiled(name: str, *, stamps: bool = True) -> CompiledKernel:
     return lt.compile_gemm(SPEC, target, schedule, stamps=stamps)
 
 
+def block_of(kernel: CompiledKernel) -> int:
+    """The threads of a CTA."""
+    threads: int = kernel.manifest["host"][-1]["attributes"]["block"][0]
+    return threads
+
+
 class Memories:
     """The memories of runs of the interpreter, and the names of their buffers."""
 
@@ -51,7 +60,7 @@ class Memories:
         self.made: list[tuple[GlobalMemory, str]] = []
 
     def stamps(self, layout: StampLayout) -> Stamps:
-        """Those of the last run; the interpreter counts steps in place of cycles and of nanoseconds."""
+        """Those of the last run, in its last workspace. The interpreter counts steps, not cycles and nanoseconds."""
         memory, name = next(each for each in reversed(self.made) if each[1].startswith("workspace"))
         # Counts begin at 0, which a buffer of zeros does not tell from a stamp that is missing.
         values, is_written = (np.asarray(each).reshape(-1) for each in memory.contents(name))
@@ -81,11 +90,25 @@ def test_stamps_change_no_d_and_record_every_tile(name: str, level: str, memorie
     found = kernel.interpret(**inputs, level=level, sms=sms, seed=1)
     exact = inputs["a"].astype(np.float64) @ inputs["b"].astype(np.float64).T
     np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-5)
-    stamps = memories.stamps(StampLayout.of(kernel.schedule, kernel.manifest["host"][-1]["attributes"]["block"][0]))
+    stamps = memories.stamps(StampLayout.of(kernel.schedule, block_of(kernel)))
     assert stamps.agents == tuple(tiles) and len(stamps.times) == ctas
     for number, (agent, count) in enumerate(tiles.items()):
         assert (~np.isnan(stamps.times[0, number])).all(axis=-1).sum() == count, agent
     assert (np.diff(stamps.times, axis=-1)[~np.isnan(stamps.times[..., 0])] >= 0).all()
+
+
+def test_halves_of_tiles_are_numbered_behind_whole_tiles(memories: Memories) -> None:
+    spec = lt.GemmSpec(m=768, n=64, k=64, a="bf16", b="bf16", d="f32")
+    schedule = "grid.tile = [256, 64], roles = cooperative(2), k = 64, stages = 3, tail = halves"
+    kernel = lt.compile_gemm(spec, "sm_90a", schedule, stamps=True)
+    inputs = lt.random_inputs(spec, m=768, n=64, k=64, rng=np.random.default_rng(0))
+    found = kernel.interpret(**inputs, level="ptx", sms=2, seed=1)
+    exact = inputs["a"].astype(np.float64) @ inputs["b"].astype(np.float64).T
+    np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-5)
+    stamps = memories.stamps(StampLayout.of(kernel.schedule, block_of(kernel)))
+    written = ~np.isnan(stamps.times).any(axis=-1)
+    assert written.shape[:2] == (2, 2) and written[..., :2].all() and not written[..., 2:].any()
+    assert (stamps.times[..., 0, 3] <= stamps.times[..., 1, 0]).all()
 
 
 def test_the_code_without_stamps_is_the_same_and_reads_no_clock() -> None:
@@ -98,11 +121,20 @@ def test_the_code_without_stamps_is_the_same_and_reads_no_clock() -> None:
     assert lt.compile_ir(stamped.levels["epilogue"]).ptx == stamped.ptx != plain.ptx
 
 
-@pytest.mark.parametrize(
-    ("fields", "code"),
-    [("grid.tile = [64, 64], k_division = split(2)", "stamps-loop"), ("atom = fma.m1n1k1", "stamps-products")],
-)
-def test_kernels_that_cannot_be_stamped_are_refused(fields: str, code: str) -> None:
-    spec = SPEC if "fma" not in fields else lt.GemmSpec(m=64, n=64, k=64, a="f32", b="f32", d="f32")
-    with pytest.raises(lt.Error, match=rf"compile without stamps \[{code}\]"):
-        _ = lt.compile_gemm(spec, "sm_80", Schedule.parse(fields), stamps=True).ptx
+def test_a_kernel_without_products_that_it_knows_is_refused() -> None:
+    spec = lt.GemmSpec(m=64, n=64, k=64, a="f32", b="f32", d="f32")
+    with pytest.raises(lt.Error, match=r"compile without stamps \[stamps-products\]"):
+        _ = lt.compile_gemm(spec, "sm_80", Schedule.parse("atom = fma.m1n1k1"), stamps=True).ptx
+
+
+def test_tiles_whose_number_only_the_device_knows_are_recorded(memories: Memories) -> None:
+    spec = lt.GemmSpec(m=None, n=64, k=64, a="bf16", b="bf16", d="f32", groups=3)
+    kernel = lt.compile_gemm(spec, "sm_90a", f"{ONE_CONSUMER}, scheduler = persistent", stamps=True)
+    inputs = lt.random_inputs(spec, m=260, n=64, k=64, rng=np.random.default_rng(0))
+    ends = inputs["ends"] = np.array([70, 70, 260], np.int32)  # two tiles, none, and three
+    found = kernel.interpret(**inputs, level="ptx", sms=2, seed=1)
+    group = np.searchsorted(ends, np.arange(260), side="right")
+    exact = np.einsum("mk,mnk->mn", inputs["a"].astype(np.float64), inputs["b"].astype(np.float64)[group])
+    np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-5)
+    stamps = memories.stamps(StampLayout.of(kernel.schedule, block_of(kernel)))
+    assert (~np.isnan(stamps.times)).all(axis=-1).sum(axis=-1).tolist() == [[3, 3], [2, 2]]

@@ -66,8 +66,8 @@ def test_each_phase_stands_beside_its_prediction(script: ModuleType, folder: Pat
 
 def test_a_kernel_without_stamps_is_refused(folder: Path) -> None:
     kernel: Any = lt.runtime.load(folder / "plain")
-    with pytest.raises(lt.LaunchError, match=r"has 0 workspaces, not one with its stamps.*\[stamps-workspace\]"):
-        stamp_words(kernel, None, None, None)
+    with pytest.raises(lt.LaunchError, match=r"have 0 and 0 workspaces, but stamps are one more.*\[stamps-workspace\]"):
+        stamp_words(kernel, kernel, None, None, None)
 
 
 @pytest.mark.parametrize(("arguments", "message"), [(["measure"], "measure needs --folder FOLDER")])

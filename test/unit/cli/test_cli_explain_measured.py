@@ -15,7 +15,7 @@ from lowtide.cli import explain_measured
 from lowtide.cli.main import app
 from lowtide.errors import DeviceError
 from lowtide.measurement.counters.ncu import count
-from lowtide.measurement.stamped import Ran, race_stamped
+from lowtide.measurement.stamped import Ran, race_stamped, time_alone
 
 COMMAND = ["explain", "--m", "256", "--n", "256", "--k", "128", "--dtype", "bf16", "--target", "sm_90a", "--measured"]
 SCHEDULE = ["--schedule", "grid.tile = [128, 64], roles = cooperative(2), k = 64, stages = 3"]
@@ -62,12 +62,20 @@ def test_it_prints_each_phase_beside_its_prediction_and_writes_both_timelines(gp
     [
         (["--epilogue", "bias-relu"], "measured-plain"),
         (["--json"], "measured-problem"),
-        (["--schedule", "grid.tile = [64, 64], k_division = split(2)"], "measured-stamps"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(gpu: None, more: list[str], code: str) -> None:
     done = CliRunner().invoke(app, [*COMMAND, *more])
     assert done.exit_code == 2 and f"[{code}]" in done.output
+
+
+def test_a_kernel_that_takes_no_stamps_is_timed(gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain_measured, "time_alone", lambda plain, *operands: 30e-6)
+    problem = ["explain", "--m", "64", "--n", "64", "--k", "64", "--dtype", "f32", "--target", "sm_80", "--measured"]
+    done = CliRunner().invoke(app, [*problem, "--schedule", "atom = fma.m1n1k1"])
+    assert done.exit_code == 0, done.output
+    assert "measured   30.0 µs on a GPU" in done.output and "stamps     none: " in done.output
+    assert "has no wgmma and no mma.sync" in done.output and "counters " in done.output
 
 
 def test_without_a_gpu_it_explains_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,8 +113,8 @@ class FakeKernel:
     """Counts its launches; one with stamps fills its workspace."""
 
     def __init__(self, *, stamped: bool) -> None:
-        self.manifest = {"host": [{"op": "tile.workspace"}] * stamped}
-        self.launches = 0
+        self.manifest = {"host": [{"op": "tile.workspace"}] * (1 + stamped)}
+        self.launches, self.bytes = 0, 256 + 64 * stamped
 
     def bind(self, *operands: Any, out: Any) -> Any:
         def launch() -> None:
@@ -115,10 +123,11 @@ class FakeKernel:
         return launch
 
     def workspace_bytes(self, a: Any, b: Any) -> int:
-        return 64
+        return self.bytes
 
     def __call__(self, a: Any, b: Any, *, out: Any, workspace: Any) -> None:
-        workspace.array[:] = 1
+        workspace.array[:256] = 7  # of partial sums
+        workspace.array[256:] = 1
 
 
 class FakeArray:
@@ -151,3 +160,4 @@ def test_kernels_are_raced_in_equal_rounds_and_the_stamps_come_home(monkeypatch:
     assert plain.launches == stamped.launches > 0
     assert (ran.plain, ran.stamped, ran.ratio) == (pytest.approx(1e-3), pytest.approx(1e-3), 1.0)
     assert ran.words.tolist() == [0x01010101] * 16
+    assert time_alone(plain, FakeArray(1), None, None) == pytest.approx(1e-3)

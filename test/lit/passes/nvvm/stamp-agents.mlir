@@ -36,7 +36,8 @@ gpu.module @kernels {
         // CHECK:           %[[SINCE:.*]] = arith.subi %[[ITEM]], %[[CTA]]
         // CHECK:           %[[TILE:.*]] = arith.divui %[[SINCE]], %[[STEP]]
         // CHECK:           %[[KEPT:.*]] = arith.cmpi ult, %[[TILE]], %c64
-        // CHECK:           scf.if %[[KEPT]] {
+        // CHECK:           %[[STORES:.*]] = arith.andi %{{.*}}, %[[KEPT]]
+        // CHECK:           scf.if %[[STORES]] {
         // CHECK:             llvm.store %[[CLOCK]], %{{.*}} {alignment = 4 : i64} : i32, !llvm.ptr<1>
         // CHECK:             llvm.store %[[TIMER]], %{{.*}} {alignment = 4 : i64} : i32, !llvm.ptr<1>
         // CHECK-COUNT-2:     llvm.store
@@ -102,6 +103,77 @@ gpu.module @kernels {
   gpu.func @kernel() kernel attributes {known_block_size = array<i32: 128, 1, 1>, schedule = #single} {
     nvvm.wgmma.fence.aligned
     nvvm.barrier0
+    gpu.return
+  }
+}
+}
+
+// -----
+
+// The tiles of a second loop, as of a tail in halves, are numbered behind those of the first.
+#halves = #tile.schedule<grid = <tile = [64, 64], scheduler = persistent>, mainloop = <k = 32, stages = 3, roles = single>>
+module attributes {tile.target = "sm_80"} {
+func.func @host(%grid: index, %x: i32) attributes {tile.stamps} {
+  tile.launch @halves_kernel grid(%grid) threads(128) args(%x) : i32
+  return
+}
+gpu.module @kernels {
+  // CHECK-LABEL: gpu.func @halves_kernel
+  // CHECK-SAME:    (%[[ITEMS:.*]]: i32, %
+  gpu.func @halves_kernel(%items: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>, schedule = #halves} {
+    %cta = nvvm.read.ptx.sreg.ctaid.x : i32
+    %ctas = nvvm.read.ptx.sreg.nctaid.x : i32
+    // CHECK:     scf.for
+    // CHECK:       %[[FIRST:.*]] = arith.divui
+    // CHECK:       arith.cmpi ult, %[[FIRST]], %c64
+    scf.for %item = %cta to %items step %ctas : i32 {
+      nvvm.wgmma.fence.aligned
+      nvvm.barrier0
+    }
+    // CHECK:     scf.for
+    // CHECK:       %[[OWN:.*]] = arith.divui
+    // CHECK:       %[[AHEAD:.*]] = arith.divui
+    // CHECK:       %[[ANY:.*]] = arith.cmpi ult, %{{.*}}, %[[ITEMS]]
+    // CHECK:       %[[BEFORE:.*]] = arith.select %[[ANY]], %[[AHEAD]], %c0
+    // CHECK:       %[[NUMBER:.*]] = arith.addi %[[OWN]], %[[BEFORE]]
+    // CHECK:       arith.cmpi ult, %[[NUMBER]], %c64
+    scf.for %half = %cta to %ctas step %ctas : i32 {
+      nvvm.wgmma.fence.aligned
+      nvvm.barrier0
+    }
+    gpu.return
+  }
+}
+}
+
+// -----
+
+// With groups a loop carries the number of the tile, and another condition ends it.
+#groups = #tile.schedule<grid = <tile = [64, 64], scheduler = persistent>, mainloop = <k = 32, stages = 3, roles = single>>
+module attributes {tile.target = "sm_80"} {
+func.func @host(%grid: index, %x: i1) attributes {tile.stamps} {
+  tile.launch @groups_kernel grid(%grid) threads(128) args(%x) : i1
+  return
+}
+gpu.module @kernels {
+  // CHECK-LABEL: gpu.func @groups_kernel
+  gpu.func @groups_kernel(%more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>, schedule = #groups} {
+    %cta = nvvm.read.ptx.sreg.ctaid.x : i32
+    %ctas = nvvm.read.ptx.sreg.nctaid.x : i32
+    // CHECK:       } do {
+    // CHECK-NEXT:  ^bb0(%[[ITEM:.*]]: i32):
+    // CHECK:         nvvm.read.ptx.sreg.clock
+    // CHECK:         %[[SINCE:.*]] = arith.subi %[[ITEM]], %
+    // CHECK:         %[[NUMBER:.*]] = arith.divui %[[SINCE]]
+    // CHECK:         arith.cmpi ult, %[[NUMBER]], %c64
+    scf.while (%item = %cta) : (i32) -> i32 {
+      scf.condition(%more) %item : i32
+    } do {
+    ^bb0(%item: i32):
+      %next = arith.addi %item, %ctas : i32
+      nvvm.wgmma.fence.aligned
+      scf.yield %next : i32
+    }
     gpu.return
   }
 }
