@@ -99,7 +99,7 @@ class GemmSpec(GemmFields):
       full results are lists, whose matrices have their own extents. M, N and K are the most of all products, and an
       extent that the spec gives is that of all. Product i has the first `counts[i]` rows of its A. Full operands are
       (batch, M, N). Calls must pass `out`. Block scales are not supported. Or "d", with a batch: full results are
-      lists of matrices of one shape, such as windows of other GPUs' memory. Threads store them. Calls must pass `out`.
+      lists of matrices of one shape, such as windows of other GPUs' memory. Calls must pass `out`.
     - `pairs`: None, the default, or how pairs of columns lie in B, as in a gated MLP. B then has 2 · N columns and D
       has N. For each element of D, the epilogue takes two accumulators: `def swiglu(gate, up)`. With "stacked", B's
       first N columns belong to `gate` and the others to `up`; with "interleaved" they alternate. The layout must be tn

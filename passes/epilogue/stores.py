@@ -16,6 +16,7 @@ from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.tile.layouts import NO_SWIZZLE, SwizzleBits
+from lowtide.dialects.tile.lists import is_list
 from lowtide.errors import ScheduleError
 from lowtide.passes.base import Refusal
 from lowtide.passes.epilogue.parts import Epilogue, Part, element_of
@@ -30,6 +31,8 @@ from lowtide.passes.support.streams.buffers import buffer_type
 from lowtide.passes.support.streams.panels import panel_layout
 from lowtide.passes.support.streams.tensor_map_arguments import TensorMapArguments
 from lowtide.targets.atoms import WGMMA_ROWS
+
+_RANK = 2  # of the boxes of one matrix
 
 
 def store_by_tma(epilogue: Epilogue, maps: TensorMapArguments, scratch: Scratch) -> None:
@@ -101,7 +104,10 @@ def _boxes(
     for matrix, swizzle in zip(epilogue.matrices, swizzles, strict=True):
         layout = panel_layout(shape, swizzle, by_columns=by_columns)
         type_, rows = buffer_type(shape, element_of(matrix), layout, swizzle), None if by_columns else WGMMA_ROWS
-        tensor_map = maps.map_for(epilogue.store, matrix, type_, rows=rows, is_written=True)
+        if is_list(matrix.type):
+            tensor_map = maps.listed_map(epilogue.store, matrix, epilogue.store.batch, type_, rows, is_written=True)
+        else:
+            tensor_map = maps.map_for(epilogue.store, matrix, type_, rows=rows, is_written=True)
         made.append(_Boxes(scratch.take(type_, count), tensor_map))
     return made
 
@@ -147,8 +153,8 @@ def _store_beside_operands(epilogue: Epilogue, operands: StagedOperands, taken: 
                 sm.StoreSharedOp(value, buffer, epilogue.scratch_store(value.type))
             sm.FenceProxyAsyncOp()
             sm.BarrierOp(warpgroup=True)
-            for buffer, tensor_map in places:
-                sm.TmaStoreOp(buffer, tensor_map, *part.origin, batch=epilogue.store.batch, cache=epilogue.cache)
+            for place in places:
+                _start_store(epilogue, place, part)
         operands.refill(number)  # all threads have met since they read the operands
         _store_reduced_last(values[0], epilogue.store)
 
@@ -196,13 +202,20 @@ def _store_part(
 
 
 def _store_boxes(epilogue: Epilogue, part: Part, value: ir.Value, place: Place, groups_since: int) -> None:
-    buffer, tensor_map = place
+    buffer, _ = place
     sm.TmaStoreWaitOp(groups_since, read=True)  # the store that read this buffer last is done with it
     sm.BarrierOp(warpgroup=True)
     sm.StoreSharedOp(value, buffer, epilogue.scratch_store(value.type))
     sm.FenceProxyAsyncOp()
     sm.BarrierOp(warpgroup=True)
-    sm.TmaStoreOp(buffer, tensor_map, *part.origin, batch=epilogue.store.batch, cache=epilogue.cache)
+    _start_store(epilogue, place, part)
+
+
+def _start_store(epilogue: Epilogue, place: Place, part: Part) -> None:
+    """The map of a matrix of a list has no dimension for the batch."""
+    buffer, tensor_map = place
+    batch = None if len(sm.TensorMapType(tensor_map.type).shape) == _RANK else epilogue.store.batch
+    sm.TmaStoreOp(buffer, tensor_map, *part.origin, batch=batch, cache=epilogue.cache)
 
 
 def _work_tiles(store: tile.StoreOp) -> ir.OpView:

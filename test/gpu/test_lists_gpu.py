@@ -27,6 +27,7 @@ CASES: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "wgmma, padded groups": ("sm_90a", {"batch": None, "counts": True}, _B_BY_THREADS),
     "mma.sync, D of a batch": ("sm_80", {"batch": None, "lists": "d"}, None),
     "wgmma, D of a batch": ("sm_90a", {"batch": None, "lists": "d"}, None),
+    "wgmma, D of a batch by TMA": ("sm_90a", {"batch": None, "lists": "d"}, "epilogue.path = tma"),
     "wgmma of 8-bit floats": ("sm_90a", {"groups": None, "a": "e4m3"}, _B_BY_THREADS),
     "mma.sync, lists of products": ("sm_80", {"batch": None, "counts": True, "lists": "abd"}, None),
     "wgmma, lists of products": ("sm_90a", {"batch": None, "counts": True, "lists": "abd"}, _THREADS),

@@ -56,6 +56,12 @@ CASES: dict[str, tuple[str, str | None, dict[str, Any], tuple[str, ...] | None]]
         {"batch": COUNT, "k": DEPTH, "d": "f32", "lists": "d"},
         ("pipelined", "nvvm"),
     ),
+    "D, wgmma, TMA": (
+        "sm_90a",
+        "grid.tile = [64, 96], roles = cooperative(1), stages = 2, epilogue.path = tma, epilogue.tile = [64, 64]",
+        {"batch": COUNT, "lists": "d"},
+        ("cta", "epilogue", "nvvm", "ptx"),
+    ),
     "D, padded groups": ("sm_90a", _ROLES, {"batch": None, "counts": True, "lists": "d"}, ("cta", "ptx")),
 }
 

@@ -1,5 +1,5 @@
 """Rules for lists of matrices. Threads load and store them, at the address of the matrix of their work item; or TMA
-loads them, by tensor maps that a launch before the product makes."""
+does, by tensor maps that a launch before the product makes. It stores matrices of one shape only."""
 
 from collections.abc import Iterator
 from math import gcd
@@ -31,7 +31,9 @@ def taken_with_lists(problem: Problem) -> Table:
         if name in problem.lists:
             table |= _of_operand(name, (problem.k if by_k else other) or 0, problem)
     if "d" in problem.lists:
-        table["epilogue.path"] = (StorePath.smem, StorePath.direct)  # groups do not pack D
+        # groups do not pack D, and boxes of TMA may hold rows that do not count
+        by_tma = () if problem.is_padded else (None, StorePath.tma)
+        table["epilogue.path"] = (*by_tma, StorePath.smem, StorePath.direct)
     return table
 
 

@@ -168,13 +168,24 @@ class TensorMapArguments:
             self.found[key] = self.entry.add_argument(type_, ir.Location.unknown())
         return self.found[key]
 
-    def listed_map(self, op: ir.OpView, matrices: ir.Value, number: ir.Value, buffer: ir.Type) -> ir.Value:
-        """The map of one matrix of a list, in boxes of the shape of `buffer`: a launch before the product makes it on
-        the device. Raises Refusal as `map_for`."""
-        position, type_ = self.matrices.index(matrices), box_type(op, buffer, None, 2)
+    def listed_map(
+        self,
+        op: ir.OpView,
+        matrices: ir.Value,
+        number: ir.Value,
+        buffer: ir.Type,
+        rows: int | None = None,
+        *,
+        is_written: bool = False,
+    ) -> ir.Value:
+        """The map of one matrix of a list, in boxes of the shape of `buffer`, or of `rows` of its rows: a launch before
+        the product makes it on the device. Raises Refusal as `map_for`."""
+        position, type_ = self.matrices.index(matrices), box_type(op, buffer, rows, 2)
         found, is_new = self.listed.map_of(op, position, type_, number)
         if is_new:
             with before(self.launch), op.operation.location:
+                if is_written:
+                    _assert_whole_rows(self.launch.args[position], "N")
                 self.passed.append(self.listed.make(position, type_))
         return found
 

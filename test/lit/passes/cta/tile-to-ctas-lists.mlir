@@ -12,6 +12,12 @@
 // CHECK:           %[[OF_D:.+]] = memref.subview %D[0, 0, 0] [%{{.+}}, %rows_end, %{{.+}}] [1, 1, 1] : {{.*}} to memref<?x?x?xbf16, strided<[?, ?, 1]>, "list">
 // CHECK:           tile.store %{{.+}} into %[[OF_D]][%batch, %m, %n]
 
+// Matrices of D alone have one shape, so all products have the same tiles.
+// CHECK-LABEL: tile.kernel @of_d_kernel(
+// CHECK-NOT:     columns_of
+// CHECK:         tile.work_tiles {{.*}} batch(%batch of %{{.+}})
+// CHECK:           tile.store %{{.+}} into %D[%batch, %m, %n]
+
 // CHECK-LABEL: tile.kernel @of_any_k_kernel(
 // CHECK:         tile.work_tiles {{.*}} batch(%batch of %{{.+}}) groups(%group to %rows_end of %{{.+}} : memref<?xi32>) order(<row>)
 // CHECK:           %[[OWN:.+]] = tile.matrix_extent %A[%batch] dim 0
@@ -34,6 +40,18 @@ module attributes {tile.level = "problem", tile.target = "sm_80"} {
       %x = arith.truncf %acc : f32 to bf16
       tile.yield %x : bf16
     } : !of_k, !of_k, !of_d
+    return
+  }
+  func.func @of_d(%a: memref<?x?x32xbf16, strided<[?, ?, 1]>>, %b: memref<?x?x32xbf16, strided<[?, ?, 1]>>, %d: !of_d) {
+    tile.gemm tn %a, %b into %d acc(f32) schedule(#tile.schedule<
+        grid = <tile = [32, 64], order = row, scheduler = persistent>,
+        mainloop = <k = 16, stages = 2, a = <swizzle = <0,3,3>>, b = <swizzle = <0,3,3>>>,
+        multiply = <atom = mma.m16n8k16, atoms = [2, 2, 1], permutation = [32, 32, 16], fragment_buffers = 1>,
+        epilogue = <path = smem, math = rows, tile = [32, 64]>>) {
+    ^bb0(%acc: f32):
+      %x = arith.truncf %acc : f32 to bf16
+      tile.yield %x : bf16
+    } : memref<?x?x32xbf16, strided<[?, ?, 1]>>, memref<?x?x32xbf16, strided<[?, ?, 1]>>, !of_d
     return
   }
   func.func @of_any_k(%a: memref<?x?x?xbf16, strided<[?, ?, 1]>, "list">, %b: memref<?x?x64xbf16, strided<[?, ?, 1]>, "list">,
