@@ -83,7 +83,7 @@ def measure(folder: Path) -> str:
         sys.exit(f"D is wrong (relative error {error:.1e}), or differs with stamps")
     ran = race_stamped(kernels["plain"], kernels["stamped"], a, b, ds["stamped"])
     stamps, predicted = stamps_of(ran.words, case["agents"], case["tiles"]), predicted_timeline(case)
-    measured = [measured_timeline(stamps, cta, f"measured, CTA {cta}") for cta in (0, len(stamps.times) - 1)]
+    measured = [measured_timeline(stamps, cta) for cta in (0, len(stamps.times) - 1)]
     write_trace(folder / "trace.json", [*([] if predicted is None else [predicted]), *measured])
     return "\n".join(
         [

@@ -59,7 +59,7 @@ def print_measured(found: Explanation, trace: Path | None) -> None:
         stamps = stamps_of(ran.words, layout.agents, layout.tiles)
         _print_time(found, ran.plain)
         _print_stamps(ran, stamps, predicted)
-        timelines += [measured_timeline(stamps, cta, f"measured, CTA {cta}") for cta in (0, len(stamps.times) - 1)]
+        timelines += [measured_timeline(stamps, cta) for cta in (0, len(stamps.times) - 1)]
     _print_counters(found, plain)
     if trace is not None:
         write_trace(trace, timelines)

@@ -62,8 +62,8 @@ def _rounds(launches: Sequence[Callable[[], object]]) -> list[list[float]]:
 
 
 def stamp_words(plain: Any, stamped: Any, a: Any, b: Any, d: Any) -> NDArray[np.int32]:
-    """Launch the kernel with stamps once on torch tensors, and copy its stamps to the host: [CTA, agent, tile, stamp,
-    2], as `inspection.timeline.measured.stamps_of` takes them.
+    """Launch the kernel with stamps once on torch tensors, and copy its stamps to the host: [CTA, agent, tile, 9], as
+    `inspection.timeline.measured.stamps_of` takes them.
 
     Both kernels are compiled or loaded. The workspace of the stamps is the last one, and `plain` has the others. Raises
     LaunchError if they differ otherwise.

@@ -15,17 +15,19 @@ from lowtide.errors import Error
 from lowtide.inspection.timeline.timeline import Interval, Timeline, What
 
 STAMPS, WORDS = 4, 2  # of a tile; of a stamp
+_RECORD = STAMPS * WORDS + 1  # words of a tile: its stamps, and the number of the SM
 PRODUCER = "producer"
 
 
 @dataclass(frozen=True)
 class Stamps:
     """`times` are [CTA, agent, tile, stamp] in microseconds from the first stamp of the launch, NaN where there is no
-    tile. `clock_mhz` is the mean clock of the SMs."""
+    tile. `clock_mhz` is the mean clock of the SMs. `sms` has the number of the SM of each CTA, -1 without a tile."""
 
     agents: tuple[str, ...]
     times: NDArray[np.float64]
     clock_mhz: float
+    sms: NDArray[np.int64]
 
     @property
     def tiles(self) -> int:
@@ -44,26 +46,28 @@ class Stamps:
 
 
 def stamps_of(words: NDArray[np.integer], agents: Sequence[str], tiles: int) -> Stamps:
-    """Read the buffer of a launch: [CTA, agent, tile, stamp, (clock, timer)] of 32 bits, zero before the launch. Raises
-    Error if the size is wrong, or no agent has stamped."""
-    each = len(agents) * tiles * STAMPS * WORDS
+    """Read the buffer of a launch: [CTA, agent, tile, word] of 32 bits, zero before the launch. The words are four
+    pairs of clock and timer, and the number of the SM. Raises Error if the size is wrong, or no agent has stamped."""
+    each = len(agents) * tiles * _RECORD
     if not words.size or words.size % each:
         raise Error(
             f"{words.size} words are not the stamps of whole CTAs, {each} each; give the whole buffer [stamp-words]"
         )
-    found = np.asarray(words).astype(np.int64).reshape(-1, len(agents), tiles, STAMPS, WORDS) & 0xFFFFFFFF
+    records = np.asarray(words).astype(np.int64).reshape(-1, len(agents), tiles, _RECORD) & 0xFFFFFFFF
+    found = records[..., :-1].reshape(*records.shape[:-1], STAMPS, WORDS)
     written = (found != 0).any(axis=(-1, -2))
     if not written.any():
         raise Error("no agent has stamped a tile; launch the kernel with this buffer first [stamps-none]")
     count = 1 + int(np.flatnonzero(written.any(axis=(1, 2)))[-1])  # no CTA may use the end of the buffer
     found, written = found[:count], written[:count]
+    sms = np.where(written, records[:count, ..., -1], -1).max(axis=(1, 2))
     clock, timer = (_since_first(found[..., word], written) for word in range(WORDS))
     # The timer gives the time of a CTA's first stamp; the clock gives the others.
     cycles, nanoseconds = (np.nan_to_num(each).max(axis=(1, 2, 3)).sum() for each in (clock, timer))
     rate = float(cycles / max(1.0, nanoseconds))  # cycles per nanosecond
     starts = _starts(found[..., 1], written)
     times = (clock / max(rate, 1e-9) + starts[:, None, None, None]) / 1000
-    return Stamps(tuple(agents), times, rate * 1000)
+    return Stamps(tuple(agents), times, rate * 1000, sms)
 
 
 def _first(values: NDArray[np.int64], written: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -89,10 +93,10 @@ def _starts(timer: NDArray[np.int64], written: NDArray[np.bool_]) -> NDArray[np.
     return np.asarray(since - np.nanmin(since))
 
 
-def measured_timeline(stamps: Stamps, cta: int, title: str) -> Timeline:
-    """The timeline of a CTA."""
+def measured_timeline(stamps: Stamps, cta: int) -> Timeline:
+    """The timeline of a CTA. Its title names the CTA and the SM that it ran on."""
     intervals = [each for number in range(len(stamps.agents)) for each in _intervals(stamps, cta, number)]
-    return Timeline(title, tuple(intervals))
+    return Timeline(f"measured, CTA {cta} on SM {stamps.sms[cta]}", tuple(intervals))
 
 
 def _intervals(stamps: Stamps, cta: int, agent: int) -> Iterator[Interval]:

@@ -5,9 +5,10 @@ Before   host    func.func @gemm(…) attributes {tile.stamps}; tile.launch @gem
 After    host    %stamps = tile.workspace …; tile.launch @gemm_kernel … args(…, address of %stamps)
          device  stamp 0 at the start of a tile, 1 before its first load or product, 2 after the last one, 3 at its end.
                  A stamp is the pair (%clock, %globaltimer_lo), which the first thread of the agent stores.
-         The buffer is [CTA][agent][tile][stamp][2] of i32. Agent 0 is the producer; then come the instances of the
-         consumer. Without a producer there is one agent. If CTAs are persistent, their first 64 tiles are recorded. A
-         tile is a work item: half a tile of a tail in halves, or a part of a divided K, counts as one.
+         The buffer is [CTA][agent][tile][9] of i32: four stamps, and the number of the SM (%smid). Agent 0 is the
+         producer; then come the instances of the consumer. Without a producer there is one agent. If CTAs are
+         persistent, their first 64 tiles are recorded. A tile is a work item: half a tile of a tail in halves, or a
+         part of a divided K, counts as one.
          Nothing else reads or writes the buffer. Without the attribute the pass changes nothing.
 Needs    level nvvm, after all passes that move code.
 Refuses  a kernel with neither wgmma nor mma.sync; a loop over tiles that does not count them.
@@ -35,6 +36,7 @@ from lowtide.targets import Target
 
 STAMPS_ATTRIBUTE = "tile.stamps"
 STAMPS, WORDS = 4, 2  # of a tile of an agent; of a stamp
+_RECORD = STAMPS * WORDS + 1  # words of a tile: its stamps and its SM
 _MOST_TILES = 64  # of a persistent CTA
 _WORD_BYTES, _GLOBAL, _WARP = 4, 1, 32
 
@@ -68,7 +70,7 @@ class StampLayout:
     @property
     def words(self) -> int:
         """32-bit words of one CTA."""
-        return len(self.agents) * self.tiles * STAMPS * WORDS
+        return len(self.agents) * self.tiles * _RECORD
 
 
 @dataclass(frozen=True)
@@ -220,11 +222,12 @@ class _Stamper:
         with ir.InsertionPoint(block):
             agent = 0 if is_producer else build.add(build.udiv(own, layout.threads), len(layout.agents) > 1)
             row = build.add(build.mul(nvvm.BlockIdXOp(build.i32).result, len(layout.agents)), agent)
-            first = build.mul(build.add(build.mul(row, layout.tiles), 0 if number is None else number), STAMPS * WORDS)
-            for number, time in times.items():
-                for word, value in enumerate(time):
-                    pointer = element_pointer(self.buffer, build.add(first, number * WORDS + word), build.i32)
-                    llvm.StoreOp(value, pointer, alignment=_WORD_BYTES)
+            first = build.mul(build.add(build.mul(row, layout.tiles), 0 if number is None else number), _RECORD)
+            words = {number * WORDS + word: value for number, time in times.items() for word, value in enumerate(time)}
+            words |= {STAMPS * WORDS: nvvm.SmIdOp(build.i32).result} if 0 in times else {}
+            for word, value in words.items():
+                pointer = element_pointer(self.buffer, build.add(first, word), build.i32)
+                llvm.StoreOp(value, pointer, alignment=_WORD_BYTES)
             scf.YieldOp([])
 
 

@@ -95,6 +95,7 @@ def test_stamps_change_no_d_and_record_every_tile(name: str, level: str, memorie
     for number, (agent, count) in enumerate(tiles.items()):
         assert (~np.isnan(stamps.times[0, number])).all(axis=-1).sum() == count, agent
     assert (np.diff(stamps.times, axis=-1)[~np.isnan(stamps.times[..., 0])] >= 0).all()
+    assert stamps.sms.tolist() == [1 + cta % sms for cta in range(ctas)]  # 1: that of `Memories.stamps`
 
 
 def test_halves_of_tiles_are_numbered_behind_whole_tiles(memories: Memories) -> None:

@@ -47,8 +47,8 @@ def test_both_kernels_are_saved_with_the_prediction(script: ModuleType, folder: 
 
 def test_each_phase_stands_beside_its_prediction(script: ModuleType, folder: Path) -> None:
     timeline = script.predicted_timeline(json.loads((folder / "case.json").read_text()))
-    words = np.zeros((1, 2, 64, 4, 2), np.int32)
-    words[0, :, 0] = [[(1, 1), (2001, 1001), (4001, 2001), (6001, 3001)]] * 2
+    words = np.zeros((1, 2, 64, 9), np.int32)
+    words[0, :, 0, :8] = [(1, 1, 2001, 1001, 4001, 2001, 6001, 3001)] * 2
     rows = compared(timeline, stamps_of(words.reshape(-1), ("producer", "consumer"), 64))
     assert [row[:2] for row in rows] == [
         ("producer", "wait"),

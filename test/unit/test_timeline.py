@@ -162,13 +162,12 @@ AGENTS = ("producer", "consumer")
 
 
 def words(*rows: tuple[int, int, int, tuple[int, ...]], start: int = 0) -> np.ndarray:
-    """A buffer of two CTAs with two tiles per agent. Rows are CTA, agent, tile, and its four clocks; the timer counts
-    half of them. `start`: of both counters, which have 32 bits."""
-    found = np.zeros((2, 2, 2, 4, 2), np.int64)
+    """A buffer of two CTAs, on SMs 7 and 8, with two tiles per agent. Rows are CTA, agent, tile, and its four clocks;
+    the timer counts half of them. `start`: of both counters, which have 32 bits."""
+    found = np.zeros((2, 2, 2, 9), np.int64)
     for cta, agent, tile, clocks in rows:
-        found[cta, agent, tile] = [
-            ((start + clock) % 2**32, (start + 5 * cta + clock // 2) % 2**32) for clock in clocks
-        ]
+        pairs = [((start + clock) % 2**32, (start + 5 * cta + clock // 2) % 2**32) for clock in clocks]
+        found[cta, agent, tile] = [*(word for pair in pairs for word in pair), 7 + cta]
     return found.astype(np.uint32).view(np.int32).reshape(-1)
 
 
@@ -187,7 +186,8 @@ def test_stamps_are_times_from_the_first_one_also_where_counters_wrap(start: int
 
 def test_a_measured_timeline_has_the_phases_of_each_tile() -> None:
     found = stamps_of(words((0, 0, 0, (0, 100, 300, 300)), (0, 1, 0, (0, 200, 800, 1000)), start=7), AGENTS, 2)
-    timeline = measured_timeline(found, 0, "measured")
+    timeline = measured_timeline(found, 0)
+    assert timeline.title == "measured, CTA 0 on SM 7"
     assert [(each.agent, each.what, round(each.duration, 3), each.tile) for each in timeline.intervals] == [
         ("producer", What.WAIT, 0.05, 0),
         ("producer", What.LOAD, 0.1, 0),
@@ -200,6 +200,7 @@ def test_a_measured_timeline_has_the_phases_of_each_tile() -> None:
     assert len(found.times) == 1  # the last CTA of the buffer has stamped nothing
     rows = (0, 1, 0, (0, 200, 800, 1000)), (1, 0, 0, (0, 0, 100, 100))
     both = stamps_of(words(*rows, start=7), AGENTS, 2)
+    assert both.sms.tolist() == [7, 8]
     assert means(both)["consumer", What.MULTIPLY] == pytest.approx(0.15)  # of two CTAs, one has no tile
     assert means(both)["producer", What.LOAD] == pytest.approx(0.025)
 

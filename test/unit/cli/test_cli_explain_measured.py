@@ -22,9 +22,10 @@ SCHEDULE = ["--schedule", "grid.tile = [128, 64], roles = cooperative(2), k = 64
 
 
 def stamps() -> np.ndarray:
-    """Of eight CTAs with one tile: 16 µs of products at 2 GHz."""
-    found = np.zeros((8, 2, 64, 4, 2), np.int32)
-    found[:, :, 0] = [(1, 1), (2001, 1001), (34001, 17001), (36001, 18001)]
+    """Of eight CTAs with one tile, on SMs from 40 on: 16 µs of products at 2 GHz."""
+    found = np.zeros((8, 2, 64, 9), np.int32)
+    found[:, :, 0, :8] = [1, 1, 2001, 1001, 34001, 17001, 36001, 18001]
+    found[:, :, 0, 8] = np.arange(40, 48)[:, None]
     return found.reshape(-1)
 
 
@@ -54,7 +55,7 @@ def test_it_prints_each_phase_beside_its_prediction_and_writes_both_timelines(gp
     assert "most time  consumer, multiply: grid.tile, multiply.atom" in done.output
     events = json.loads(file.read_text())["traceEvents"]
     names = [event["args"]["name"] for event in events if event["name"] == "process_name"]
-    assert names == ["predicted, 256x256x128 for sm_90a", "measured, CTA 0", "measured, CTA 7"]
+    assert names == ["predicted, 256x256x128 for sm_90a", "measured, CTA 0 on SM 40", "measured, CTA 7 on SM 47"]
 
 
 @pytest.mark.parametrize(

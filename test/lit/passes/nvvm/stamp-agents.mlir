@@ -4,9 +4,9 @@
 
 #roles = #tile.schedule<grid = <tile = [128, 256], scheduler = persistent>, mainloop = <k = 64, stages = 4, roles = cooperative(2)>>
 module attributes {tile.target = "sm_90a"} {
-// A CTA has 2 agents, 64 tiles of each, and 4 stamps of 2 words of a tile.
+// A CTA has 2 agents, 64 tiles of each, and of a tile 4 stamps of 2 words and the SM.
 // CHECK-LABEL: func.func @host
-// CHECK:         %[[WORDS:.*]] = arith.muli %[[GRID:.*]], %c1024
+// CHECK:         %[[WORDS:.*]] = arith.muli %[[GRID:.*]], %c1152
 // CHECK:         %[[BUFFER:.*]] = tile.workspace %[[WORDS]] : memref<?xi32>
 // CHECK:         %[[ADDRESS:.*]] = memref.extract_aligned_pointer_as_index %[[BUFFER]]
 // CHECK:         tile.launch @kernel grid(%[[GRID]]) threads(384) args(%{{.*}}, %[[ADDRESS]]) : i32, index
@@ -38,9 +38,11 @@ gpu.module @kernels {
         // CHECK:           %[[KEPT:.*]] = arith.cmpi ult, %[[TILE]], %c64
         // CHECK:           %[[STORES:.*]] = arith.andi %{{.*}}, %[[KEPT]]
         // CHECK:           scf.if %[[STORES]] {
+        // CHECK:             %[[SM:.*]] = nvvm.read.ptx.sreg.smid : i32
         // CHECK:             llvm.store %[[CLOCK]], %{{.*}} {alignment = 4 : i64} : i32, !llvm.ptr<1>
         // CHECK:             llvm.store %[[TIMER]], %{{.*}} {alignment = 4 : i64} : i32, !llvm.ptr<1>
         // CHECK-COUNT-2:     llvm.store
+        // CHECK:             llvm.store %[[SM]], %
         // CHECK-NOT:         llvm.store
         // CHECK:           scf.for
         %ctas = nvvm.read.ptx.sreg.nctaid.x : i32
@@ -67,7 +69,7 @@ gpu.module @kernels {
       // CHECK:           nvvm.wgmma.wait.group.sync.aligned 0
       // CHECK:           %[[OWN:.*]] = arith.subi %{{.*}}, %c128
       // CHECK:           arith.andi %[[OWN]], %c255
-      // CHECK-COUNT-6:   llvm.store
+      // CHECK-COUNT-7:   llvm.store
       // CHECK:           nvvm.barrier0
       // CHECK-COUNT-2:   llvm.store
       scf.for %item = %cta to %items step %c1 : i32 {
@@ -87,7 +89,7 @@ gpu.module @kernels {
 #single = #tile.schedule<grid = <tile = [64, 64], scheduler = one_shot>, mainloop = <k = 32, stages = 3, roles = single>>
 module attributes {tile.target = "sm_80"} {
 // CHECK-LABEL: func.func @host
-// CHECK:         arith.muli %{{.*}}, %c8
+// CHECK:         arith.muli %{{.*}}, %c9
 func.func @host(%grid: index) attributes {tile.stamps} {
   tile.launch @kernel grid(%grid) threads(128) args()
   return
@@ -98,7 +100,7 @@ gpu.module @kernels {
   // CHECK:         %[[LANE:.*]] = arith.andi %[[TID]], %c127
   // CHECK:         %[[FIRST:.*]] = arith.cmpi eq, %[[LANE]], %c0
   // CHECK:         scf.if %[[FIRST]]
-  // CHECK-COUNT-8: llvm.store
+  // CHECK-COUNT-9: llvm.store
   // CHECK-NOT:     llvm.store
   gpu.func @kernel() kernel attributes {known_block_size = array<i32: 128, 1, 1>, schedule = #single} {
     nvvm.wgmma.fence.aligned
