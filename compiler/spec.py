@@ -76,9 +76,10 @@ class GemmSpec(GemmFields):
       Block scales of A must be of one row. D must be by rows. A batch is not supported; reductions are those over N,
       beside a full result. With `lt.Groups(groups, axis="k")`, K is grouped: D (groups, M, N) has a matrix for each
       group: the product over the K from `ends[g − 1]` to `ends[g] − 1`, which is 0 for an empty group. `ends[g − 1]` is
-      clamped to 0 … K, and then `ends[g]` to the result … K. The layout must be nt, and K at most 2³⁰; packed weights,
-      block scales, f32 by pieces and reductions are not supported. Full operands have the shape of D, or (M, N) if all
-      groups share one. All groups share the other operands.
+      clamped to 0 … K, and then `ends[g]` to the result … K. With block scales, ends other than K should be multiples
+      of 128; others are rounded down. The layout must be nt, and K at most 2³⁰; packed weights, f32 by pieces and
+      reductions are not supported. Full operands have the shape of D, or (M, N) if all groups share one. All groups
+      share the other operands.
     - `a_rows`: whether the rows of A are taken at an index (a gather), as for tokens that are sent to experts; False,
       the default. If True, the kernel also takes `a_rows`, s32 (M,): row m of the product is computed from row
       `a_rows[m]` of A, or from zeros if A has no such row. A has any number of rows. Only the device reads `a_rows`.

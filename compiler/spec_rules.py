@@ -141,7 +141,7 @@ def check_groups(spec: GemmFields) -> None:
     """Raises SpecError for fields that groups do not support."""
     if not spec.is_grouped:
         return
-    sums = _pieces(spec) | _sums_of_parts(spec) if spec.k_is_grouped else {}
+    sums = _pieces(spec) | {"packed weights": spec.is_mixed} if spec.k_is_grouped else {}
     _refuse("groups", _matrices(spec) | sums, "launch the groups one by one [groups-beside]")
     if spec.k_is_grouped:
         if spec.layout != K_GROUPED_LAYOUT:

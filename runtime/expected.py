@@ -195,6 +195,8 @@ def _scaled(
         values = _part_of(manifest, operands, argument["name"], matrix)
         if dims[0].startswith("k"):
             values, dims = values.swapaxes(-1, -2), dims[::-1]
+        if K_GROUPS in manifest["spec"]:
+            values = values[:, _range_of_k(manifest, operands, matrix)[0] // _SCALED_TOGETHER :]
         block = int(dims[0].partition("/")[2] or 1)
         depth = np.repeat(values, _SCALED_TOGETHER, axis=-1)[..., : a.shape[1]]
         if dims[0].startswith("m"):
@@ -214,7 +216,14 @@ def _part_of(manifest: Mapping[str, Any], operands: Mapping[str, HostArray], nam
     of K, its part for group number `matrix`."""
     dims, values = problem_dims(manifest)[name], operands[name].values()
     if K_GROUPS in manifest["spec"] and dims[0] == "k":
-        ends = next(operands[x["name"]].values() for x in manifest["arguments"] if x["kind"] == "ends")
-        first, end = np.append(0, ends).astype(int)[matrix : matrix + 2]
-        return values[first:end]
+        return values[slice(*_range_of_k(manifest, operands, matrix))]
     return values[matrix] if dims[0] in (BATCH, K_GROUPS) and values.ndim == len(dims) else values
+
+
+def _range_of_k(manifest: Mapping[str, Any], operands: Mapping[str, HostArray], group: int) -> tuple[int, int]:
+    """The range of K of a group, whose ends increase up to K. With scales of blocks, other ends than K are rounded down
+    to whole blocks."""
+    ends = next(operands[x["name"]].values() for x in manifest["arguments"] if x["kind"] == "ends").astype(int)
+    block = _SCALED_TOGETHER if any(is_block_scale(x["kind"]) for x in manifest["arguments"]) else 1
+    whole = np.append(0, np.where(ends == ends.max(initial=0), ends, ends // block * block))
+    return int(whole[group]), int(whole[group + 1])

@@ -141,9 +141,12 @@ static LogicalResult verifyPlacedRows(GemmOp op, MemRefType d, int64_t m) {
 
 // Groups of K: one operand says their ends, and D has a matrix for each.
 static LogicalResult verifyGroupsOfK(GemmOp op, MemRefType ends, MemRefType d) {
-  if (op.getLayout() != GemmLayout::nt || op.getWeights() || op.getSwapped() || isColumnMajor(d))
-    return op.emitOpError() << "has groups of K: the layout is nt, D lies by rows, and there are no packed weights and "
-                            << "no swapped operands [gemm-groups-of-k]";
+  // Scales are of blocks of K, and so are groups: they may begin within a row.
+  bool isScaled = llvm::any_of(op.getKinds(), [](Attribute kind) { return isBlockScale(kindOf(kind)); });
+  bool liesByK = op.getLayout() == GemmLayout::nt || (isScaled && op.getLayout() == GemmLayout::tn);
+  if (!liesByK || op.getWeights() || op.getSwapped() || isColumnMajor(d))
+    return op.emitOpError() << "has groups of K: the layout is nt, or tn with scales of blocks, D lies by rows, and "
+                            << "there are no packed weights and no swapped operands [gemm-groups-of-k]";
   if (!agree(ends.getDimSize(0), d.getDimSize(0)))
     return op.emitOpError() << "has " << ends.getDimSize(0) << " ends but D has " << d.getDimSize(0)
                             << " matrices [gemm-k-group-count]";

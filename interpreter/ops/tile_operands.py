@@ -49,11 +49,17 @@ def _ends(state: AgentState, op: DecodedOp, ends: Matrix) -> list[int]:
     return [int(end) for end in loaded.reshape(-1).tolist()]
 
 
-def groups_of_k(state: AgentState, op: DecodedOp, ends: Matrix, k: int) -> list[tuple[int, int]]:
-    """The range of K of each group. The end before is clamped to [0, K], and then the end to [the end before, K]."""
+def groups_of_k(state: AgentState, op: DecodedOp, ends: Matrix, k: int, block: int = 1) -> list[tuple[int, int]]:
+    """The range of K of each group. The end before is clamped to [0, K], and then the end to [the end before, K]. Ends
+    other than K are then rounded down to a multiple of `block`."""
     given = _ends(state, op, ends)
     firsts = [0, *(min(max(end, 0), k) for end in given[:-1])]
-    return [(first, min(max(end, first), k)) for first, end in zip(firsts, given, strict=True)]
+    spans = [(first, min(max(end, first), k)) for first, end in zip(firsts, given, strict=True)]
+    return [(_rounded(first, k, block), _rounded(end, k, block)) for first, end in spans]
+
+
+def _rounded(end: int, k: int, block: int) -> int:
+    return end if end == k else end // block * block
 
 
 def groups_of_rows(state: AgentState, op: DecodedOp, ends: Matrix, rows: int) -> list[tuple[int, int]]:
@@ -102,7 +108,8 @@ def _scale_window(matrix: Matrix, kind: OperandKind, offsets: tuple[int, int], s
     number, stride = k // SCALED_TOGETHER, matrix.row_stride
     apart, step = (stride, 1) if k_dim == 0 else (1, stride)
     address = matrix.address + number * apart * matrix.element.bytes
-    vector = Matrix(matrix.name, address, (matrix.shape[1 - k_dim],), (), matrix.element)
+    extent = matrix.shape[1 - k_dim] if number < matrix.shape[k_dim] else 0  # past the last block of K there are none
+    vector = Matrix(matrix.name, address, (extent,), (), matrix.element)
     place = (outer, 0) if by_row else (0, outer)
     return Window(vector, *place, shape, "per_row" if by_row else "per_column", block, step)
 

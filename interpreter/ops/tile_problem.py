@@ -63,12 +63,7 @@ def gemm(state: AgentState, op: DecodedOp) -> Steps:
             maxima.clear(state, op, result.address)
     by_group = [operand for kind, operand in by_kind if kind is OperandKind.ends]
     if by_group and len(full[0].shape) == 3 and len(a.shape) == 2:
-        for number, (first, end) in enumerate(groups_of_k(state, op, by_group[0], a.shape[0])):
-            parts = [result_of_part(state, op, *each, number) for each in zip(results, result_kinds(op), strict=True)]
-            own = [
-                (kind, part_of(state, op, x, kind, number) if kind not in NOT_OF_EPILOGUE else x) for kind, x in by_kind
-            ]
-            yield from _product(state, op, (a.rows(first, end), b.rows(first, end)), parts, own, joins=number > 0)
+        yield from _of_groups_of_k(state, op, (a, b), (results, by_kind), by_group[0])
         return
     if by_group and len(a.shape) == 2:
         rows_of_a = a.shape[0 if _lies_by_rows(op) else 1]
@@ -93,6 +88,31 @@ def gemm(state: AgentState, op: DecodedOp) -> Steps:
             yield from _product(state, op, factors, parts, own, joins=number > 0)
         else:
             yield from _of_rows(state, op, factors, (parts, own), spans[number])
+
+
+def _of_groups_of_k(
+    state: AgentState,
+    op: DecodedOp,
+    factors: tuple[Matrix, Matrix],
+    others: tuple[list[Matrix], list[tuple[OperandKind, Any]]],
+    ends: Matrix,
+) -> Steps:
+    """The products of all groups of K: of rows of A and B, or of columns where K is contiguous. Scales of blocks are
+    those of the group's blocks."""
+    (a, b), (results, operands), lies_by_k = factors, others, _lies_by_rows(op)
+    is_scaled = any(kind in SCALES for kind, _ in operands)
+    spans = groups_of_k(state, op, ends, a.shape[1 if lies_by_k else 0], SCALED_TOGETHER if is_scaled else 1)
+    for number, (first, end) in enumerate(spans):
+        blocks = first // SCALED_TOGETHER, -(-end // SCALED_TOGETHER)
+        parts = [result_of_part(state, op, *each, number) for each in zip(results, result_kinds(op), strict=True)]
+        own = []
+        for kind, x in operands:
+            if kind in SCALES:
+                own.append((kind, x.rows(*blocks) if SCALES[kind][2] == 0 else x.columns(*blocks)))
+            else:
+                own.append((kind, part_of(state, op, x, kind, number) if kind not in NOT_OF_EPILOGUE else x))
+        both = (x.columns(first, end) if lies_by_k else x.rows(first, end) for x in (a, b))
+        yield from _product(state, op, (next(both), next(both)), parts, own, joins=number > 0)
 
 
 def _of_rows(

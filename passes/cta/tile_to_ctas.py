@@ -93,6 +93,7 @@ from lowtide.dialects.tile.fields import Extents2
 from lowtide.dialects.tile.lists import is_list
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.dialects.tile.work import Place, add_body
+from lowtide.elements import SCALE_BLOCK
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.cta.host_side import as_halves, counter_type, emit_host
 from lowtide.passes.cta.partial_results import kinds_in_kernel
@@ -212,8 +213,10 @@ def _emit_kernel(
                     tile.AwaitWaveOp(entry.arguments[-1])
                 place, factors, span = Place.of(work), (a, b), None
                 if of_k and ends is not None and place.batch is not None:
-                    group = group_of_k(ends, place.batch, k)
-                    factors, span = (up_to(a, group.end), up_to(b, group.end)), (group.begin, group.last)
+                    is_scaled = Problem.of(gemm).is_scaled  # then a group consists of whole K steps
+                    group = group_of_k(ends, place.batch, k, SCALE_BLOCK if is_scaled else 1)
+                    factors = factors if is_scaled else (up_to(a, group.end), up_to(b, group.end))
+                    span = group.begin, group.last
                 if own_k and place.batch is not None:
                     span = _own_k(a, place.batch, dims_of_a(layout)[1] % 2, schedule.tile_mnk[2])
                 span = span or (place.k0 or Builder.index().constant(0), place.k1 or k)

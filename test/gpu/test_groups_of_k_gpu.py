@@ -16,6 +16,7 @@ from lowtide.verification.checking.splits import SPLITS, ends_of
 pytestmark = pytest.mark.gpu
 
 SIZES = ((300, 520, 264), (64, 1000, 5), (136, 264, 4097))
+FP8: dict[str, Any] = {"a": "e4m3", "d": "bf16"}
 CASES: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "mma.sync": ("sm_80", {"a": "bf16", "d": "f32"}, None),
     "mma.sync, D in bf16": ("sm_80", {"a": "bf16", "d": "bf16"}, None),
@@ -29,6 +30,9 @@ CASES: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "wgmma in clusters": ("sm_90a", {"a": "bf16", "d": "bf16"}, "grid.tile = [128, 128], grid.cluster = [2, 1]"),
     "wgmma, copies by threads": ("sm_90a", {"a": "bf16", "d": "bf16"}, "roles = cooperative(2), a.copy = staged.2"),
     "mma.sync of 8-bit floats": ("sm_90a", {"a": "e4m3", "d": "bf16"}, None),
+    "scales of rows and columns": ("sm_90a", FP8 | {"block_scales": lt.BlockScales(b=(1, 128))}, None),
+    "scales of rows and 128 columns": ("sm_90a", FP8 | {"block_scales": lt.BlockScales()}, None),
+    "scales of blocks, steps of 64": ("sm_90a", FP8 | {"block_scales": lt.BlockScales(a=(128, 128))}, "k = 64"),
 }
 
 

@@ -128,8 +128,8 @@ def test_accumulators_are_those_of_the_inputs_where_none_are_given(a: str, b: st
         ({"groups": 2, "d_order": "column"}, r"groups with d_order='column'.*\[groups-beside\]"),
         (FP8 | {"groups": 2, "block_scales": BlockScales(a=(128, 128))}, r"use a=\(1, 128\) \[scales-groups\]"),
         (
-            FP8 | {"groups": Groups(2, "k"), "layout": "nt", "block_scales": BlockScales()},
-            r"groups with block scales are not supported.*\[groups-beside\]",
+            {"a": "f32", "b": "f32", "d": "f32", "precision": "tf32x3", "groups": Groups(2, "k"), "layout": "nt"},
+            r"groups with precision='tf32x3' are not supported.*\[groups-beside\]",
         ),
         ({"groups": Groups(0, "k"), "layout": "nt"}, "groups is 0; it must be at least 1"),
         ({"groups": Groups(2, "n"), "layout": "nt"}, r"unknown axis 'n' for groups.*\[unknown-word\]"),

@@ -14,6 +14,7 @@ from lowtide.errors import SpecError
 from lowtide.runtime.row_indices import places_in
 
 _OF_ROWS = (OperandKind.FULL, OperandKind.PER_ROW, OperandKind.TARGET)
+_BY_K = (OperandKind.ROW_SCALE, OperandKind.COLUMN_SCALE)  # scales whose first dimension is that of blocks of K
 _BLOCK = 1 << 16  # elements of D for which the epilogue is evaluated at once: the arrays stay in cache
 
 
@@ -145,18 +146,26 @@ def products_of_groups_of_k(spec: GemmSpec, inputs: Mapping[str, Any]) -> list[t
             f"lengths {counts}: ends and full operands must have an element for each group [reference-k-groups]"
         )
     found = []
-    for number, (first, end) in enumerate(ranges_of_k(ends, arrays["a"].shape[0])):
+    block = 1 if spec.block_scales is None else SCALE_BLOCK
+    for number, (first, end) in enumerate(ranges_of_k(ends, arrays["a"].shape[0], block)):
         own = {name: array[number] if name in full else inputs[name] for name, array in arrays.items()}
-        found.append((one, own | {name: arrays[name][first:end] for name in ("a", "b")}))
+        own |= {name: arrays[name][first:end] for name in ("a", "b")}
+        blocks = slice(first // block, -(-end // block))
+        for scales in () if spec.block_scales is None else spec.block_scales.operands:
+            given = arrays[scales.name]
+            own[scales.name] = given[blocks] if scales.kind in _BY_K else given[:, blocks]
+        found.append((one, own))
     return found
 
 
-def ranges_of_k(ends: Any, k: int) -> list[tuple[int, int]]:
+def ranges_of_k(ends: Any, k: int, block: int = 1) -> list[tuple[int, int]]:
     """The range of K of each group, as a kernel computes it: the end before is clamped to [0, k], and then the end to
-    [the end before, k]."""
+    [the end before, k]. Ends other than k are then rounded down to a multiple of `block`."""
     given = np.asarray(ends, np.int64)
     firsts = np.clip(np.concatenate([[0], given[:-1]]), 0, k) if len(given) else given
-    return list(zip(firsts.tolist(), np.minimum(np.maximum(given, firsts), k).tolist(), strict=True))
+    spans = firsts, np.minimum(np.maximum(given, firsts), k)
+    found = (np.where(each == k, each, each // block * block).tolist() for each in spans)
+    return list(zip(*found, strict=True))
 
 
 def row_blocks(shape: tuple[int, ...]) -> Iterator[slice]:

@@ -53,7 +53,11 @@ def transposing(given: Schedule, problem: Problem, target: Target) -> Schedule:
     """The given fields with the operands to transpose for a kernel with roles, unless they say what is packed."""
     given = of_one_column(given, problem)
     types = problem.a, problem.b, problem.acc
-    if problem.k_is_grouped or not has_wgmma(*types) or has_wgmma(*types, k_is_contiguous=False):
+    if (
+        (problem.k_is_grouped and not problem.is_scaled)
+        or not has_wgmma(*types)
+        or has_wgmma(*types, k_is_contiguous=False)
+    ):
         return given
     suffix = f".{types_of_atom(problem.acc, problem.a, problem.b)}"
     by_warps = any(issuer_of(name) == "warp" and name.endswith(suffix) for name in target.mma_atoms)

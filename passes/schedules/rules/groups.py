@@ -17,6 +17,7 @@ from lowtide.dialects.tile import (
     OperandsKind,
     PackKind,
     RepeatKind,
+    ScalesKind,
     SchedulerKind,
     TailKind,
     WavesKind,
@@ -28,6 +29,7 @@ from lowtide.passes.support.problem.matrix_layouts import a_is_mk
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 
+_BY_TMA = "tma"
 # The values of fields that groups support; the first is the default. None: the field is left out.
 WITH_GROUPS: Table = MappingProxyType(
     {
@@ -57,6 +59,16 @@ WITH_GROUPS_OF_K: Table = MappingProxyType(
         "mainloop.b.pack": (None, PackKind.none, PackKind.rows),
     }
 )
+# With scales of blocks, wgmma multiplies operands whose K is contiguous, and TMA loads zeros past the last scale.
+_WITH_SCALES: Table = MappingProxyType(
+    {
+        "mainloop.a.pack": (PackKind.transposed,),
+        "mainloop.b.pack": (PackKind.transposed,),
+        "mainloop.a.copy": (_BY_TMA,),
+        "mainloop.b.copy": (_BY_TMA,),
+        "mainloop.scales": (ScalesKind.staged,),
+    }
+)
 WHY = "rows are grouped, and only the device knows where groups end"
 _WHY_OF_K = "K is grouped, and only the device knows where groups end"
 
@@ -66,7 +78,9 @@ def taken_with_groups(problem: Problem) -> Table:
     row of an A (K, M), where no wide copy may begin, so its transpose is multiplied."""
     if problem.is_grouped and not problem.is_padded and not a_is_mk(problem.layout):
         return {**WITH_GROUPS, "mainloop.a.pack": (PackKind.transposed,)}
-    return WITH_GROUPS if problem.is_grouped else WITH_GROUPS_OF_K if problem.k_is_grouped else MappingProxyType({})
+    if problem.k_is_grouped:
+        return {**WITH_GROUPS_OF_K, **_WITH_SCALES} if problem.is_scaled else WITH_GROUPS_OF_K
+    return WITH_GROUPS if problem.is_grouped else MappingProxyType({})
 
 
 def groups(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -84,10 +98,11 @@ def groups(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
     if problem.is_padded and problem.d_is_column_major:
         yield "padded groups with D by columns: the rows of a group are stored up to its end; take D by rows [padded-d]"
     begins_alone = problem.k_is_grouped or problem.is_padded
-    if (begins_alone and problem.precision is not None) or (problem.k_is_grouped and problem.is_scaled):
-        beside = "scales of blocks" if problem.is_scaled else f"sums by {problem.precision}"
+    if begins_alone and problem.precision is not None:
         what = "groups of K" if problem.k_is_grouped else "padded groups"
-        yield f"{what} with {beside} are not supported; launch the groups one by one [groups-and-sums]"
+        yield (
+            f"{what} with sums by {problem.precision} are not supported; launch the groups one by one [groups-and-sums]"
+        )
     if begins_anywhere and OperandKind.row_block_scale in problem.kinds:
         yield (
             "groups with a scale for each 128 rows: a group may begin at any of them; take one for each row"

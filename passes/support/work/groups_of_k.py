@@ -18,14 +18,19 @@ class GroupOfK(NamedTuple):
     last: ir.Value
 
 
-def group_of_k(ends: ir.Value, group: ir.Value, k: ir.Value) -> GroupOfK:
+def group_of_k(ends: ir.Value, group: ir.Value, k: ir.Value, block: int = 1) -> GroupOfK:
     """The range of group number `group`. The end before is clamped to [0, K], and the end to [the end before, K]: two
-    loads, for any number of groups."""
+    loads, for any number of groups. Ends other than K are then rounded down to a multiple of `block`. With blocks, the
+    step of an empty group lies past K."""
     build = Builder.index()
     is_first = build.eq(group, 0)
     before = build.smin(build.smax(_end(ends, build.sub(group, build.select(is_first, 0, 1))), 0), k)
     begin = build.select(is_first, 0, before)
     end = build.smin(build.smax(_end(ends, group), begin), k)
+    if block > 1:
+        begin, end = (build.select(build.eq(x, k), k, build.mul(build.udiv(x, block), block)) for x in (begin, end))
+        past = build.mul(build.ceil_udiv(k, block), block)
+        begin = build.select(build.eq(begin, end), past, begin)
     return GroupOfK(begin, end, build.smax(end, build.add(begin, 1)))
 
 

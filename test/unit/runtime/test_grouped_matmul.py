@@ -158,6 +158,12 @@ def test_products_have_block_scales_or_packed_weights() -> None:
     floats = replace(A, dtype="e4m3"), replace(B, dtype="e4m3", strides=(768, 1, 32))
     spec = product(*floats).scaled_by(Options(block_scales=lt.BlockScales()), {}).spec(100)
     assert (spec.block_scales, spec.d) == (lt.BlockScales(), "bf16")
+    of_k = record((40, 100), (1, 40), "e4m3"), record((100, 24), (24, 1), "e4m3")
+    spec = product_of_k(*of_k).scaled_by(Options(block_scales=lt.BlockScales(b=(1, 128))), {}).spec(None)
+    assert {each.name: each.shape(40, 24, 300) for each in spec.operands if each.name != "ends"} == {
+        "scale_a": (3, 40),
+        "scale_b": (3, 24),
+    }
     for b, options, scales, code in (
         (bytes_, Options(), SCALES, "packed-types"),
         (replace(bytes_, strides=(768, 24, 1)), Options(weights="s4"), SCALES, "packed-layout"),

@@ -4,7 +4,7 @@
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 !mats = memref<4x?x?xf32, strided<[?, ?, 1]>>
 func.func @layout(%a: !mat, %b: !mat, %d: !mats, %ends: memref<4xi32>) {
-  // expected-error @below {{'tile.gemm' op has groups of K: the layout is nt, D lies by rows, and there are no packed weights and no swapped operands [gemm-groups-of-k]}}
+  // expected-error @below {{'tile.gemm' op has groups of K: the layout is nt, or tn with scales of blocks, D lies by rows, and there are no packed weights and no swapped operands [gemm-groups-of-k]}}
   tile.gemm tt %a, %b into %d acc(f32) operands(ends %ends : memref<4xi32>) {
   ^bb0(%x: f32):
     tile.yield %x : f32
