@@ -35,8 +35,8 @@ def explanation_of(steps: Steps, notes: list[str]) -> Explanation | None:
 def schedule_of(steps: Steps, found: Explanation | None, notes: list[str]) -> dict[str, Any]:
     """`explain`, as `lowtide explain --json` prints it, or null; `reasons` by field; `swizzles`: the conflicts of each
     candidate for a field; and `candidates`: the cheapest legal schedules, each with its estimated `cycles` and the
-    `fields` in which it differs from the kernel's. They are empty if the schedule was not chosen from a problem in
-    these steps."""
+    `fields` in which it differs from the kernel's (null: it leaves the field open). They are empty if the schedule was
+    not chosen from a problem in these steps."""
     limit = None if found is None else found.target.smem_bytes_per_cta
     data: dict[str, Any] = {
         "explain": None,
@@ -73,17 +73,17 @@ def _candidates(problem_text: str, own: Schedule) -> list[dict[str, Any]]:
         (gemm, *_), target = walk(module, tile.GemmOp), target_of(module)
         problem = Problem.of(gemm).expecting(expected_in(module))
         given = Schedule() if gemm.schedule is None else Schedule.of(gemm.schedule)
-        found = []
+        found: list[dict[str, Any]] = []
         for choice in islice(ranked(problem, target, given), _CANDIDATES):
             cycles, fields = round(estimated_cycles(choice, problem, target)), _differences(choice.schedule, own)
             # The product with swapped operands often has the same estimate: then it is not shown.
-            others = {path: text for path, text in fields.items() if path != "grid.operands"}
-            if fields == others or {"cycles": cycles, "fields": others} not in found:
+            if "grid.operands" not in fields or cycles not in [other["cycles"] for other in found]:
                 found.append({"cycles": cycles, "fields": fields})
         return sorted(found, key=lambda one: one["cycles"])
 
 
-def _differences(one: Schedule, other: Schedule) -> dict[str, str]:
+def _differences(one: Schedule, other: Schedule) -> dict[str, str | None]:
+    """The fields of one that differ, None for those that only the other has."""
     texts, others = one.texts(), other.texts()
     paths = dict.fromkeys((*texts, *others))
-    return {path: texts.get(path, "none") for path in paths if texts.get(path) != others.get(path)}
+    return {path: texts.get(path) for path in paths if texts.get(path) != others.get(path)}

@@ -51,11 +51,17 @@ def _verdict(report: Mapping[str, Any], steps: Steps) -> dict[str, Any]:
         "right": None if guilty["before"] is None else _step(str(guilty["before"]), places),
         "wrong": _step(str(guilty["after"]), places),
         "files": [guilty["before"] and str(guilty["before"]), str(guilty["after"])],
-        "message": without_codes(message),
-        "op": str(guilty["op"]),
+        "message": _AT.sub(_in_words, without_codes(message)),
+        "op": _AT.sub(_in_words, str(guilty["op"])),
         "command": str(guilty["command"]),
         "at": at,
     }
+
+
+def _in_words(match: re.Match[str]) -> str:
+    """A location as the page names it: the line of a step."""
+    place, line = _place(match[1] or match[3], int(match[2] or match[4]))
+    return f"line {line} of {place}"
 
 
 def _place(file: str, line: int) -> tuple[str, int]:

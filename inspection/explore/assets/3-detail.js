@@ -22,9 +22,9 @@ function comesFrom(store, op, link, actions) {
     const by = make("button", { class: "link", onclick: () => actions.showStep(step.number, true), title: "Show what this pass changes" }, "by ", make("strong", {}, store.pass(step)), ` (${step.level})`);
     box.append(by, ...ops.slice(0, 3).map((own) => link(own.step.number, own.line, `${own.step.level}:${own.line} ${store.words(own.step, own.line).trim()}`)));
     if (ops.length > 3) box.append(make("div", {}, `and ${counted(ops.length - 3, "other op")}`));
-    if (!ops.length) box.append(make("div", {}, "It serves a whole loop or function, or has no recorded origin."));
+    if (!ops.length) box.append(make("div", {}, "It serves a whole loop or function, or no origin was recorded."));
   }
-  if (!history.length) box.append(make("div", {}, store.steps[op.step].before === null ? "This is the first step that is linked." : "It is in the input as it is here."));
+  if (!history.length) box.append(make("div", {}, store.steps[op.step].before === null ? "No earlier step is linked." : "It stands so in the input."));
   return box;
 }
 
@@ -43,13 +43,13 @@ function became(store, op, linked, link) {
 }
 
 function countsOf(store, op, linked, actions) {
-  const box = make("div", {}, make("h2", {}, "Counts (explain)"));
+  const box = make("div", {}, make("h2", {}, "What explain counts"));
   const lines = store.counts.step === null ? [] : [...(linked.get(store.counts.step) ?? [])];
   const own = lines.flatMap((line) => store.counted.get(line) ?? []);
   for (const count of own.slice(0, 8)) {
     box.append(make("dl", { class: count.is_bad ? "facts bad" : "facts" }, ...count.rows.flatMap(([label, value]) => [make("dt", {}, label), make("dd", {}, label === "picture" ? make("button", { onclick: () => actions.picture(value) }, "banks") : value)])));
   }
   if (own.length > 8) box.append(make("div", {}, `and ${counted(own.length - 8, "other access")}`));
-  if (!own.length) box.append(make("div", {}, "None for this op."));
+  if (!own.length) box.append(make("div", {}, "Nothing for this op."));
   return box;
 }

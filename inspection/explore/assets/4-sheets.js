@@ -64,16 +64,16 @@ function showTimes(sheet, times) {
   }
   const kinds = [...new Set(times.flatMap((one) => one.agents.flatMap((agent) => agent.intervals.map(([what]) => what))))];
   const legend = kinds.flatMap((what) => [make("span", { class: `key ${what}` }, what), " "]);
-  sheet.append(make("h2", {}, "Where the time goes"), make("p", {}, ...legend, make("label", {}, " zoom ", zoom)), make("div", { class: "wide" }, tracks));
+  sheet.append(make("h2", {}, "Where the time goes"), make("p", {}, "What the agents of one CTA do, from the launch to its last tile. Point at an interval to see its tile and its K step. If there are many tiles, those in the middle are shown without their K steps."), make("p", {}, ...legend, make("label", {}, " zoom ", zoom)), make("div", { class: "wide" }, tracks));
 }
 
 function showCandidates(sheet, candidates) {
   const least = candidates[0].cycles;
   const rows = candidates.map(({ cycles, fields }) => {
-    const other = Object.entries(fields).map(([path, value]) => `${path} = ${value}`).join(", ");
+    const other = Object.entries(fields).map(([path, value]) => (value === null ? `without ${path}` : `${path} = ${value}`)).join(", ");
     return [cycles, `${(cycles / least).toFixed(3)}`, other ? make("code", {}, other) : make("strong", {}, "this kernel")];
   });
-  sheet.append(make("h2", {}, "Candidates and their estimates"), make("p", {}, "The cheapest legal schedules by the cost model, in cycles of an SM, and the fields in which each differs from this kernel."), table(["cycles", "to the least", "schedule"], rows));
+  sheet.append(make("h2", {}, "Candidates and their estimates"), make("p", {}, "The schedules that the cost model estimates to be fastest, in cycles of an SM, and the fields in which each differs from this kernel."), table(["cycles", "times the least", "schedule"], rows));
 }
 
 function showResources(store, sheet, explain) {
@@ -87,8 +87,8 @@ function showResources(store, sheet, explain) {
     ...kernel.roles.map((role) => [`role ${role.name}`, `${role.warps} warps` + (role.registers ? `, ${role.registers} registers a thread` : "")]),
     ["grid", `tiles of ${grid.tile.join("×")}, clusters of ${grid.cluster.join("×")}, order ${grid.order}, ${grid.scheduler}`],
   ];
-  if (grid.tiles !== null) rows.push(["waves", `${grid.tiles} tiles on ${grid.at_once} CTAs at once: ${grid.full_waves} full waves` + (grid.last_wave ? `, a last one of ${grid.last_wave} tiles` : "")]);
-  if (kernel.flops_per_byte !== null) rows.push(["intensity", `${kernel.flops_per_byte.toFixed(1)} flops per byte of A and B from L2` + (kernel.l2_bytes_per_cycle ? `; ${kernel.l2_bytes_per_cycle} bytes per cycle and SM at wgmma's full rate` : "")]);
+  if (grid.tiles !== null) rows.push(["waves", `${grid.tiles} tiles on ${grid.at_once} CTAs at once: ${counted(grid.full_waves, "full wave")}` + (grid.last_wave ? `, a last one of ${counted(grid.last_wave, "tile")}` + (grid.last_wave_halves ? ` in ${grid.last_wave_halves} halves` : "") : "")]);
+  if (kernel.flops_per_byte !== null) rows.push(["intensity", `${kernel.flops_per_byte.toFixed(1)} flops per byte of A and B from L2` + (kernel.l2_bytes_per_cycle ? `; ${kernel.l2_bytes_per_cycle.toFixed(1)} bytes per cycle and SM at wgmma's full rate` : "")]);
   for (const warning of resources.warnings) rows.push(["warning", warning]);
   sheet.append(make("h2", {}, "Resources"), table(["", ""], rows));
   if (kernel.stages) {

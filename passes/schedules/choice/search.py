@@ -170,9 +170,9 @@ class Search:
             for one in weighed if self._takes_layout else weighed[:1]:
                 schedule = self.accepted(one.schedule, refused)
                 if schedule is not None:
-                    others = [other for other in weighed[:_SHOWN] if other != one]
-                    shown = ", ".join(map(str, [one, *others][:_SHOWN]))
-                    why = f"{least}estimated cycles ({one.cycles:,.0f}) of {len(weighed)} tiles: {shown}"
+                    others = [str(other) for other in weighed[:_SHOWN] if other != one]
+                    why = f"{least}estimated cycles ({one.cycles:,.0f}) of {len(weighed)} tiles"
+                    why += f"; others: {'; '.join(others)}" if others else ""
                     yield Found(schedule, group.why or why)
                     least = least if group.why else ""
 

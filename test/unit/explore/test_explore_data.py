@@ -184,6 +184,8 @@ def test_the_schedule_has_reasons_and_candidates_with_estimates() -> None:
     assert len(cycles) > 10 and cycles == sorted(cycles)
     assert found["candidates"][0]["fields"] == {} and all(candidate["fields"] for candidate in found["candidates"][1:])
     assert f"least estimated cycles ({cycles[0]:,})" in found["reasons"]["grid.tile"]
+    assert not any("grid.operands" in one["fields"] for one in found["candidates"])  # their estimates are the same
+    assert any(None in one["fields"].values() for one in found["candidates"])  # a field that a candidate leaves open
 
 
 def test_both_accesses_of_a_race_are_named(race: tuple[Path, Data]) -> None:
@@ -193,6 +195,8 @@ def test_both_accesses_of_a_race_are_named(race: tuple[Path, Data]) -> None:
     assert shown[verdict["right"]].place == "05-atoms/07-bind-ring" and shown[verdict["wrong"]].place == GUILTY
     named = [shown[at].text.split("\n")[line - 1] for at, line in verdict["at"]]
     assert len(named) == 2 and "sm.ldmatrix" in named[0] and "sm.cp_async" in named[1]
+    assert f" at line {verdict['at'][0][1]} of {GUILTY}" in verdict["message"] and "loc(" not in verdict["message"]
+    assert verdict["op"].endswith(f" at line {verdict['at'][0][1]} of {GUILTY}")
 
 
 def test_a_verdict_on_files_that_are_not_shown_names_the_level(race: tuple[Path, Data]) -> None:
