@@ -33,7 +33,7 @@ _MOST_LAUNCHES = 200
 @dataclass(frozen=True)
 class GpuRun:
     """D, or full results by name, in float64, as stored; a complaint about elements not written, or bytes written
-    beside D ("" for none); and the mean seconds per launch, over `launches` launches."""
+    beside D ("" for none); and the mean seconds per launch, over `launches` launches: 0 if they are not timed."""
 
     d: Any
     complaint: str
@@ -42,10 +42,15 @@ class GpuRun:
 
 
 def run_on_gpu(
-    kernel: CompiledKernel | runtime.Kernel, spec: GemmSpec, inputs: Mapping[str, Any], device: int = 0
+    kernel: CompiledKernel | runtime.Kernel,
+    spec: GemmSpec,
+    inputs: Mapping[str, Any],
+    device: int = 0,
+    *,
+    is_timed: bool = True,
 ) -> GpuRun:
     """Launch on inputs of `random_inputs`, copy D back, and copy other results to their arrays among the inputs. Then
-    time more launches of the same.
+    time more launches of the same, unless `is_timed` is False.
 
     Raises LoadError for a kernel of another architecture, LaunchError, DeviceError.
     """
@@ -64,17 +69,17 @@ def run_on_gpu(
             name: value if not isinstance(value, np.ndarray) else buffers.upload(value, _dtype(spec, name))
             for name, value in inputs.items()
         }
-        for argument in filter(is_list, kernel.manifest["arguments"]):
-            name = argument["name"]
-            rows = rows_of_batch(operands[name])
-            table = buffers.allocate(rows.nbytes)
-            buffers.copy_in(table, rows)
-            operands[name] = list_at(operands[name], table)
         addresses = {name: buffers.allocate(d.stored.nbytes) for name, d in stored.items()}
         out = {}
         for name, d in stored.items():
             buffers.copy_in(addresses[name], d.stored)
             out[name] = runtime.Operand(addresses[name] + GUARD_BYTES, shapes[name], d.strides, d.dtype, device)
+        for argument in filter(is_list, kernel.manifest["arguments"]):
+            given, name = out if argument["role"] == "output" else operands, argument["name"]
+            rows = rows_of_batch(given[name])
+            table = buffers.allocate(rows.nbytes)
+            buffers.copy_in(table, rows)
+            given[name] = list_at(given[name], table)
         launch = loaded.bind(stream=0, out=returned(out), **operands)
         launch()
         _synchronize()
@@ -82,7 +87,7 @@ def run_on_gpu(
             buffers.copy_out(d.stored, addresses[name])
         for name in {*inputs} & {result.name for result in spec.results}:
             buffers.copy_out(inputs[name], operands[name].address)
-        seconds, launches = _timed(launch)
+        seconds, launches = _timed(launch) if is_timed else (0.0, 0)
     complaints = (_complaint(spec, inputs, x, stored[x.name]) for x in spec.returned_results)
     found = {name: d.values() for name, d in stored.items()}
     return GpuRun(returned(found), next(filter(None, complaints), ""), seconds, launches)

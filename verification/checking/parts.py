@@ -150,7 +150,7 @@ def products_of_groups_of_k(spec: GemmSpec, inputs: Mapping[str, Any]) -> list[t
     for number, (first, end) in enumerate(ranges_of_k(ends, arrays["a"].shape[0], block)):
         own = {name: array[number] if name in full else inputs[name] for name, array in arrays.items()}
         own |= {name: arrays[name][first:end] for name in ("a", "b")}
-        blocks = slice(first // block, -(-end // block))
+        blocks = slice(first // block, -(-end // block) if end > first else first // block)
         for scales in () if spec.block_scales is None else spec.block_scales.operands:
             given = arrays[scales.name]
             own[scales.name] = given[blocks] if scales.kind in _BY_K else given[:, blocks]

@@ -126,6 +126,8 @@ def _of_all(verdicts: Mapping[str, Verdict]) -> Verdict:
 
 def _of_reduction(spec: GemmSpec, result: Result, inputs: Mapping[str, Any], found: Array) -> Verdict:
     """The verdict on a reduction. It needs all values of the product, so for a large product it is not compared."""
+    if spec.rows_are_grouped and not np.any(np.asarray(inputs[ENDS]) > 0):
+        return Verdict(True, "no row belongs to a group")
     a, b = (np.asarray(inputs[name]) for name in "ab")
     n = b.shape[-2 if spec.layout[1] == "n" else -1] * spec.rows_per_byte
     if a.size * n > _MOST_PRODUCTS:

@@ -238,6 +238,29 @@ def products(fake: Driver) -> Callable[[list[Any]], None]:
     return kernel
 
 
+def test_a_run_on_a_gpu_stores_into_a_list(install_driver: Any) -> None:
+    spec = lt.GemmSpec(a="f16", b="f16", d="f16", batch=None, counts=True, lists="abd")
+    compiled_ = lt.compile_gemm(spec, "sm_80", "grid.tile = [32, 32], k = 32, stages = 2")
+    fake = install_driver(Driver(compiled_))
+
+    def kernel(values: list[Any]) -> None:
+        *tables, at_counts = [value for value, kind in zip(values, fake.types, strict=True) if kind == "ptr"]
+        entries = 8 * ENTRIES * COUNT
+        rows = [np.frombuffer((ctypes.c_char * entries).from_address(at), np.int64) for at in tables]
+        counts = np.frombuffer((ctypes.c_char * (4 * COUNT)).from_address(at_counts), np.int32).tolist()
+        of_each = (each.reshape(COUNT, ENTRIES).tolist() for each in rows)
+        for count, *places in zip(counts, *of_each, strict=True):
+            left, right, d = (matrix(x[0], x[1], x[3], x[2]).view(np.float16) for x in places)
+            d[:count] = left[:count].astype(np.float32) @ right.T.astype(np.float32)
+
+    fake.kernel = kernel
+    inputs = lt.random_inputs(spec, M, N, K, np.random.default_rng(0), batch=COUNT)
+    ran = run_on_gpu(compiled_, spec, inputs, is_timed=False)
+    assert not ran.complaint and against_float64(spec, inputs, ran.d).ok
+    assert (ran.seconds, ran.launches, len(fake.launches)) == (0.0, 0, 1)
+    assert not fake.memory
+
+
 def tensors(offset: int = 0) -> tuple[list[Tensor], list[Tensor]]:
     rng, lists = np.random.default_rng(0), ([], [])
     for m, n, k in SIZES:
