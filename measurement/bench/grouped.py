@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.compile import compile_gemm
 from lowtide.compiler.epilogue.gated import swiglu
-from lowtide.compiler.matmul.grouped import Grouped, grouped_matmul, kernel_for, product_of
+from lowtide.compiler.matmul.grouped import grouped_matmul, kernel_for
+from lowtide.compiler.matmul.grouped_products import Grouped, product_of
 from lowtide.compiler.matmul.options import Options
 from lowtide.compiler.native import native_target
 from lowtide.compiler.spec import GemmSpec

@@ -14,7 +14,8 @@ from fake_driver import FakeDriver
 
 import lowtide as lt
 from lowtide.compiler.matmul import grouped
-from lowtide.compiler.matmul.grouped import Grouped, GroupedMatmul, padded_product_of, product_of
+from lowtide.compiler.matmul.grouped import GroupedMatmul
+from lowtide.compiler.matmul.grouped_products import Grouped, padded_product_of, product_of
 from lowtide.compiler.matmul.options import Options
 from lowtide.compiler.ptxas import BadCode
 from lowtide.errors import LaunchError

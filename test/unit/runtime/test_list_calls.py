@@ -17,7 +17,8 @@ from test_gpu_run import Driver, matrix
 import lowtide as lt
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.matmul import grouped
-from lowtide.compiler.matmul.grouped import Grouped, GroupedMatmul, kernel_for
+from lowtide.compiler.matmul.grouped import GroupedMatmul, kernel_for
+from lowtide.compiler.matmul.grouped_products import Grouped
 from lowtide.compiler.matmul.listed import fields_anywhere
 from lowtide.errors import CompileError, LaunchError
 from lowtide.runtime import Kernel
