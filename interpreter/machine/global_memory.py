@@ -15,10 +15,9 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.interpreter.machine.allocations import Allocations
-from lowtide.interpreter.machine.clocks import Clocks
 from lowtide.interpreter.machine.equal_stores import Change, EqualStores, Made, by_unit
 from lowtide.interpreter.machine.further_readers import FurtherReaders
+from lowtide.interpreter.machine.launch_order import NARROW, LaunchOrder
 from lowtide.interpreter.machine.reliances import Relied
 from lowtide.interpreter.machine.unused_reads import Part, Read, UnusedReads, parts_of
 from lowtide.interpreter.machine.words import Ended, Words
@@ -38,10 +37,8 @@ from lowtide.interpreter.numbers.cells import IN_FLIGHT, MOST_SITES, Buffer, Hol
 from lowtide.interpreter.numbers.codes import ELEMENT_BYTES, UNWRITTEN, ZERO
 from lowtide.interpreter.program.batches import NotTogether
 
-_NARROW = "and the scopes of the two do not include each other's thread"
 
-
-class GlobalMemory(Allocations):
+class GlobalMemory(LaunchOrder):
     """Global memory of one GPU, with the rules on the order of accesses by threads of a launch."""
 
     state = ("_writer", "_epoch", "_site", "_reader", "_read_epoch", "_read_site")
@@ -60,16 +57,12 @@ class GlobalMemory(Allocations):
         # If given, unordered stores of equal values, and unordered reads of no use, are noted, and not refused.
         self.equals: EqualStores | None = None
         self.unused: UnusedReads | None = None
-        self._clocks: dict[int, Clocks] = {}
         self.words = Words()
         self._on_write = on_write
         self._limits: Mapping[Described, tuple[Buffer, ...]] = {}
         self.variables: dict[tuple[int, str], int] = {}  # addresses of variables of modules
         self.constants: list[range] = []  # addresses of those in constant memory
         self.parameter_maps: dict[int, Any] = {}  # tensor maps that are parameters, by their addresses
-        self._earlier_kernels: dict[int, int] | None = None  # their clock in each CTA; None if they have ended
-        # By CTA and agent: the epoch of its wait for them, and the lanes that waited (None: all).
-        self._waiting: dict[tuple[int, int], tuple[int, Ints | None]] = {}
 
     def forgive(self, relied: Relied) -> None:
         """From now on, what hardware is seen to forgive is noted, and not refused."""
@@ -92,27 +85,8 @@ class GlobalMemory(Allocations):
         self._further = FurtherReaders()
         if self.equals is not None:
             self.forgive(self.equals.relied)
-        self._clocks = {}
         self.words = Words()
-        self._earlier_kernels = {} if programmatic else None
-        self._waiting = {}
-
-    def enter(self, cta: int, clocks: Clocks, cluster: int = 1) -> None:
-        """A CTA of this launch, with the clocks of its warps; it is in a cluster of so many CTAs."""
-        clocks.cta, clocks.cluster = cta, cluster
-        self._clocks[cta] = clocks
-        if self._earlier_kernels is not None:
-            self._earlier_kernels[cta] = clocks.add_source("the kernels before")
-
-    def earlier_kernels_ended(self, cta: int, warp: int, lanes: Ints | None = None) -> None:
-        """Lanes of the agent (None: all) have waited for the preceding kernels. Other agents learn it from the agent;
-        its other lanes learn it when its epoch ends."""
-        if self._earlier_kernels is not None:
-            clocks = self._clocks[cta]
-            epoch, waited = self._waiting.get((cta, warp), (clocks.together(warp), np.zeros(0, np.int64)))
-            if epoch == clocks.together(warp) and waited is not None:
-                self._waiting[cta, warp] = epoch, None if lanes is None else np.union1d(waited, lanes)
-            clocks.known[warp, self._earlier_kernels[cta]] = 1
+        self.begin_order(programmatic)
 
     def read_raw(self, access: Access, addresses: Ints, size: int, used: Ints | None) -> tuple[Values, Values]:
         """Raw bytes, `size` from each address: codes and payload (n, size).
@@ -183,7 +157,7 @@ class GlobalMemory(Allocations):
         if not found:
             return None
         cta, thread = divmod(found[-1][0], LANES * WARPS)
-        names = self._clocks[cta].names if cta in self._clocks else ()
+        names = self.clocks[cta].names if cta in self.clocks else ()
         return f"CTA {cta} {thread_name(thread, names)}{self.by(found[-1][1])}"
 
     def _open(self, access: Access, span: Span) -> Span:
@@ -196,7 +170,7 @@ class GlobalMemory(Allocations):
         """An asynchronous store completes: it is written by the access's lanes in their agent's current epoch."""
         units = self.renewed(span).units
         self._writer[units] = (access.cta * WARPS + access.warp) * LANES + lane_column(access) + 1
-        self._epoch[units] = self._clocks[access.cta].epoch(access.warp) + 1
+        self._epoch[units] = self.clocks[access.cta].epoch(access.warp) + 1
 
     def _check_written(self, access: Access, addresses: Ints, unwritten: Values) -> None:
         if unwritten.any():
@@ -210,21 +184,7 @@ class GlobalMemory(Allocations):
             row, what = found
             rule = f"out of bounds: not all {span.size} bytes are in {what} [outside-pointee]"
             self.fail(access, span.addresses, row, 0, rule)
-        if self._earlier_kernels is None or not span.addresses.size:
-            return
-        if access.warps is not None:
-            raise NotTogether
-        clocks = self._clocks[access.cta]
-        has_ended = bool(clocks.known[access.warp, self._earlier_kernels[access.cta]])
-        epoch, lanes = self._waiting.get((access.cta, access.warp), (-1, None))
-        if access.lanes is not None and lanes is not None and epoch == clocks.together(access.warp):
-            has_ended &= bool(np.isin(access.lanes, lanes).all())
-        if not has_ended:
-            rule = (
-                "the kernels before this one may still write here; wait for them by griddepcontrol.wait before"
-                " [earlier-kernels]"
-            )
-            self.fail(access, span.addresses, 0, 0, rule)
+        self.check_earlier_kernels(access, span)
 
     def _before_read(self, access: Access, span: Span) -> None:
         is_written = np.count_nonzero(self._writer[span.units]) > 0
@@ -233,9 +193,9 @@ class GlobalMemory(Allocations):
         if access.strong is None or not access.strong.is_atomic:  # an atomic operation is checked when it writes
             self._check_words(access, span, "reads")
         if self._is_strong(access):
-            self.words.note(access, span, self._clocks[access.cta], self.site(access, span), writes=False)
+            self.words.note(access, span, self.clocks[access.cta], self.site(access, span), writes=False)
         elif self.unused is not None and self.unused.current is not None:
-            made = self._thread(access), self._epoch_of(access) + 1, self.site(access, span)
+            made = self.thread(access), self.epoch_of(access) + 1, self.site(access, span)
             self.unused.add(span, parts_of(self.unused.current, access, span, made))
         elif is_written or self._notes_reads or (self._in_place is not None and _reaches(span, self._in_place)):
             self._note_read(access, span)
@@ -245,12 +205,12 @@ class GlobalMemory(Allocations):
         units = span.units
         reader, epoch = self._reader[units], self._read_epoch[units]
         if np.count_nonzero(reader):
-            found = self._unordered(access, reader, epoch)
+            found = self.unordered(access, reader, epoch)
             if found.any():
                 self._further.note(units[found], reader[found], epoch[found], self._read_site[units][found])
-        thread = self._thread(access)
+        thread = self.thread(access)
         self._reader[units] = thread
-        epochs = self._epoch_of(access) + 1
+        epochs = self.epoch_of(access) + 1
         is_by_several = access.lanes is not None or access.warps is not None
         if is_by_several and not span.is_disjoint:  # each differs from some other thread
             again = self._reader[units] != thread
@@ -281,11 +241,11 @@ class GlobalMemory(Allocations):
             self._replaced[places[(places >= 0) & (places < len(self._replaced))]] = True
         ended = self._check_words(access, span, "writes")
         if self._is_strong(access):
-            self.words.note(access, span, self._clocks[access.cta], self.site(access, span), writes=True)
+            self.words.note(access, span, self.clocks[access.cta], self.site(access, span), writes=True)
             return
         if access.warps is not None and not span.is_disjoint:
             raise NotTogether
-        new = Made(self._thread(access), self._epoch_of(access) + 1, self.site(access, span))
+        new = Made(self.thread(access), self.epoch_of(access) + 1, self.site(access, span))
         if self.equals is not None and (old is not None or ended):
             old = old or Made(self._writer[units], self._epoch[units], self._site[units])
             for at in zip(*np.nonzero(joins & (reader > 0)), strict=True) if was_read else ():
@@ -311,39 +271,12 @@ class GlobalMemory(Allocations):
         pairs = (self._reader, self._writer), (self._read_epoch, self._epoch), (self._read_site, self._site)
         return Made(*(np.where(reader > 0, first[units], second[units]) for first, second in pairs))
 
-    def _late(self, access: Access, rows: Ints, threads: Ints, epochs: Ints) -> Values:
-        """Which accesses of threads in epochs are not ordered before the access of a row of one agent; all (n,)."""
-        of_rows = replace(access, lanes=None if access.lanes is None else np.asarray(access.lanes)[rows], ops=())
-        return self._unordered(of_rows, threads[:, None], epochs[:, None])[:, 0]
-
-    def _thread(self, access: Access) -> Any:
-        """The grid-wide number of each row's thread, + 1."""
-        return (_cta_of(access) * WARPS + access.agents) * LANES + lane_column(access) + 1
-
-    def _epoch_of(self, access: Access) -> Any:
-        if access.cta not in self._clocks:
-            return 0
-        if access.crews is None:
-            return self._clocks[access.cta].epochs(access.agents)
-        each = [self._clocks[cta] for cta in access.ctas]
-        return np.array([clocks.now[: clocks.warps] for clocks in each], np.int32)[access.crews, access.agents]
-
-    def _known_to(self, access: Access, agents: Any) -> Any:
-        """What the agent of each row knows of other agents of its CTA: the number of ended epochs."""
-        if access.crews is None:
-            return self._clocks[access.cta].known[access.agents, agents]
-        each = [self._clocks[cta] for cta in access.ctas]
-        if np.max(agents, initial=0) >= each[0].warps:  # a source of writes
-            raise NotTogether
-        known = np.stack([clocks.known[: clocks.warps, : clocks.warps] for clocks in each])
-        return known[access.crews, access.agents, agents]
-
     def _check_writers(self, access: Access, span: Span, verb: str, kind: str, holds: Holds | None = None) -> Any:
         """Raise if another thread wrote in this launch and nothing orders its write before this access. Returns the
         units, an array (rows, units), where it is an equal store, which is noted; False if there are none."""
         units = span.units
         writer, stored = self._writer[units], self._epoch[units]
-        late: Any = self._unordered(access, writer, stored)
+        late: Any = self.unordered(access, writer, stored)
         further = self.equals is not None and self.equals.reaches(units)
         if not further and not late.any():
             return False
@@ -351,7 +284,7 @@ class GlobalMemory(Allocations):
             raise NotTogether
         made = Made(writer, stored, self._site[units])
         if self.equals is not None:
-            which = partial(self._late, access)
+            which = partial(self.late, access)
             late, made = self.equals.late(units, late, made, which)
             is_plain = access.strong is None and (made.stored[late] != IN_FLIGHT).all()
             if is_plain and self.equals.allows(units, late, holds, which):
@@ -397,7 +330,7 @@ class GlobalMemory(Allocations):
         """Raise for an access that is not ordered after a write. `what` it does, and the kind of race."""
         (row, byte), (verb, kind) = span.first(late), what
         rule, (thread, _, site) = f"({kind}): {verb} what {{}} wrote", (int(each[late][0]) for each in made)
-        self._fail_race(access, span, row, byte, rule, thread, site)
+        self.fail_race(access, span, row, byte, rule, thread, site)
 
     def _check_readers(self, access: Access, span: Span) -> list[tuple[int, Made]]:
         """Raise if another thread read bytes that this launch wrote, and nothing orders that before this write. Returns
@@ -410,20 +343,20 @@ class GlobalMemory(Allocations):
         reader = self._reader[units]
         if not np.count_nonzero(reader):
             return []
-        racing = self._unordered(access, reader, self._read_epoch[units])
+        racing = self.unordered(access, reader, self._read_epoch[units])
         if racing.any() and not self._forgives(access, self._read_site[units][racing]):
             row, byte = span.first(racing)
             site = int(self._read_site[units][racing][0])
-            self._fail_race(access, span, row, byte, rule, int(reader[racing][0]), site)
+            self.fail_race(access, span, row, byte, rule, int(reader[racing][0]), site)
         is_weak = access.strong is None
         if access.warps is not None and self._further:
             raise NotTogether
         for row, column in np.argwhere(reader) if self._further else ():
             one = replace(access, lanes=None if access.lanes is None else access.lanes[row : row + 1], ops=())
             for thread, epoch, site in self._further.of(int(units[row, column]), is_weak):
-                is_late = self._unordered(one, np.array([[thread]]), np.array([[epoch]]))[0, 0]
+                is_late = self.unordered(one, np.array([[thread]]), np.array([[epoch]]))[0, 0]
                 if is_late and not self._forgives(access, np.array([site])):
-                    self._fail_race(access, span, int(row), int(column) * span.unit, rule, thread, site)
+                    self.fail_race(access, span, int(row), int(column) * span.unit, rule, thread, site)
                 if is_weak:
                     forgotten.append((int(units[row, column]), Made(thread, epoch, site)))
         if is_weak:  # whatever must come after the reads must come after this write
@@ -438,12 +371,12 @@ class GlobalMemory(Allocations):
 
     def _is_late(self, access: Access, row: int, part: Part) -> bool:
         """Whether a part of a load is not ordered before the write of a row."""
-        return bool(self._late(access, np.array([row]), np.array([part.thread]), np.array([part.epoch]))[0])
+        return bool(self.late(access, np.array([row]), np.array([part.thread]), np.array([part.epoch]))[0])
 
     def _fail_part(self, access: Access, span: Span, rule: str, row: int, part: Part) -> NoReturn:
         """Raise for the write of a row, which is not ordered after a part of a load."""
         byte = max(0, part.start - int(span.addresses[row]))
-        self._fail_race(access, span, row, byte, rule, part.thread, part.site)
+        self.fail_race(access, span, row, byte, rule, part.thread, part.site)
 
     def refine(self, unit: int) -> None:
         if self.unit > unit:
@@ -454,80 +387,26 @@ class GlobalMemory(Allocations):
 
     def _is_strong(self, access: Access) -> bool:
         """Whether an access is strong. The host has no other threads beside it."""
-        return access.strong is not None and access.cta in self._clocks
+        return access.strong is not None and access.cta in self.clocks
 
     def _check_words(self, access: Access, span: Span, verb: str) -> list[Ended]:
         """Raise for a race with a strong access of another thread. A write that is not strong ends the words there;
         returns what it ends."""
-        if not self.words.reaches(span) or access.cta not in self._clocks:
+        if not self.words.reaches(span) or access.cta not in self.clocks:
             return []
         if access.warps is not None:
             raise NotTogether
-        found = self.words.race(access, span, self._clocks[access.cta], verb != "reads")
+        found = self.words.race(access, span, self.clocks[access.cta], verb != "reads")
         if found is not None:
             what = f"(strong access): {verb} what {{}} {'wrote' if found.wrote else 'read'} by a strong operation"
             if found.is_narrow:
-                what = f"{what}, {_NARROW}"
+                what = f"{what}, {NARROW}"
             thread = found.thread + 1
-            fail = partial(self._fail_race, access, span, found.row, found.byte, what, thread, found.site)
+            fail = partial(self.fail_race, access, span, found.row, found.byte, what, thread, found.site)
             if verb == "writes":
                 fail()
             self._read_late(access, np.ones(span.units.shape, np.bool_), fail)
         return self.words.overwritten(span) if access.strong is None and verb != "reads" else []
-
-    def _unordered(self, access: Access, thread: Ints, stored: Ints) -> NDArray[np.bool_]:
-        """The accesses by other threads (0: no thread) in these epochs that are not ordered before this access."""
-        number = thread - 1
-        warp, lane = number // LANES, lane_column(access)
-        others = (number >= 0) & (warp // WARPS != _cta_of(access))
-        racing: NDArray[np.bool_] = others & ~self._is_acquired(access, warp, stored) if others.any() else others
-        if access.cta in self._clocks:
-            agents = access.agents
-            mine = (number >= 0) & ~others
-            late = stored > self._known_to(access, np.where(mine, warp % WARPS, 0))
-            same = (warp % WARPS == agents) & (number % LANES == lane) & (number % LANES != WHOLE_AGENT)
-            racing |= mine & late & ~same
-            if access.warps is None and racing.any():
-                number, stored = (np.broadcast_to(each, racing.shape) for each in (number, stored))
-                self._clocks[access.cta].refine(access.warp, lane, racing, number, stored)
-        return racing
-
-    def _fail_race(
-        self, access: Access, span: Span, row: int, byte: int, rule: str, thread: int, site: int
-    ) -> NoReturn:
-        """Raise the error of a race with a thread of the grid, whose name replaces {} in `rule`."""
-        if access.warps is not None:
-            raise NotTogether
-        other = thread - 1
-        cta = other // LANES // WARPS
-        names = self._clocks[cta].names if cta in self._clocks else ()
-        who = f"CTA {cta} {thread_name(other % (LANES * WARPS), names)}"
-        remedy = (
-            "put a barrier of the CTA between the two"
-            if cta == access.cta
-            else "if the CTAs should not share these elements, check the grid and the masks; if they should, let its "
-            "CTA arrive at a semaphore after that, and this one wait for it before"
-        )
-        if _NARROW in rule:
-            remedy = "widen them to .gpu, the scope of an operation that names none"
-        what = f"race {rule.format(who)}, nothing orders the two; it did so{self.by(site)}; {remedy} [global-race]"
-        self.fail(access, span.addresses, row, byte, what)
-
-    def _is_acquired(self, access: Access, warp: Ints, stored: Ints) -> NDArray[np.bool_]:
-        """Which writes of other CTAs the accessing agent has acquired: by warp of the grid, and epoch + 1."""
-        heard = self._clocks[access.cta].heard[access.warp].ctas if access.cta in self._clocks else {}
-        result = np.zeros(warp.shape, np.bool_)
-        if access.warps is not None:  # each may have heard of others
-            return result
-        for cta, knowledge in heard.items():
-            theirs = (warp // WARPS == cta) & (warp % WARPS < len(knowledge))
-            result |= theirs & (stored <= knowledge[np.where(theirs, warp % WARPS, 0)])
-        return result
-
-
-def _cta_of(access: Access) -> Any:
-    """The CTA of each row, array (n, 1), or of all rows."""
-    return access.cta if access.crews is None else np.array(access.ctas, np.int64)[access.crews]
 
 
 def _held(holds: Holds, reader: Ints, quickly: bool) -> Values | None:
