@@ -77,6 +77,7 @@ def steps_of(origins: Origins) -> Steps:
     return Steps(shown, notes)
 
 
+_FEW = 3  # notes of one kind
 _PTX_WITHOUT_ORIGINS = "the instructions of the PTX have no origins: the PTX with lines has other instructions"
 
 
@@ -90,9 +91,10 @@ def steps_in(folder: Path) -> Steps:
             f"{folder} has no dumps of steps; name a folder that --dump-ir or dump_ir=… has filled [explored-folder]"
         )
     notes = _missing_levels(texts)
-    known, faults = _recorded(folder)
-    notes += faults
-    links, edited = _links(texts, known, notes)
+    known, without_origins = _recorded(folder)
+    illegal: list[str] = []
+    links, edited = _links(texts, known, illegal)
+    notes += [*_few(without_origins), *_few(illegal)]
     shown = []
     for place, text in texts.items():
         joined = _joined(links, place, texts)
@@ -109,6 +111,14 @@ def _missing_levels(texts: Mapping[str, str]) -> list[str]:
     levels = {place.partition("/")[0] for place in texts}
     missing = [str(level) for level in Level if f"{level.value:02d}-{level}" not in levels]
     return [f"not in the folder: level {', '.join(missing)}"] if missing else []
+
+
+def _few(notes: Sequence[str]) -> list[str]:
+    """The first of many notes of one kind, as all steps of another version have them, and the number of the others."""
+    others = len(notes) - _FEW
+    steps = "step" if others == 1 else "steps"
+    more = [f"and {others} other {steps}, for reasons of the same kind"] if others > 0 else []
+    return [*notes[:_FEW], *more]
 
 
 def _recorded(folder: Path) -> tuple[dict[str, Recorded], list[str]]:

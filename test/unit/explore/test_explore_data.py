@@ -142,6 +142,15 @@ def test_dumps_of_another_version_are_shown_without_what_cannot_be_read(folder: 
     assert found["steps"][22]["place"] == GUILTY and found["steps"][22]["before"] is None
 
 
+def test_faults_that_many_steps_share_are_named_once(folder: Path) -> None:
+    files = list(folder.glob("origins/*/*.json"))
+    for path in files:
+        path.write_text('{"version": 9}')
+    found = steps_in(folder)
+    assert len(found.notes) == 4 and "compile again [origins-file]" in found.notes[0]
+    assert found.notes[-1] == f"and {len(files) - 3} other steps, for reasons of the same kind"
+
+
 def test_dumps_without_origins_are_shown_without_links(folder: Path) -> None:
     for path in folder.glob("origins/*/*.json"):
         path.unlink()
