@@ -1,5 +1,6 @@
 """Generates the documentation that is derived: from the code the pages on dialects, passes, levels and presets and the
-IR in README.md; from the files of benchmarks/results/ the tables of measurements.
+IR in README.md; from the files of benchmarks/results/ the tables of measurements; and the pages of kernels, if the
+assets of `lowtide explore` have changed.
 
     python docs/generate.py            write the pages
     python docs/generate.py --check    write nothing; exit 1 if a page is out of date
@@ -25,6 +26,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import drawn_shapes
 import grammar
+import kernel_pages
 import record
 import verdicts
 
@@ -318,6 +320,7 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         **{name: functools.partial(page_with_results, name) for name in RESULT_PAGES},
         drawn_shapes.PAGE: lambda: _PAGES_HEAD + drawn_shapes.page(results()),
         grammar.FILE: grammar.grammar,
+        **{name: functools.partial(kernel_pages.kernel_page, name) for name in kernel_pages.KERNEL_PAGES},
         "../README.md": readme,
     }
 )

@@ -21,14 +21,11 @@ _FOLDER = "assets"
 
 def page_text(data: Mapping[str, Any]) -> str:
     """The HTML of a page. Raises Error if it is too large to open."""
-    folder = files(__package__) / _FOLDER
-    scripts = sorted(path.name for path in folder.iterdir() if path.name.endswith(".js"))
-    script = "\n".join(['"use strict";', *((folder / name).read_text(encoding="utf-8") for name in scripts)])
-    style = (folder / "page.css").read_text(encoding="utf-8")
+    style, script = _assets()
     # With sort_keys unset and no time in the gzip header, equal data are equal pages.
     packed = gzip.compress(json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode(), mtime=0)
     found = _filled(
-        (folder / "page.html").read_text(encoding="utf-8"),
+        _asset("page.html"),
         {
             "title": html.escape(f"{data['title']}"),
             "version": html.escape(f"{data['lowtide']}"),
@@ -45,6 +42,22 @@ def page_text(data: Mapping[str, Any]) -> str:
             " [explored-size]"
         )
     return found
+
+
+def is_of_these_assets(page: str) -> bool:
+    """Whether a page has the style and the scripts that `page_text` would give it."""
+    return all(f"'sha256-{_hash(text)}'" in page for text in _assets())
+
+
+def _assets() -> tuple[str, str]:
+    """The style, and all scripts as one."""
+    folder = files(__package__) / _FOLDER
+    scripts = sorted(path.name for path in folder.iterdir() if path.name.endswith(".js"))
+    return _asset("page.css"), "\n".join(['"use strict";', *map(_asset, scripts)])
+
+
+def _asset(name: str) -> str:
+    return (files(__package__) / _FOLDER / name).read_text(encoding="utf-8")
 
 
 def _filled(template: str, parts: Mapping[str, str]) -> str:
