@@ -32,10 +32,10 @@ def table_of(launch: Mapping[str, tuple[str, str]] = LAUNCH) -> str:
     return "".join(",".join(f'"{cell}"' for cell in row) + "\n" for row in rows)
 
 
-def fake_ncu(folder: Path, output: str | None = None, status: int = 0, listed: str | None = None) -> Path:
-    """A folder with an ncu, which lists the metrics of `LAUNCH` unless `listed` is given, writes its arguments to the
-    file `asked`, and prints `output`."""
-    names = "\n".join(name.partition(".")[0] for name in LAUNCH) if listed is None else listed
+def fake_ncu(folder: Path, output: str | None = None, status: int = 0) -> Path:
+    """A folder with an ncu, which lists the metrics of `LAUNCH`, writes its arguments to the file `asked`, and prints
+    `output`."""
+    names = "\n".join(name.partition(".")[0] for name in LAUNCH)
     texts = {"listed": names, "output": "==PROF== Connected to process 7\n" + table_of() if output is None else output}
     for name, text in texts.items():
         (folder / name).write_text(text + "\n", encoding="utf-8")

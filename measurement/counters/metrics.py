@@ -4,7 +4,7 @@ The names are those of ncu (Nsight Compute, "Metrics Reference"). A share is of 
 rate of the unit. The resources are those of `inspection/timeline/shares.py`.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 _OF_TIME = ".avg.pct_of_peak_sustained_elapsed"
@@ -127,13 +127,9 @@ RESOURCES: Sequence[Resource] = (
 _BUSY = 0.6
 
 
-def asked(known: Collection[str]) -> tuple[list[str], list[str]]:
-    """The names to ask ncu for, and those that are left out because ncu does not know them. `known`: names without
-    their suffixes, as `ncu --query-metrics` lists them; if there are none, all names are asked for. ncu lists no names
-    of launches."""
-    every = dict.fromkeys([TIME, CYCLES, *(name for row in RESOURCES for name in (*row.shares, *row.others))])
-    is_known = {name: not known or name.startswith("launch__") or name.partition(".")[0] in known for name in every}
-    return [name for name in every if is_known[name]], [name for name in every if not is_known[name]]
+def asked() -> list[str]:
+    """The names to ask ncu for."""
+    return [*dict.fromkeys([TIME, CYCLES, *(name for row in RESOURCES for name in (*row.shares, *row.others))])]
 
 
 def rows(values: Values, predicted: Mapping[str, float], fields: Mapping[str, str]) -> list[tuple[str, ...]]:

@@ -41,28 +41,33 @@ def count(folder: Path, kernel: str, ncu: str = "ncu") -> Counters:
             f"{ncu} is not on the PATH, so there are no counters of the GPU; install Nsight Compute, or add its folder"
             " to PATH [ncu-found]"
         )
-    names, unknown = asked(_known(program))
-    command = [sys.executable, "-m", _LAUNCH, str(folder)]
+    names, command = asked(), [sys.executable, "-m", _LAUNCH, str(folder)]
     done = _profiled(program, names, kernel, command)
-    named = _named(done)
-    refused = [name for name in names if name in named or name.partition(".")[0] in named]
-    if done.returncode and refused and len(refused) < len(names):
-        unknown += refused
+    rows = counters_of(done.stdout)
+    refused = [] if rows else _refused(done, names) or _unlisted(program, names)
+    if refused and len(refused) < len(names):
         names = [name for name in names if name not in refused]
         done = _profiled(program, names, kernel, command)
-    rows = counters_of(done.stdout)
+        rows = counters_of(done.stdout)
     if done.returncode or not rows or not rows[-1]:
         raise DeviceError(
             f"ncu counted nothing. Its last lines: {_last_lines(done)}. If it lacks the permission, run this as root;"
             " otherwise run ncu by hand [ncu-failed]"
         )
-    return Counters(rows[-1], (*unknown, *(name for name in names if name not in rows[-1])))
+    return Counters(rows[-1], tuple(name for name in asked() if name not in rows[-1]))
 
 
-def _known(program: str) -> set[str]:
-    """The names that ncu lists for the GPU here, without suffixes; none if it lists nothing."""
-    done = _run([program, "--query-metrics"])
-    return set(re.findall(r"^\W*([a-z0-9]+__\w+)", done.stdout, re.MULTILINE)) if done.returncode == 0 else set()
+def _refused(done: subprocess.CompletedProcess[str], names: Sequence[str]) -> list[str]:
+    """The metrics that ncu's own lines name, with or without their suffixes."""
+    own = [line for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.startswith("==")]
+    named = {name.rstrip(".") for line in own for name in re.findall(r"[a-z0-9]+__[\w.]+", line)}
+    return [name for name in names if name in named or name.partition(".")[0] in named]
+
+
+def _unlisted(program: str, names: Sequence[str]) -> list[str]:
+    """The metrics that `ncu --query-metrics` does not list. It lists them without suffixes, and none of launches."""
+    listed = set(re.findall(r"^\W*([a-z0-9]+__\w+)", _run([program, "--query-metrics"]).stdout, re.MULTILINE))
+    return [name for name in names if not name.startswith("launch__") and name.partition(".")[0] not in listed]
 
 
 def _profiled(
@@ -77,12 +82,6 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DeviceError(f"ncu did not end well: {error}; run it by hand [ncu-ran]") from None
-
-
-def _named(done: subprocess.CompletedProcess[str]) -> set[str]:
-    """The metrics that ncu's own lines name."""
-    own = [line for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.startswith("==")]
-    return {name.rstrip(".") for line in own for name in re.findall(r"[a-z0-9]+__[\w.]+", line)}
 
 
 def _last_lines(done: subprocess.CompletedProcess[str]) -> str:

@@ -27,30 +27,35 @@ def test_the_table_is_read_in_nanoseconds_and_bytes() -> None:
     assert counters_of("==ERROR== no table") == []
 
 
-def test_one_launch_is_counted_with_what_this_ncu_lists(tmp_path: Path) -> None:
+def test_one_launch_is_counted(tmp_path: Path) -> None:
     found = count(tmp_path / "kernel", "lowtide_gemm", str(fake_ncu(tmp_path) / "ncu"))
-    asked_for = (tmp_path / "asked").read_text().split()
-    metrics = asked_for[asked_for.index("--metrics") + 1].split(",")
-    assert TENSOR in metrics and "launch__waves_per_multiprocessor" in metrics
-    assert "lts__throughput.avg.pct_of_peak_sustained_elapsed" not in metrics
-    assert asked_for[asked_for.index("--kernel-name") + 1] == "lowtide_gemm"
-    assert asked_for[-3:] == ["-m", "lowtide.measurement.counters.launch", str(tmp_path / "kernel")]
+    (line,) = (tmp_path / "asked").read_text().splitlines()
+    words = line.split()
+    assert words[words.index("--metrics") + 1].split(",") == asked() and set(LAUNCH) <= set(asked())
+    assert words[words.index("--kernel-name") + 1] == "lowtide_gemm"
+    assert words[-3:] == ["-m", "lowtide.measurement.counters.launch", str(tmp_path / "kernel")]
     assert found.values[CYCLES] == 160056
     assert {"lts__throughput.avg.pct_of_peak_sustained_elapsed", MEMORY} <= set(found.unknown)
 
 
-def test_a_metric_that_ncu_refuses_is_left_out(tmp_path: Path) -> None:
-    folder = fake_ncu(tmp_path, listed="")
+@pytest.mark.parametrize("words", [f"==ERROR== Failed to find metric {TENSOR}", "==ERROR== a metric is unknown"])
+def test_metrics_that_ncu_refuses_are_left_out(words: str, tmp_path: Path) -> None:
+    """Those that it names; else those that it does not list."""
+    folder = fake_ncu(tmp_path, table_of({name: each for name, each in LAUNCH.items() if name != TENSOR}))
+    base = TENSOR.partition(".")[0]
     (folder / "ncu").write_text(
         f"""#!/bin/sh
-[ $1 = --query-metrics ] && exit 1
-case "$*" in *{TENSOR}*) echo "==ERROR== Failed to find metric {TENSOR}"; exit 1;; esac
+[ $1 = --query-metrics ] && {{ grep -v '^{base}' '{folder}/listed'; exit 0; }}
+case "$*" in *{TENSOR}*) echo '{words}'; exit 1;; esac
+echo "$@" > '{folder}/asked'
 cat '{folder}/output'
 """,
         encoding="utf-8",
     )
     found = count(tmp_path, "lowtide_gemm", str(folder / "ncu"))
     assert TENSOR in found.unknown and found.values[TIME] == 91200
+    names = (folder / "asked").read_text()
+    assert "launch__registers_per_thread" in names and ("lts__throughput" in names) == (TENSOR in words)
 
 
 def test_an_ncu_that_fails_is_quoted(tmp_path: Path) -> None:
@@ -90,11 +95,6 @@ def test_each_resource_has_its_shares_its_counts_and_its_fields() -> None:
     assert found["L2"][1:3] == ("40%", "912.0 MB, 10000 GB/s, 89% of sectors hit")
     assert found["memory"][:3] == ("", "", "100.0 MB, 1096 GB/s, 67.0 MB read, 33.0 MB written")
     assert found["idle SMs"][1] == "3%" and found["epilogue"][1:3] == ("", "")
-
-
-def test_all_is_asked_where_ncu_lists_nothing() -> None:
-    names, unknown = asked(set())
-    assert unknown == [] and set(LAUNCH) <= set(names)
 
 
 class Torch:
