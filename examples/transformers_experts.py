@@ -14,7 +14,7 @@ import importlib.util
 from lowtide.errors import DependencyError
 
 try:
-    from lowtide.torch import Backend, combine_slots, grouped_matmul, routes
+    from lowtide.torch import Backend, combine_slots, grouped_gated_mlp, routes
 except DependencyError as error:
     print(f"not run: {error}")
     raise SystemExit from None
@@ -50,9 +50,8 @@ def layer_of(model: str, dtype: torch.dtype, implementation: str) -> torch.nn.Mo
 def by_calls(layer: torch.nn.Module, x: torch.Tensor, experts: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     """The first product gathers the rows of the tokens. The second scales its rows, and scatters them into slots."""
     ends, tokens, places = routes(experts, layer.num_experts)
-    gate, up = grouped_matmul(x, layer.gate_up_proj.mT, ends, a_rows=tokens).chunk(2, -1)
     into = {"d_rows": places, "rows": experts.numel(), "weight": weights.flatten()[places.long()]}
-    slots = grouped_matmul(layer.act_fn(gate) * up, layer.down_proj.mT, ends, **into)
+    slots = grouped_gated_mlp(x, layer.gate_up_proj, layer.down_proj, ends, a_rows=tokens, **into)
     return combine_slots(slots, experts.shape[1])
 
 

@@ -87,6 +87,22 @@ def gated_backward(activation: str) -> Callable[..., Any]:
 
 
 @functools.cache
+def routed_gated_backward(activation: str) -> Callable[..., Any]:
+    """As `gated_backward`, for rows that were scaled by a `weight` (M,), f32, after a later product. `hidden` is scaled
+    by it too. `dweight` (M,) is the gradient of the weights: the sums of the rows of hidden · acc, without weights."""
+    both = with_derivative(activation)
+
+    def epilogue(acc: Any, gate: Full, up: Full, weight: Any) -> Any:
+        value, slope = both(gate)
+        scaled, hidden = weight * acc, value * up
+        own = {"dgate": scaled * up * slope, "dup": scaled * value, "hidden": weight * hidden}
+        return own | {"dweight": sum(acc * hidden, dim=1)}
+
+    epilogue.__annotations__["weight"] = _ROW
+    return epilogue
+
+
+@functools.cache
 def activated(activation: str, saves: bool) -> Callable[..., Any]:
     """An epilogue with a per-column bias. Its results are `hidden` = act(pre) with pre = acc + bias, and, if `saves`,
     `pre`. Both are (M, N)."""

@@ -86,7 +86,8 @@ class GroupedMatmul:
         `ends[g] - 1`, and may be empty. Only the device reads `ends`, so a captured graph may be replayed with other
         ends. An end that is less than the end before it, or greater than the number of rows, is clamped. Rows of D
         after the last end are not written. `epilogue`, its operands by name, `out` and `stream` are those of
-        `lt.matmul`. A full operand is (rows, N); a per-column operand is (groups, N), or (N,) if all groups share it.
+        `lt.matmul`. If the epilogue returns results by name, `out` is a dict of some of them, and so is what the call
+        returns. A full operand is (rows, N); a per-column operand is (groups, N), or (N,) if all groups share it.
         `pairs`: how pairs of columns lie in B (groups, K, 2 · N), as in `lt.GemmSpec`; K is contiguous in B, and the
         epilogue takes two accumulators. `a_rows`, int32 (rows,): row i of the product is computed from row
         `a_rows[i]` of A, or from zeros if A has no such row. A then has any number of rows. `d_rows`, int32 (rows,):
@@ -120,7 +121,8 @@ class GroupedMatmul:
             others = {"ends": ends, "counts": counts, "expected_rows": expected_rows, "pairs": pairs, "a_rows": a_rows}
             others |= {"d_rows": d_rows, "weights": weights, "block_scales": block_scales, "precision": precision}
             return self._of_lists((a, b, out), epilogue, stream, operands, others)
-        if wants_gradients([a, b, out, *operands.values()]):
+        given_out = out.values() if isinstance(out, Mapping) else (out,)
+        if wants_gradients([a, b, *given_out, *operands.values()]):
             raise LaunchError(
                 "an operand requires a gradient, and lt.grouped_matmul is not recorded by autograd: call it under"
                 " torch.no_grad() [grouped-autograd]"
@@ -132,7 +134,7 @@ class GroupedMatmul:
             )
         b = self._lists.of(b) if isinstance(b, list | tuple) else b
         left, right = view(a, "a"), view(b, "b")
-        d = None if out is None else view(out, "out").dtype
+        d = _type_of_d(out)
         device = driver.pointer_device(left.address) if left.device is None else left.device
         target = target_of(driver.device(device or 0)).name
         if counts is not None:
@@ -203,6 +205,14 @@ class GroupedMatmul:
         counts = self._lists.counts(a[0], pairs.rows)
         kernel(left, right, counts=counts, out=lists[2], stream=stream, **operands)
         return list(out)
+
+
+def _type_of_d(out: Any) -> str | None:
+    """The type of D, which full results by name share; None if none is given. Reductions have types of their own."""
+    if not isinstance(out, Mapping):
+        return None if out is None else view(out, "out").dtype
+    records = [view(each, name) for name, each in out.items()]
+    return next((each.dtype for each in records if len(each.shape) > 1), None)
 
 
 def _transposed(b: Any, record: Operand) -> Any:

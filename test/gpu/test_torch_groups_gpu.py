@@ -171,6 +171,57 @@ def test_gradients_of_gathered_and_scattered_rows_and_of_weights(most: int, comp
     torch._dynamo.reset()
 
 
+def gated(x: Any, gate_up: Any, down: Any, weights: Any, chosen: Any) -> Any:
+    ends, tokens, places = ltt.routes(chosen, len(down))
+    into = {"d_rows": places, "rows": chosen.numel(), "weight": weights.flatten()[places.long()]}
+    return ltt.combine_slots(ltt.grouped_gated_mlp(x, gate_up, down, ends, a_rows=tokens, **into), chosen.shape[1])
+
+
+def gated_by_tokens(x: Any, gate_up: Any, down: Any, weights: Any, chosen: Any) -> Any:
+    found = torch.zeros_like(x)
+    for expert in range(len(down)):
+        token, place = (chosen == expert).nonzero(as_tuple=True)
+        gate, up = (x[token] @ gate_up[expert].mT).chunk(2, -1)
+        own = (functional.silu(gate) * up) @ down[expert].mT
+        found = found.index_add(0, token, own * weights[token, place, None])
+    return found
+
+
+@pytest.mark.parametrize("most", [EXPERTS, 3, EXPERTS + 1])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_gated_experts_and_their_gradients_agree_with_a_loop(most: int, dtype: str) -> None:
+    """With `most` = 3 experts without rows, with one more than there are slots of no expert."""
+    torch.manual_seed(most)
+    shapes = ((1024, WIDTH), (EXPERTS, 2 * HIDDEN, WIDTH), (EXPERTS, WIDTH, HIDDEN))
+    given = [(shape[-1] ** -0.5 * torch.randn(*shape, device="cuda")).to(getattr(torch, dtype)) for shape in shapes]
+    given.append(torch.rand(1024, 2, device="cuda"))
+    chosen = torch.stack([torch.randperm(most, device="cuda")[:2] for _ in range(1024)])
+    own = [x.detach().requires_grad_() for x in given]
+    exact = [x.detach().double().requires_grad_() for x in given]
+    found, wanted = gated(*own, chosen), gated_by_tokens(*exact, chosen)
+    gradient = torch.randn_like(found)
+    found.backward(gradient)
+    wanted.backward(gradient.double())
+    pairs = [(found, wanted), *((a.grad, b.grad) for a, b in zip(own, exact, strict=True))]
+    for name, (ours, right) in zip(("y", "dx", "d gate_up", "d down", "d weights"), pairs, strict=True):
+        assert error(ours, right) < 2**-6, (name, error(ours, right))
+
+
+def test_gated_experts_in_order_leave_rows_of_no_expert_at_zero() -> None:
+    ends = [0, 300, 300, 301, 2000, 2001, 4000, 4000]
+    given, on_device = operands(ends)
+    given[0] = torch.randn(ROWS, WIDTH, device="cuda").bfloat16()
+    own, exact = ([x.detach().to(dtype).requires_grad_() for x in given] for dtype in (torch.bfloat16, torch.float64))
+    found = ltt.grouped_gated_mlp(*own, on_device)
+    wanted = by_a_loop(*exact, ends)
+    assert not found[4000:].any() and error(found[:4000], wanted) < 2**-6
+    gradient = torch.randn_like(found)
+    found.backward(gradient)
+    wanted.backward(gradient[:4000].double())
+    for ours, right in zip(own, exact, strict=True):
+        assert error(ours.grad, right.grad) < 2**-6
+
+
 def test_padded_groups_have_gradients_of_the_rows_that_count() -> None:
     rows, counts = 300, [0, 300, 1, 128, 299, 64, 7, 200]
     given = torch.tensor(counts, dtype=torch.int32, device="cuda")

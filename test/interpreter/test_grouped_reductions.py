@@ -9,6 +9,7 @@ import pytest
 
 import lowtide as lt
 from lowtide.compiler.dtypes import numpy_dtype
+from lowtide.compiler.epilogue.backward import routed_gated_backward
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import interpret, run
@@ -39,6 +40,12 @@ CASES: dict[str, tuple[str, str, dict[str, Any], tuple[str, ...]]] = {
         {"epilogue": losses, "a_rows": True},
         ("cta", "ptx"),
     ),
+    "wgmma, gradients of experts": (
+        "sm_90a",
+        "grid.tile = [64, 32], roles = cooperative(1), stages = 2",
+        {"epilogue": routed_gated_backward("silu"), "a_rows": True, "layout": "tt"},
+        ("epilogue", "ptx"),
+    ),
     "mma.sync, rows of D at an index": (
         "sm_80",
         "grid.tile = [32, 32], k = 32, stages = 2",
@@ -67,7 +74,8 @@ def agrees(name: str, level: str, ends: Any, seed: int) -> None:
     given = lt.random_inputs(spec, ROWS, COLUMNS, DEPTH, np.random.default_rng(seed), groups=GROUPS)
     given["ends"] = np.array(ends, np.int32)
     out = {x.name: np.full(ROWS, BEFORE, np.float32) for x in spec.reductions}
-    out["d"] = np.full((drawn_rows_of_d(ROWS) if spec.d_rows else ROWS, COLUMNS), BEFORE, numpy_dtype("bf16"))
+    whole = drawn_rows_of_d(ROWS) if spec.d_rows else ROWS, COLUMNS
+    out |= {x.name: np.full(whole, BEFORE, numpy_dtype("bf16")) for x in spec.full_results}
     earlier = {name: x.copy() for name, x in out.items()}
     found = kernel.interpret(**given, out=out, level=level, seed=seed, sms=2)
     wanted, bounds = lt.reference_with_bound(spec, **given, **({"out": earlier} if spec.d_rows else {}))

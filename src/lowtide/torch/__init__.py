@@ -18,6 +18,7 @@ try:
     from lowtide.torch.functional import linear, matmul
     from lowtide.torch.gated import GatedLinear, gated_mlp
     from lowtide.torch.grouped import grouped_gemm, grouped_matmul
+    from lowtide.torch.grouped_gated import grouped_gated_mlp
     from lowtide.torch.modules import Linear
     from lowtide.torch.ops import gemm, gemm_out
     from lowtide.torch.routing import Routes, combine_slots, routes
@@ -46,6 +47,7 @@ __all__ = [
     "gated_mlp",
     "gemm",
     "gemm_out",
+    "grouped_gated_mlp",
     "grouped_gemm",
     "grouped_matmul",
     "linear",

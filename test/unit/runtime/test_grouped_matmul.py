@@ -264,6 +264,25 @@ def test_a_call_compiles_once_and_passes_b_as_it_lies(fake: FakeDriver, monkeypa
     assert given["b"].data_ptr() in fake.launches[0].values
 
 
+def test_results_by_name_may_be_given(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The type of D is that of the full results, not of reductions."""
+    made: list[Grouped] = []
+    passed: list[Any] = []
+
+    def make(wanted: Grouped) -> Any:
+        made.append(wanted)
+        return lambda a, b, *, out, **others: passed.append(out)
+
+    monkeypatch.setattr(grouped, "kernel_for", make)
+    given = arrays(Tensor)
+    b = replace(view(given["b"], "b"), shape=(GROUPS, K, N), strides=(N * K, 1, K))
+    sums = Tensor(np.zeros(ROWS, np.float32))
+    for out in ({"sums": sums, "d": given["out"]}, {"sums": sums}):
+        GroupedMatmul()(given["a"], b, given["ends"], out=out)
+        assert passed[-1] is out
+    assert [each.types for each in made] == [("f16", "f16", "f16")] * 2
+
+
 PADDED_A, PADDED_B = record((3, 100, 32), (3200, 32, 1)), record((3, 32, 24), (768, 24, 1))
 
 
