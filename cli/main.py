@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from lowtide.entry import FAILED, guard, status_of
+from lowtide.entry import FAILED, status_of
 from lowtide.errors import Error, InterpreterFault
 
 _REFUSED = 2
@@ -103,7 +103,3 @@ def main() -> None:
     for name in named or _COMMANDS:
         _imported(name)  # outside of typer, so that an interrupt during the import is reported in one line
     app()
-
-
-if __name__ == "__main__":
-    sys.exit(guard("lowtide", main, refused=_REFUSED))

@@ -23,7 +23,7 @@ def test_presets_and_targets_are_listed() -> None:
 
 def test_the_console_script_prints_help_and_version() -> None:
     def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, "-m", "lowtide.cli.main", *arguments]
+        command = [sys.executable, "-m", "lowtide", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert run("--version").stdout == f"lowtide {metadata.version('lowtide')}\n"

@@ -41,7 +41,7 @@ class Client:
         self.lsp.feature(lsp.WINDOW_SHOW_MESSAGE)(lambda params: self._say(params))
 
     def start(self) -> lsp.InitializeResult:
-        self.wait(self.lsp.start_io(sys.executable, "-m", "lowtide.cli.main", "lsp"))
+        self.wait(self.lsp.start_io(sys.executable, "-m", "lowtide", "lsp"))
         return self.wait(self.lsp.initialize_async(lsp.InitializeParams(lsp.ClientCapabilities())))
 
     def stop(self) -> tuple[int, str]:
