@@ -117,20 +117,16 @@ def settings(arguments: argparse.Namespace) -> Settings:
     return Settings(arguments.rounds, arguments.warm, arguments.timed, arguments.cublaslt, peers)
 
 
-def races(arguments: argparse.Namespace, *folders: Path, **more: Any) -> Races:
-    """Raises Error for a journal of another draw or commit."""
+def races(arguments: argparse.Namespace, *folders: Path, **more: Any) -> tuple[Draw, Races]:
+    """The draw, and its races. Raises Error for a journal of another draw or commit."""
     journal = Journal(arguments.journal)
     own = origin(arguments, arguments.journal, *folders)
-    commits = {line["commit"] for line in journal.lines.values()} - {own.commit}
-    if commits:
-        raise lt.Error(
-            f"{journal.path} is of commit {', '.join(sorted(commits))}, and this is {own.commit}; name another folder,"
-            " or give --commit if the code is the same"
-        )
+    journal.check_commit(own.commit)
     device_and_software()  # raises without a GPU, before anything is written or compiled
     own.write(arguments.journal)
     say(f"seed {own.draw.seed}, commit {own.commit}")
-    return Races(own, journal, settings(arguments), command=record.command_line(sys.argv[0], sys.argv[1:]), **more)
+    command = record.command_line(sys.argv[0], sys.argv[1:])
+    return own.draw, Races(own.draw.seed, own.commit, journal, settings(arguments), command=command, **more)
 
 
 def deadline_of(arguments: argparse.Namespace) -> float:
@@ -145,8 +141,7 @@ def race_command(arguments: argparse.Namespace) -> int:
     given = [arguments.kernels] if arguments.kernels else []
     arguments.commit = arguments.commit or (commit_of(arguments.kernels) if given else None)
     more = {"with_matmul": not arguments.without_matmul, "may_lack": not given}
-    found, deadline = races(arguments, *given, folders={}, **more), deadline_of(arguments)
-    draw = found.origin.draw
+    (draw, found), deadline = races(arguments, *given, folders={}, **more), deadline_of(arguments)
     folder = KernelFolder(arguments.kernels or arguments.build / f"{own_digest()[:12]}-{arguments.target}-{draw.seed}")
     shapes = shapes_of(draw)
     left = [shape for shape in shapes if shape.name not in found.journal.lines]
@@ -187,8 +182,8 @@ def compile_command(arguments: argparse.Namespace) -> int:
 def compare_command(arguments: argparse.Namespace) -> int:
     arguments.commit = arguments.commit or " to ".join(commit_of(one) for one in (arguments.old, arguments.new))
     folders = {OLD: KernelFolder(arguments.old), NEW: KernelFolder(arguments.new)}
-    found = races(arguments, arguments.old, arguments.new, folders=folders, with_matmul=False)
-    return raced(found, shapes_of(found.origin.draw), deadline_of(arguments))
+    draw, found = races(arguments, arguments.old, arguments.new, folders=folders, with_matmul=False)
+    return raced(found, shapes_of(draw), deadline_of(arguments))
 
 
 def commit_of(folder: Path) -> str:

@@ -157,7 +157,7 @@ class Contest:
         choose_pace: ChoosePace = settled,
     ) -> Standings:
         """Time all contenders, with `finalists` of at most `algorithms` of cuBLASLt's, 0 for none. cuBLASLt takes no
-        part for a batch, 8-bit types and tf32.
+        part for a batch.
 
         Raises DeviceError if torch's own result is wrong or cuBLASLt is missing.
         """
@@ -196,7 +196,8 @@ class Contest:
         spec, first = self.spec, self.sets[0]
         assert spec.m is not None and spec.n is not None and spec.k is not None
         strides = (first.a.stride(0), first.b.stride(0), first.d.stride(0))
-        description = cublaslt.describe(spec.a, spec.sums, spec.layout, spec.m, spec.n, spec.k, strides, spec.d)
+        size = (spec.m, spec.n, spec.k)
+        description = cublaslt.describe(spec.a, spec.sums, spec.layout, *size, strides, spec.d, is_fast=spec.is_fast)
         self._workspace = self._torch.empty(cublaslt.WORKSPACE_BYTES, device="cuda", dtype=self._torch.uint8)
         self._matmul = cublaslt.Matmul(cublaslt_library.load(), description, self._workspace.data_ptr())
         multiprocessors = self._torch.cuda.get_device_properties(first.d.device).multi_processor_count

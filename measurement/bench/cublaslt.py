@@ -17,6 +17,7 @@ from lowtide.elements import ELEMENTS, element_type
 from lowtide.errors import DeviceError
 from lowtide.measurement.bench.cublaslt_library import (
     CLUSTERS,
+    DESCRIPTOR_FAST_SUMS,
     DESCRIPTOR_TRANSPOSE_A,
     DESCRIPTOR_TRANSPOSE_B,
     NOT_SUPPORTED,
@@ -67,7 +68,7 @@ class StoredMatrix:
 class Description:
     """One GEMM in cuBLASLt's terms: result = op(first) · op(second); op transposes or does nothing.
 
-    `dtype`: of both operands. `d`: of the result.
+    `dtype`: of both operands. `d`: of the result. `is_fast`: whether sums may be less precise than `acc`.
     """
 
     dtype: str
@@ -78,6 +79,7 @@ class Description:
     result: StoredMatrix
     transpose_first: bool
     transpose_second: bool
+    is_fast: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,12 +115,21 @@ def _cluster_name(number: int) -> str:
 
 
 def describe(
-    dtype: str, acc: str, layout: str, m: int, n: int, k: int, strides: tuple[int, int, int], d: str
+    dtype: str,
+    acc: str,
+    layout: str,
+    m: int,
+    n: int,
+    k: int,
+    strides: tuple[int, int, int],
+    d: str,
+    *,
+    is_fast: bool = False,
 ) -> Description:
     """D (M, N) = A · B with A and B of `dtype`, D of `d`, summed in `acc`, and layouts as in `GemmSpec`.
 
-    `strides`: elements from one row to the next of A, B and D in memory. Raises DeviceError for sums that cuBLASLt
-    does not support.
+    `strides`: elements from one row to the next of A, B and D in memory. `is_fast`: see `Description`. Raises
+    DeviceError for sums that cuBLASLt does not support.
     """
     if element_type(acc).cublas_sums is None:
         known = ", ".join(row.name for row in ELEMENTS.values() if row.cublas_sums is not None)
@@ -137,6 +148,7 @@ def describe(
         result=StoredMatrix(n, m, strides[2]),
         transpose_first=layout[1] == "n",
         transpose_second=layout[0] == "n",
+        is_fast=is_fast,
     )
 
 
@@ -154,7 +166,8 @@ class Matmul(ExitStack):
         self._workspace = ctypes.c_void_p(workspace)
         sums = element_type(description.acc)
         assert sums.cublas_sums is not None
-        self._compute = ctypes.c_int(sums.cublas_sums), ctypes.c_int(sums.cuda)
+        compute = element_type(description.dtype).cublas_products or sums.cublas_sums
+        self._compute = ctypes.c_int(compute), ctypes.c_int(sums.cuda)
         # alpha and beta have the type of the sums.
         self._one, self._zero = (_bytes_of(value, sums.name) for value in (1.0, 0.0))
         try:
@@ -273,6 +286,8 @@ class Matmul(ExitStack):
         ):
             value = ctypes.c_int32(OPERATION_T if transposed else OPERATION_N)
             self._set("cublasLtMatmulDescSetAttribute", operation, attribute, value)
+        if description.is_fast:
+            self._set("cublasLtMatmulDescSetAttribute", operation, DESCRIPTOR_FAST_SUMS, ctypes.c_int8(1))
         return operation
 
     def _make_layout(self, dtype: str, matrix: StoredMatrix) -> ctypes.c_void_p:

@@ -8,6 +8,7 @@ torch makes the operands and the graphs. It is imported on demand; nothing else 
 """
 
 import importlib
+import itertools
 import math
 import random
 import statistics
@@ -44,14 +45,24 @@ class Contender:
         return self.sustained if kind == "sustained" else self.burst
 
 
+RunsOn = Callable[[Sequence[Contender]], bool]
+"""Decides from the times so far."""
+
+
+def never(contenders: Sequence[Contender]) -> bool:
+    """The asked rounds are enough."""
+    return False
+
+
 @dataclass(frozen=True)
 class Pace:
     """The time of a contender in a round, in milliseconds: it runs for `warm_ms`, then for `sustained_ms`, which count.
-    `burst`: whether it also runs after idleness."""
+    `burst`: whether it also runs after idleness. `runs_on`: whether another round follows the asked ones."""
 
     warm_ms: float = WARM_MS
     sustained_ms: float = SUSTAINED_MS
     burst: bool = True
+    runs_on: RunsOn = never
 
 
 ChoosePace = Callable[[float], Pace]
@@ -218,13 +229,15 @@ def replay(graph: Any, milliseconds: float, estimate_ms: float) -> tuple[float, 
 
 
 def race(contenders: Sequence[Contender], sets: int, rounds: int, seed: int, choose_pace: ChoosePace = settled) -> None:
-    """Fill `sustained` of each contender, and `burst` if the pace has it, in `rounds` + 1 rounds. By default, a round
-    takes 0.2 s for each contender."""
+    """Fill `sustained` of each contender, and `burst` if the pace has it, in `rounds` + 1 rounds, and in more while the
+    pace runs on. By default, a round takes 0.2 s for each contender."""
     graphs = [(contender, capture(contender, sets)) for contender in contenders]
     order = [(contender, graph, estimate_ms(graph)) for contender, graph in graphs]
     pace = choose_pace(min(estimate for _, _, estimate in order) / sets / 1e3)
     shuffler = random.Random(seed)
-    for number in range(rounds + 1):
+    for number in itertools.count():
+        if number > rounds and not pace.runs_on(contenders):
+            break
         shuffler.shuffle(order)
         for contender, graph, estimate in order:
             replay(graph, pace.warm_ms, estimate)

@@ -26,7 +26,7 @@ class Product:
     multiply: Callable[[Any], _Multiply]
     d: tuple[str, ...] = ()
     layouts: tuple[str, ...] = ("tn", "tt", "nn", "nt")
-    by_cublaslt: bool = False
+    by_cublaslt: bool = True
 
 
 def _matmul(torch: Any) -> _Multiply:
@@ -52,8 +52,8 @@ def _integers(torch: Any) -> _Multiply:
     return lambda one, is_fast: torch._int_mm(one.logical_a, one.logical_b, out=one.d)
 
 
-MATMUL = Product("torch.matmul", _matmul, by_cublaslt=True)
-BMM = Product("torch.bmm", _bmm)
+MATMUL = Product("torch.matmul", _matmul)
+BMM = Product("torch.bmm", _bmm, by_cublaslt=False)
 SCALED = Product("torch._scaled_mm", _scaled, ("bf16", "f16", "f32"), ("tn",))
 INTEGERS = Product("torch._int_mm", _integers, ("s32",), ("tn",))
 

@@ -75,6 +75,8 @@ class ElementType:
     """The number of its cudaDataType_t."""
     cublas_sums: int | None = None
     """The number of the cublasComputeType_t that sums in it; None if cuBLAS lacks it."""
+    cublas_products: int | None = None
+    """The number of the cublasComputeType_t that multiplies it, if that of the sums would multiply its storage type."""
     torch_sums: str | None = None
     """The attribute of torch.backends.cuda.matmul that allows sums in it in place of f32; None if torch lacks it."""
     aliases: tuple[str, ...] = ()
@@ -245,6 +247,7 @@ _ROWS: dict[str, ElementType] = {
             cuda=0,
             storage="f32",
             in_registers=False,
+            cublas_products=77,
             aliases=("tfloat32", "TF32"),
         ),
         _float(

@@ -76,11 +76,15 @@ def test_sums_that_cublaslt_does_not_have_are_refused() -> None:
         ("f16", "f32", [68, 0], struct.pack("<f", 1.0)),
         ("f32", "f32", [68, 0], struct.pack("<f", 1.0)),
         ("f64", "f64", [70, 1], struct.pack("<d", 1.0)),
+        # CUBLAS_COMPUTE_32F_FAST_TF32, CUDA_R_32F; …32I, CUDA_R_32I.
+        ("tf32", "f32", [77, 0], struct.pack("<f", 1.0)),
+        ("s8", "s32", [72, 10], struct.pack("<i", 1)),
     ],
 )
 def test_alpha_and_beta_have_the_type_of_the_sums(dtype: str, acc: str, codes: list[int], one: bytes) -> None:
     fake = FakeLibrary()
-    with Matmul(Library(fake), describe(dtype, acc, "tn", 96, 64, 32, (32, 32, 64), dtype), 4096) as matmul:
+    d = "s32" if dtype == "s8" else dtype
+    with Matmul(Library(fake), describe(dtype, acc, "tn", 96, 64, 32, (32, 32, 64), d), 4096) as matmul:
         matmul.launch(matmul.offers(4096)[0], a=256, b=512, d=768, stream=0)
     assert [argument.value for argument in fake.named("cublasLtMatmulDescCreate")[0][1:]] == codes
     launched = fake.named("cublasLtMatmul")[0]
@@ -97,6 +101,16 @@ def test_the_descriptors_hold_types_transposes_extents_and_the_workspace() -> No
     assert attributes == {3: (1, 4), 4: (0, 4)}  # TRANSA = T, TRANSB = N: int32
     layouts = [tuple(argument.value for argument in call[1:]) for call in fake.named("cublasLtMatrixLayoutCreate")]
     assert layouts == [(14, 32, 64, 48), (14, 32, 96, 40), (14, 64, 96, 72)]
+
+
+@pytest.mark.parametrize("is_fast", [True, False])
+def test_fast_sums_of_8_bit_floats_are_an_attribute_of_a_byte(is_fast: bool) -> None:
+    fake = FakeLibrary()
+    given = describe("e4m3", "f32", "tn", 96, 64, 32, (32, 32, 64), "bf16", is_fast=is_fast)
+    with Matmul(Library(fake), given, 4096):
+        pass
+    attributes = {call[1].value: read_attribute(call) for call in fake.named("cublasLtMatmulDescSetAttribute")}
+    assert attributes.get(25) == ((1, 1) if is_fast else None)  # FAST_ACCUM: int8
 
 
 def read_attribute(call: tuple[Any, ...]) -> tuple[int, int]:

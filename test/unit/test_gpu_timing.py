@@ -73,6 +73,15 @@ def test_a_pace_without_bursts_is_chosen_from_the_fastest_contender(replays: lis
     assert all(len(one.sustained) == 2 and not one.burst for one in contenders)
 
 
+def test_a_race_runs_on_while_its_pace_does(replays: list[tuple[str, float]]) -> None:
+    def runs_on(contenders: list[contest.Contender]) -> bool:
+        return len(contenders[0].sustained) < 5
+
+    contenders = [contender("1"), contender("2")]
+    race(contenders, SETS, 2, 0, lambda seconds: gpu_timing.Pace(3.0, 7.0, burst=False, runs_on=runs_on))  # type: ignore[arg-type]
+    assert [len(one.sustained) for one in contenders] == [5, 5]
+
+
 def test_the_order_is_drawn_anew_each_round_and_repeats_by_its_seed(replays: list[tuple[str, float]]) -> None:
     def orders(seed: int) -> list[list[str]]:
         replays.clear()

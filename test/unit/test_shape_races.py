@@ -13,13 +13,14 @@ import pytest
 from lowtide.errors import CompileError, DeviceError, Error, LoadError, ScheduleError
 from lowtide.measurement.bench import scaled
 from lowtide.measurement.bench.any_shape import compiling, kernels, races, racing
-from lowtide.measurement.bench.any_shape.draws import Draw, Drawn
-from lowtide.measurement.bench.any_shape.journal import Journal, Origin
+from lowtide.measurement.bench.any_shape.draws import Drawn
+from lowtide.measurement.bench.any_shape.journal import Journal
 from lowtide.measurement.bench.any_shape.kernels import Choice, KernelFolder
 from lowtide.measurement.bench.any_shape.races import DONE, GPU_LOST, OUT_OF_TIME, Races, run_of
 from lowtide.measurement.bench.any_shape.racing import Raced, Settings, race_shape
 from lowtide.measurement.bench.any_shape.rows import MATMUL, NEW, OLD, OWN
 from lowtide.measurement.bench.contest import Standings
+from lowtide.measurement.bench.corners.cells import cells
 from lowtide.measurement.bench.gpu_timing import Contender, Operands
 
 SMALL = Drawn(40, 256, 64, None, "bf16", "nt", "log-uniform", "bf16 nt")
@@ -162,6 +163,31 @@ def test_an_error_of_the_gpu_is_the_failure_of_the_shape_beside_that_of_its_caus
     given: Any = {OWN: broken}
     found = race_shape(SMALL, given, Settings(1), 1, with_matmul=False)
     assert found.failed == {OWN: "an illegal access [some-code]", "": "RuntimeError: CUDA error"} and not found.seconds
+
+
+def test_without_cublaslts_answer_a_shape_races_beside_torch_and_the_reason_is_kept(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Contest(FakeContest):
+        def run(self, rounds: int, algorithms: int, finalists: int, choose_pace: Any) -> Standings:
+            if algorithms:
+                raise DeviceError("it offers nothing [cublaslt-algorithm]")
+            return super().run(rounds, algorithms, finalists, choose_pace)
+
+    monkeypatch.setattr(racing, "Contest", Contest)
+    found = race_shape(SMALL, {OWN: lambda a, b, out: None}, Settings(2, algorithms=8), 1, with_matmul=False)  # type: ignore[dict-item]
+    assert found.seconds == {"torch": [1.0] * 2, OWN: [2.0] * 2}
+    assert found.failed == {"cuBLASLt": "it offers nothing [cublaslt-algorithm]"}
+
+
+def test_a_shape_without_peers_is_timed_alone_and_a_wrong_kernel_fails(
+    errors: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = next(cell for cell in cells() if not cell.has_peers)
+    monkeypatch.setattr(racing, "complaint", lambda one, sets, spec: "off" if one.name == "wrong" else "")
+    given: Any = {OWN: lambda a, b, out: None, "wrong": lambda a, b, out: None}
+    found = race_shape(cell, given, Settings(2), 1, with_matmul=False)
+    assert found.seconds == {OWN: [1.0] * 2} and found.failed == {"wrong": "off"}
 
 
 def test_a_product_far_below_the_power_limit_is_timed_for_a_quarter_and_nothing_in_bursts(
@@ -338,8 +364,7 @@ def made(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compiled: Ke
     monkeypatch.setattr(races, "race_shape", race_one)
 
     def make(folders: dict[str, KernelFolder] | None = None, **more: Any) -> Races:
-        origin = Origin(Draw(7), "abc")
-        return Races(origin, Journal(tmp_path / "run"), Settings(), folders or {OWN: compiled}, "it", **more)
+        return Races(7, "abc", Journal(tmp_path / "run"), Settings(), folders or {OWN: compiled}, "it", **more)
 
     return make
 

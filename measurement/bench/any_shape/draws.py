@@ -61,6 +61,11 @@ class Drawn:
         return self.dtype == _BY_ROWS
 
     @property
+    def has_peers(self) -> bool:
+        """Whether torch and cuBLASLt multiply it."""
+        return True
+
+    @property
     def flops(self) -> float:
         return 2.0 * self.m * self.n * self.k * (self.batch or 1)
 

@@ -63,6 +63,15 @@ class Journal:
                 raise Error(f"{self.path}, line {number}: {error}; name another folder [journal-line]") from None
         self._length = len(whole) - len(rest)
 
+    def check_commit(self, commit: str) -> None:
+        """Raises Error if races are of another commit."""
+        others = {line["commit"] for line in self.lines.values()} - {commit}
+        if others:
+            raise Error(
+                f"{self.path} is of commit {', '.join(sorted(others))}, and this is {commit}; name another folder, or"
+                " give --commit if the code is the same [journal-commit]"
+            )
+
     def begin(self, name: str) -> int:
         """Write to the disk that the race of a shape begins. Returns how many times in a row it has begun; each time
         before this one, the process ended during the race. Raises Error."""

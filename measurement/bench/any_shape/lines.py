@@ -19,7 +19,7 @@ _SIXTEEN = 16
 class Bounds:
     """Least ratios. `mean`: of the geometric mean. `least`: of each. `share`: of shapes that may be below `limit`."""
 
-    mean: float
+    mean: float | None = None
     least: float | None = None
     limit: float | None = None
     share: float = 0.0
@@ -29,13 +29,13 @@ class Bounds:
         return (
             bool(found.ratios)
             and (self.limit is not None or not found.failed)
-            and found.mean[0] >= self.mean
+            and (self.mean is None or found.mean[0] >= self.mean)
             and (self.least is None or found.least >= self.least)
             and (self.limit is None or found.share_below(self.limit) <= self.share)
         )
 
     def __str__(self) -> str:
-        parts = ["geometric mean ≥ " + f"{self.mean:.3f}".removesuffix("0")]
+        parts = [] if self.mean is None else ["geometric mean ≥ " + f"{self.mean:.3f}".removesuffix("0")]
         parts += [] if self.limit is None else [f"below {self.limit:.2f} at most {100 * self.share:.0f} %"]
         parts += [] if self.least is None else [f"none below {self.least:.2f}"]
         return "; ".join(parts)

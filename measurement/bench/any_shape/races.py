@@ -12,7 +12,7 @@ from typing import Any
 from lowtide import runtime
 from lowtide.errors import Error
 from lowtide.measurement.bench.any_shape.draws import Drawn
-from lowtide.measurement.bench.any_shape.journal import Journal, Origin
+from lowtide.measurement.bench.any_shape.journal import Journal
 from lowtide.measurement.bench.any_shape.kernels import KernelFolder, Say
 from lowtide.measurement.bench.any_shape.racing import (
     Raced,
@@ -31,11 +31,13 @@ _TRIES = 2  # of a shape whose race ended the process
 
 @dataclass(frozen=True)
 class Races:
-    """`folders`: the kernels, by the name of the contender. `command`: the command line, for the record. `with_matmul`:
+    """`seed`: of the operands and of the order in a round. `commit`: of the kernels, for the record. `folders`: the
+    kernels, by the name of the contender. `command`: the command line, for the record. `with_matmul`:
     whether `lt.matmul` takes part. `may_lack`: whether shapes without a kernel are left for a later run; if not, they
     fail. `most_seconds`: the most time for one shape; then the process ends."""
 
-    origin: Origin
+    seed: int
+    commit: str
     journal: Journal
     settings: Settings
     folders: Mapping[str, KernelFolder]
@@ -70,7 +72,7 @@ class Races:
             return self._line(shape, Raced(failed={"": f"it ended the process that raced it, {_TRIES} times"}))
         timer = end_process_after(self.most_seconds, GPU_LOST)
         try:
-            return self._line(shape, None, self.origin.draw.seed + number)
+            return self._line(shape, None, self.seed + number)
         finally:
             timer.cancel()
 
@@ -98,8 +100,8 @@ class Races:
             "reason": reason,
             "cublaslt": found.cublaslt,
             "equal": is_equal,
-            "seed": self.origin.draw.seed,
-            "commit": self.origin.commit,
+            "seed": self.seed,
+            "commit": self.commit,
             "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
             "command": self.command,
             "took": round(time.monotonic() - begun, 2),

@@ -22,6 +22,9 @@ from lowtide.measurement.bench.gpu_timing import (
     Contender,
     Operands,
     Pace,
+    RunsOn,
+    complaint,
+    never,
     operand_sets,
     race,
     torch_with_gpu,
@@ -39,20 +42,23 @@ Peers = Callable[[Sequence[Operands]], list[Contender]]
 class Settings:
     """`rounds`: those that count. `warm_ms`, `timed_ms`: of a contender in a round, if power limits it. `algorithms`:
     the largest number of cuBLASLt's algorithms that are tried; 0 for none. `peers`: makes further contenders for
-    products in tn without a batch."""
+    products in tn without a batch. `cool`: the share of both times for products far below the power limit. `runs_on`:
+    whether a round follows those that count."""
 
     rounds: int = 5
     warm_ms: float = 25.0
     timed_ms: float = 40.0
     algorithms: int = 0
     peers: Peers | None = None
+    cool: float = _COOL
+    runs_on: RunsOn = never
 
     def pace_for(self, flops: float) -> ChoosePace:
         """The pace for a product of so many flops."""
 
         def pace(seconds: float) -> Pace:
-            share = 1.0 if flops / seconds > _HOT_FLOPS else _COOL
-            return Pace(share * self.warm_ms, share * self.timed_ms, burst=False)
+            share = 1.0 if flops / seconds > _HOT_FLOPS else self.cool
+            return Pace(share * self.warm_ms, share * self.timed_ms, burst=False, runs_on=self.runs_on)
 
         return pace
 
@@ -73,9 +79,9 @@ def race_shape(
 ) -> Raced:
     """Race the kernels of a shape, by name, beside torch, and `lt.matmul` if it is asked for. A contender that is
     refused or wrong fails alone. If torch or CUDA raises an error, or if torch's own result is wrong, the whole shape
-    fails."""
+    fails. A shape without peers is raced alone."""
     found = Raced()
-    race_all = _race_scaled if shape.is_scaled else _race_plain
+    race_all = _race_scaled if shape.is_scaled else _race_plain if shape.has_peers else _race_alone
     try:
         race_all(shape, kernels, settings, seed, found, with_matmul=with_matmul)
     except Exception as error:  # errors of torch and CUDA are not lowtide.Errors; the other shapes still run
@@ -104,13 +110,40 @@ def _race_plain(
             contest.add(_guarded(name, _launches(kernel, contest.sets)))
         if with_matmul and contest.add(_guarded(MATMUL, _calls(contest.sets))):
             found.schedules[MATMUL] = _schedule(_arguments(contest.sets[0]))
-        standings = contest.run(settings.rounds, settings.algorithms, FINALISTS, settings.pace_for(shape.flops))
+        given = (FINALISTS, settings.pace_for(shape.flops))
+        try:
+            standings = contest.run(settings.rounds, settings.algorithms, *given)
+        except DeviceError as error:
+            if not (settings.algorithms and str(error.code).startswith("cublaslt")):
+                raise
+            found.failed[CUBLASLT] = str(error)
+            standings = contest.run(settings.rounds, 0, *given)
     found.seconds = {TORCH: standings.torch.sustained}
     best = standings.best_cublaslt(_KIND)
     if best is not None:
         found.seconds[CUBLASLT] = best.sustained
         found.cublaslt = f"{best.name}, of {standings.offered}"
     found.seconds |= {one.name: one.sustained for one in standings.others}
+
+
+def _race_alone(
+    shape: Drawn, kernels: Mapping[str, Any], settings: Settings, seed: int, found: Raced, *, with_matmul: bool
+) -> None:
+    """Time kernels of a product that no peer multiplies."""
+    sets, right = operand_sets(shape.spec, seed), []
+    for name, kernel in kernels.items():
+        contender = _guarded(name, _launches(kernel, sets))
+        try:
+            fault = complaint(contender, sets, shape.spec)
+        except Error as error:
+            fault = str(error)
+        if fault:
+            found.failed[name] = fault
+        else:
+            right.append(contender)
+    if right:
+        race(right, len(sets), settings.rounds, seed, settings.pace_for(shape.flops))
+    found.seconds = {one.name: one.sustained for one in right}
 
 
 def _race_scaled(

@@ -5,6 +5,8 @@ shapes are resampled with replacement. If a contender failed, its shape has no r
 and is left out of means and quantiles.
 """
 
+import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -55,6 +57,18 @@ def statistics_of(ratios: Sequence[float | None]) -> Statistics:
     drawn = logs[np.random.RandomState(0).randint(0, len(logs), (_RESAMPLES, len(logs)))]
     quantiles = (_interval(float(np.quantile(logs, share)), np.quantile(drawn, share, axis=1)) for share in QUANTILES)
     return Statistics(tuple(known), failed, _interval(float(logs.mean()), drawn.mean(axis=1)), tuple(quantiles))
+
+
+def median_interval(values: Sequence[float]) -> Interval:
+    """The median of independent values, and an interval that covers the median of their distribution in 95 % of cases,
+    whatever the distribution is. Its ends are values (David and Nagaraja, Order Statistics, 2003, section 7.1). Fewer
+    than six values cannot cover as much; then it is from the least to the greatest."""
+    ordered, count = sorted(values), len(values)
+    outside, place = 2.0**-count, 0  # the chance that the median is beyond `place` values of one end
+    while place + 1 < count / 2 and outside + math.comb(count, place + 1) / 2**count <= (100 - _COVERED) / 200:
+        place += 1
+        outside += math.comb(count, place) / 2**count
+    return statistics.median(ordered), ordered[place], ordered[-1 - place]
 
 
 def _interval(estimate: float, resampled: NDArray[np.float64]) -> Interval:
