@@ -41,7 +41,7 @@ _MOST_TILES = 64  # of a persistent CTA
 _WORD_BYTES, _GLOBAL, _WARP = 4, 1, 32
 
 _LOADS = ("nvvm.cp.async.bulk.tensor.shared.cluster.global", "nvvm.cp.async.shared.global")
-_PRODUCTS = ("nvvm.wgmma.", "sm.ptx_wgmma", "nvvm.mma.sync")
+_PRODUCTS = ("nvvm.wgmma.", "sm.ptx_wgmma", "nvvm.mma.sync", "llvm.nvvm.mma.")
 _WAITS = ("nvvm.griddepcontrol", "nvvm.mbarrier.try_wait")
 
 Time: TypeAlias = tuple[ir.Value, ir.Value]
@@ -242,7 +242,8 @@ def _branches(op: ir.OpView) -> Iterator[ir.Block]:
 
 
 def _has(op: ir.OpView, names: tuple[str, ...]) -> bool:
-    """Whether an op is one of `names`, or contains one."""
-    if op.operation.name.startswith(names):
+    """Whether an op is one of `names`, or calls an intrinsic of them, or contains one."""
+    called = ir.StringAttr(op.operation.attributes["intrin"]).value if isinstance(op, llvm.CallIntrinsicOp) else ""
+    if op.operation.name.startswith(names) or called.startswith(names):
         return True
     return any(_has(inner, names) for block in _branches(op) for inner in block.operations)

@@ -128,6 +128,16 @@ def test_a_kernel_without_products_that_it_knows_is_refused() -> None:
         _ = lt.compile_gemm(spec, "sm_80", Schedule.parse("atom = fma.m1n1k1"), stamps=True).ptx
 
 
+def test_products_in_f64_are_enclosed(memories: Memories) -> None:
+    spec = lt.GemmSpec(m=64, n=64, k=32, a="f64", b="f64", d="f64")
+    kernel = lt.compile_gemm(spec, "sm_90a", stamps=True)
+    inputs = lt.random_inputs(spec, m=64, n=64, k=32, rng=np.random.default_rng(0))
+    found = kernel.interpret(**inputs, level="nvvm", sms=1, seed=1)
+    np.testing.assert_allclose(found, inputs["a"] @ inputs["b"].T, rtol=1e-12)
+    stamps = memories.stamps(StampLayout.of(kernel.schedule, block_of(kernel)))
+    assert (np.diff(stamps.times[0, 0, 0]) > 0).all()
+
+
 def test_tiles_whose_number_only_the_device_knows_are_recorded(memories: Memories) -> None:
     spec = lt.GemmSpec(m=None, n=64, k=64, a="bf16", b="bf16", d="f32", groups=3)
     kernel = lt.compile_gemm(spec, "sm_90a", f"{ONE_CONSUMER}, scheduler = persistent", stamps=True)
