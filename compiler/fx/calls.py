@@ -14,6 +14,7 @@ from lowtide.compiler.matmul.arrangement import arrange
 from lowtide.compiler.matmul.family import family_of
 from lowtide.compiler.matmul.options import Options
 from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec_fields import UNGROUPED
 from lowtide.runtime.operands import Operand
 
 
@@ -65,7 +66,8 @@ def _extents(extents: Sequence[Any]) -> tuple[int, ...] | None:
 
 
 def spec_of(product: Product, epilogue: str) -> GemmSpec:
-    """The problem of a product with several results or pairs of columns. Raises SpecError if it is not supported."""
+    """The problem of a product, or of one of groups of rows, with several results or pairs of columns. Raises SpecError
+    if it is not supported."""
     text, dtype, n = TextEpilogue(epilogue), product.a_value.dtype, product.value.shape[-1]
     assert dtype is not None
     pairs: dict[str, Any] = {"pairs": "stacked"} if text.sums > 1 else {}
@@ -75,7 +77,8 @@ def spec_of(product: Product, epilogue: str) -> GemmSpec:
         a=dtype,
         b=dtype,
         d=dtype,
-        layout="tn" if is_one(product.b_value.strides[0]) else "tt",
+        layout="tn" if is_one(product.b_value.strides[-2]) else "tt",
+        groups=None if product.form.grouped else UNGROUPED,
         epilogue=text,
         result_types=text.result_types,
         **pairs,

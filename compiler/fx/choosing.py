@@ -15,7 +15,7 @@ from lowtide.compiler.fx.results import with_results
 from lowtide.compiler.fx.rule import MOST_FULL, Rule
 from lowtide.errors import Error
 
-_ONE_VALUE = "kernels of groups take other ops only for groups of rows of torch._grouped_mm, and give one value"
+_ALONE = "kernels of groups take other ops only for groups of rows of torch._grouped_mm"
 # Rows that belong to no group may have any values there.
 _EPILOGUES_OF_GROUPS, _OF_MATRICES = "aten._grouped_mm.default", 3
 _OF_PRECISIONS = "f32"  # kernels with results multiply it without tensor cores
@@ -110,24 +110,33 @@ def _taken(product: Product, region: Region, about: About, place: Place) -> Choi
 
 def _of_groups(product: Product, growth: Growth, about: About, place: Place) -> Choice:
     """The choice of a product of groups. If its rows are grouped, ops that follow may be in its epilogue, which gives
-    one value."""
-    alone, rule = Choice(Row(*about, (), _ONE_VALUE)), place.rule
+    one or several values of D's size."""
+    alone, rule = Choice(Row(*about, (), _ALONE)), place.rule
     if not rule.results or product.op != _EPILOGUES_OF_GROUPS or len(product.b_value.shape) != _OF_MATRICES:
         return alone
-    regions, paired = [region for region in growth.regions if len(region.nodes) > 1], _paired(product, place)
-    if paired is not None and paired.results is not None and len(paired.results.full) == 1:
-        regions.insert(0, paired)
+    found = _paired(product, place), with_results(product.node, growth, place.position, None)
+    regions = [region for region in found if region is not None and _is_of_groups(region)]
+    regions += [region for region in growth.regions if len(region.nodes) > 1]
     for region in regions:
-        fusion = rule.refusal_of_ops(region) or fusion_of(product, region, place.position, rule.most_full(region))
+        most = rule.most_full(region) if region.results is None else MOST_FULL
+        fusion = rule.refusal_of_ops(region) or fusion_of(product, region, place.position, most)
         if isinstance(fusion, Fusion):
             try:
                 text = text_of(fusion)
+                if region.results is not None:
+                    spec_of(product, text)
             except Error:
                 continue
             names = (str(other.target).split(".")[1] for other in region.nodes if other not in region.roots)
             stored, reason = ("", growth.reason(region)) if region.results is None else (region.results.about, "")
             return Choice(Row(*about, tuple(names), reason, text, results=stored), fusion, text)
     return alone
+
+
+def _is_of_groups(region: Region) -> bool:
+    """Whether a kernel of groups stores the results of a region: values of D's size alone."""
+    assert region.results is not None
+    return not region.results.reduced and region.results.softmax is None
 
 
 def _shape(product: Product) -> str:

@@ -7,6 +7,7 @@ matrix of A and of D for each.
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
+from lowtide.compiler.epilogue.text import TextEpilogue
 from lowtide.compiler.matmul.family import check_not_packed, fields_of_weights, result_type, sums_of
 from lowtide.compiler.matmul.options import Options
 from lowtide.compiler.spec import GemmSpec
@@ -106,6 +107,7 @@ class Grouped(NamedTuple):
             d_rows=self.d_rows,
             lists=self.lists,
             epilogue=self.epilogue,
+            result_types=self.epilogue.result_types if isinstance(self.epilogue, TextEpilogue) else {},
             **dict(self.scaled),
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -188,6 +189,35 @@ def test_products_of_groups_are_taken_forward_and_backward(eager: None) -> None:
     report = backend.report()
     assert len(report) == 6 and not report.left and {row.op for row in report} == {"aten._grouped_mm.default"}
     assert report.specs("sm_90a") == []
+    stored = [row.results for row in report if row.results]
+    assert stored == ["mul, halves of _grouped_mm", "halves of cat"]
+
+
+TWO = "(acc: f32, acc2: f32, %x: full bf16) -> (y0: bf16, y1: bf16) { %0 = mul acc, %x; %0, acc2 }"
+
+
+def test_several_results_of_groups_are_an_op_of_its_own() -> None:
+    torch.manual_seed(0)
+    op, ends = torch.ops.lowtide.grouped_results.default, torch.tensor([3, 3, 8], dtype=torch.int32)
+    x, b, full, index = half(9, 16), half(3, 16, 24), half(11, 12), torch.randint(-1, 10, (11,), dtype=torch.int32)
+    torch.library.opcheck(op, (x, b, ends, [full], TWO, [], index))
+    torch.library.opcheck(op, (x, b, ends, [full[:9]], TWO, ["y0", "y1"], None))
+    first, second = op(x, b, ends, [full], TWO, [], index)
+    (both,) = op(x, b, ends, [full], TWO, ["y0", "y1"], index)
+    assert torch.equal(both, torch.cat([first, second], 1)) and both.shape == (11, 24)
+    wide = ltt.grouped_matmul(x.double(), b.double(), ends, a_rows=index)[:8]
+    assert error(second[:8], wide[:, 12:]) < 2**-7 and error(first[:8], wide[:, :12] * full[:8]) < 2**-7
+    counter = importlib.import_module("torch.utils.flop_counter").FlopCounterMode(display=False)
+    with counter:
+        op(x, b, ends, [full], TWO, [], index)
+    assert counter.get_total_flops() == 2 * 11 * 16 * 24
+    for change, code in (
+        ((x, b, ends, [], TWO, [], index), "grouped-results-arguments"),
+        ((x, b, ends, [full], TWO.replace("y1: bf16", "y1: row_sum"), [], index), "grouped-results-arguments"),
+        ((x, b, ends, [full], TWO, ["y0", "z"], index), "grouped-halves"),
+    ):
+        with pytest.raises(lt.LaunchError, match=rf"\[{code}\]"):
+            op(*change)
 
 
 def gathered_experts(x: Any, up: Any, down: Any, index: Any, weight: Any, ends: Any) -> Any:

@@ -54,6 +54,7 @@ def test_the_backend_takes_products_of_groups_forward_and_backward(split: int) -
     wanted.backward(gradient.double())
     report = backend.report()
     assert len(report) == 6 and not report.left, str(report)
+    assert sum(bool(row.results) for row in report) == 2, str(report)  # gate, up and hidden; their gradients
     pairs = [(found, wanted), *((a.grad, b.grad) for a, b in zip(own, exact, strict=True))]
     for name, (ours, right) in zip(("y", "dx", "d up", "d down"), pairs, strict=True):
         error = ((ours.double() - right).norm() / right.norm()).item()

@@ -312,8 +312,21 @@ def test_ops_after_groups_of_rows_are_in_the_epilogue() -> None:
     first, second = chosen(graph, sums, Rule(least=0)), chosen(graph, down, Rule(least=0))
     assert first.row.results == hidden.name and first.row.taken == ("relu", "mul")
     assert second.epilogue == "(acc: f32, %x0: per_row bf16) -> bf16 { %0 = mul acc, %x0; %0 }"
-    graph.output(graph.call("aten.sin.default", gate))  # a second value
-    assert chosen(graph, sums, Rule(least=0)).row.taken == ()
+    graph.output(graph.call("aten.sin.default", gate))  # reads a second value
+    several = chosen(graph, sums, Rule(least=0))
+    assert several.row.results == f"{hidden.name}, halves of {sums.name}"
+    assert several.fusion is not None and several.fusion.region.results.joined is sums
+
+
+def test_reductions_beside_groups_of_rows_are_left_to_other_kernels() -> None:
+    graph = Graph()
+    ends = graph.input(8, dtype="torch.int32")
+    sums = graph.call("aten._grouped_mm.default", graph.input(M, K), graph.input(8, K, N), ends, shape=(M, N))
+    hidden = graph.call("aten.relu.default", sums)
+    graph.call("aten._grouped_mm.default", hidden, graph.input(8, N, K), ends, shape=(M, K))
+    graph.output(graph.call("aten.sum.dim_IntList", hidden, [0], True, shape=(1, N)))
+    found = chosen(graph, sums, Rule(least=0))
+    assert found.row.taken == ("relu",) and not found.row.results
 
 
 def test_both_results_of_the_backward_op_of_transformers_are_products() -> None:

@@ -39,9 +39,10 @@ def fuse(graph: torch.fx.Graph, name: str, rule: Rule, how: How) -> list[Row]:
         choice = choose(product, name, position, _is_backward(graph), rule)
         rows.append(choice.row)
         if choice.fusion is not None and choice.epilogue is not None:
-            if product.form.grouped:
+            results = choice.fusion.region.results
+            if product.form.grouped and (results is None or len(results.full) == 1):
                 replace_groups(graph, choice.fusion, choice.epilogue)
-            elif choice.fusion.region.results is not None:
+            elif results is not None:
                 replace_by_results(graph, choice.fusion, choice.epilogue)
             else:
                 _replace(graph, choice.fusion, how._replace(epilogue=choice.epilogue))

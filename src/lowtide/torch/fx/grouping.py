@@ -35,10 +35,20 @@ def replace_groups(graph: torch.fx.Graph, taken: Product | Fusion, epilogue: str
         if isinstance(taken, Product):
             made, exit = call(graph, grouped_gemm, (a, b, given["offs"], given["out_dtype"]), node), node
         else:
-            made, exit = _with_epilogue(graph, taken, (a, b, given["offs"]), epilogue), _exit(taken)
+            made, exit = _with_epilogue(graph, taken, epilogue), _exit(taken)
     exit.replace_all_uses_with(made)
     stable_topological_sort(graph)
     graph.eliminate_dead_code()
+
+
+def factors_of_groups(graph: torch.fx.Graph, product: Product) -> tuple[Any, Any, Any, Any]:
+    """A, B and the ends of a product of groups of rows, and the index of the rows of A that are taken, or None."""
+    source, index = _rows(product.a)
+    if index is not None:
+        from_end = call(graph, _add, (index, source.meta["val"].shape[0]), product.a)  # as torch counts negative ones
+        index = call(graph, _where, (call(graph, _lt, (index, 0), product.a), from_end, index), product.a)
+        index = call(graph, _convert, (index, torch.int32), product.a)
+    return source, product.b, product.of_groups["offs"], index
 
 
 def _exit(fusion: Fusion) -> Any:
@@ -46,14 +56,9 @@ def _exit(fusion: Fusion) -> Any:
     return fusion.region.exit if results is None else results.full[0]
 
 
-def _with_epilogue(graph: torch.fx.Graph, fusion: Fusion, tensors: tuple[Any, Any, Any], epilogue: str) -> Any:
-    (a, b, ends), exit = tensors, _exit(fusion)
-    operands = [operand_of(graph, leaf, fusion) for leaf in fusion.leaves]
-    source, index = _rows(a)
-    if index is not None:
-        from_end = call(graph, _add, (index, source.meta["val"].shape[0]), a)  # as torch counts negative ones
-        index = call(graph, _where, (call(graph, _lt, (index, 0), a), from_end, index), a)
-        index = call(graph, _convert, (index, torch.int32), a)
+def _with_epilogue(graph: torch.fx.Graph, fusion: Fusion, epilogue: str) -> Any:
+    exit, operands = _exit(fusion), [operand_of(graph, leaf, fusion) for leaf in fusion.leaves]
+    source, b, ends, index = factors_of_groups(graph, fusion.product)
     made = call(graph, grouped_epilogue, (source, b, ends, operands, epilogue, index), exit)
     shape = tuple(exit.meta["val"].shape)
     return shaped(graph, made, shape, exit, sizes_in(fusion.product, fusion.region, shape))

@@ -1,4 +1,5 @@
-"""Replaces a region with results by one `lowtide::gemm_results`, and each stored node by its result.
+"""Replaces a region with results by one `lowtide::gemm_results`, or, of groups of rows, by one
+`lowtide::grouped_results`, and each stored node by its result.
 
     %results = lowtide.gemm_results(%x, %w, [%pre], "(acc: f32, …) -> (y0: bf16, s0: column_sum) { … }", [])
     %dz = getitem(%results, 0); %sum = getitem(%results, 1)
@@ -16,7 +17,9 @@ from torch._inductor.pattern_matcher import stable_topological_sort
 from lowtide.compiler.fx.fusion import Fusion, sizes_in
 from lowtide.compiler.fx.reductions import LogSoftmax, Reduced
 from lowtide.compiler.fx.values import value_of
+from lowtide.torch.fx.grouping import factors_of_groups
 from lowtide.torch.fx.nodes import call, operand_of, shaped
+from lowtide.torch.grouped_several import grouped_results
 from lowtide.torch.several import gemm_results
 
 _convert = torch.ops.prims.convert_element_type.default
@@ -33,8 +36,11 @@ def replace_by_results(graph: torch.fx.Graph, fusion: Fusion, epilogue: str) -> 
     with graph.inserting_before(region.nodes[-1]):
         operands = [operand_of(graph, leaf, fusion) for leaf in fusion.leaves]
         operands += _targets(graph, results.softmax)
-        arguments = (product.a, product.b, operands, epilogue, halves)
-        made = call(graph, gemm_results, arguments, product.node)
+        if product.form.grouped:
+            *matrices, index = factors_of_groups(graph, product)
+            made = call(graph, grouped_results, (*matrices, operands, epilogue, halves, index), product.node)
+        else:
+            made = call(graph, gemm_results, (product.a, product.b, operands, epilogue, halves), product.node)
         names = [name for name in results.names if name not in halves[1:]]
         found = {name: call(graph, operator.getitem, (made, i), product.node) for i, name in enumerate(names)}
         full = results.full[:-2] if is_joined else results.full
