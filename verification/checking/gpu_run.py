@@ -114,7 +114,8 @@ def _shape_of(result: Result, extents: tuple[int, int], whole: tuple[int, ...]) 
 
 
 def _dtype(spec: GemmSpec, name: str) -> str:
-    named = {"a": spec.a, "b": spec.b, **{operand.name: operand.dtype for operand in spec.operands}}
+    """The element type of an operand as it lies in memory: packed weights are bytes."""
+    named = {"a": spec.a, "b": spec.stored_b, **{operand.name: operand.dtype for operand in spec.operands}}
     return (named | {result.name: result.dtype for result in spec.results})[name]
 
 
@@ -168,7 +169,8 @@ class _Buffers(ExitStack):
         item = element_type(dtype).bytes
         row = array.strides[-2] // item if array.ndim > 1 else array.shape[0]
         # The view of a padded matrix ends with its last row's padding, because `padded_matrix` cut it from whole rows.
-        whole = as_strided(array, (*array.shape[:-1], row), array.strides)
+        # The bytes alone count: numpy makes no strided views of 8-bit floats.
+        whole = as_strided(array.view(f"u{item}"), (*array.shape[:-1], row), array.strides)
         address = self.allocate(whole.nbytes)
         self.copy_in(address, whole)
         strides = tuple(stride // item for stride in array.strides)

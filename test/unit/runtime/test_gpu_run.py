@@ -106,6 +106,27 @@ def test_an_amax_comes_back_among_the_inputs(install_driver: Any) -> None:
     assert inputs["amax"].tolist() == [5.0]
 
 
+@pytest.mark.parametrize(
+    ("target", "types"),
+    (("sm_80", {"a": "bf16", "b": "s4", "group": 32}), ("sm_89", {"a": "e4m3", "b": "e4m3"})),
+    ids=("packed weights", "8-bit floats"),
+)
+def test_padded_bytes_reach_the_kernel_as_they_lie(install_driver: Any, target: str, types: dict[str, Any]) -> None:
+    spec = lt.GemmSpec(m=16, n=32, k=64, d="bf16", **types)
+    kernel = lt.compile_gemm(spec, target, schedule="pack = none")
+    fake, seen = install_driver(Driver(kernel)), []
+    fake.capability = (9, 0)
+    inputs = lt.random_inputs(spec, None, None, None, np.random.default_rng(1), row_padding=16)
+    b = inputs["b"].view(np.uint8)
+
+    def read_b(values: list[Any]) -> None:
+        seen.append([held for held in fake.memory.values() if b[0].tobytes() in bytes(held)])
+
+    fake.kernel = read_b
+    assert "were not written" in run_on_gpu(kernel, spec, inputs).complaint
+    assert seen[0]
+
+
 def test_reductions_of_a_run_time_batch_have_its_extent(install_driver: Any) -> None:
     def epilogue(acc: Any) -> Any:
         return {"d": acc, "of_rows": lt.sum(acc, dim=1), "of_columns": lt.sum(acc, dim=0)}
