@@ -1,6 +1,6 @@
 """`lowtide.torch.matmul` and `linear`: the op, with epilogues as Python functions and operands by name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -40,13 +40,7 @@ def matmul(
     a, b = in_region(a, b)
     precision = precision_in_region(precision, given, a)
     d = out_dtype if out is None else out.dtype
-    if epilogue is None and not operands:
-        text, tensors, scalars = "", [], []
-    else:
-        types = tuple((name, x.dtype if isinstance(x, torch.Tensor) else None) for name, x in operands.items())
-        text, of_tensors, of_scalars = text_of_call(epilogue, a.dtype, b.dtype, d, types)
-        tensors = [operands[name] for name in of_tensors]
-        scalars = [operands[name] for name in of_scalars]
+    text, tensors, scalars = described(a, b, d, epilogue, operands)
     how = How(scalars, text, numerics, precision, d)
     if out is None:
         return multiply(a, b, tensors, how)
@@ -55,6 +49,22 @@ def matmul(
     else:
         gemm_out(a, b, tensors, *how[:-1], out)
     return out
+
+
+def described(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    d: torch.dtype | None,
+    epilogue: Callable[..., Any] | None,
+    operands: Mapping[str, Any],
+) -> tuple[str, list[torch.Tensor], list[float]]:
+    """The text of an epilogue for a D of type `d`, and its tensors and scalars in the order of the text, from operands
+    by name. Raises SpecError, LaunchError."""
+    if epilogue is None and not operands:
+        return "", [], []
+    types = tuple((name, x.dtype if isinstance(x, torch.Tensor) else None) for name, x in operands.items())
+    text, of_tensors, of_scalars = text_of_call(epilogue, a.dtype, b.dtype, d, types)
+    return text, [operands[name] for name in of_tensors], [operands[name] for name in of_scalars]
 
 
 def linear(

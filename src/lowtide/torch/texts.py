@@ -56,15 +56,22 @@ def _text_of_call(
 
 @functools.lru_cache(maxsize=1024)
 def _text_of_linear(activation: str | None, x: torch.dtype, weight: torch.dtype, bias: torch.dtype | None) -> str:
+    types = {} if bias is None else {"bias": name_of(bias)}
+    return epilogue_text(epilogue_of_linear(activation, bias is not None), *_sums_and_d(x, weight, None), types)
+
+
+@functools.cache
+def epilogue_of_linear(activation: str | None, has_bias: bool) -> Callable[..., Any] | None:
+    """act(acc + bias), with the operand `bias` if there is one; None if it would change nothing. Raises LaunchError."""
     known = activation_named(activation)
     act = known.in_epilogue if known else lambda value: value
-    if bias is None:
-        return epilogue_text(lambda acc: act(acc), *_sums_and_d(x, weight, None)) if known else ""
 
     def with_bias(acc: Traced, bias: PerColumn) -> Any:
         return act(acc + bias)
 
-    return epilogue_text(with_bias, *_sums_and_d(x, weight, None), {"bias": name_of(bias)})
+    if has_bias:
+        return with_bias
+    return (lambda acc: act(acc)) if known else None
 
 
 def _sums_and_d(a: torch.dtype, b: torch.dtype, d: torch.dtype | None) -> tuple[str, str]:

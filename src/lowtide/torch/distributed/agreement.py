@@ -1,0 +1,99 @@
+"""What all ranks agree on before the first call with new shapes: that the call fits, and who computes it.
+
+Each rank says what it has, what is wrong with it, and why it cannot take the kernels; all read the answers of all. So
+an error, and the choice of the plain ops, are the same on every rank. A rank that meets a signature alone waits for the
+others, until the time-out of the process group.
+"""
+
+import socket
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from lowtide.errors import Error, LaunchError
+from lowtide.torch.distributed import symmetric
+from lowtide.torch.distributed.ranks import Ranks
+
+_UNIT = 16  # bytes, of the rows that TMA loads and stores
+_FEWEST_ROWS = 512  # of the whole product; with fewer, the plain ops are expected to take less time (docs/ranks.md)
+
+
+class Signature(NamedTuple):
+    """A call: the op, the shape of this rank's A, that of B, the types of A, B and D, and the rest of the arguments."""
+
+    op: str
+    a: tuple[int, int]
+    b: tuple[int, int]
+    types: tuple[torch.dtype, torch.dtype, torch.dtype]
+    rest: tuple[Any, ...]
+
+    @property
+    def shared(self) -> str:
+        """What must be equal on all ranks. Ranks may have different columns of B where rows are gathered, and a
+        different K where products are summed."""
+        free = "N" if self.op == "all_gather_matmul" else "K"
+        one = {"rows of a": self.a[0], "K": self.a[1], "N": self.b[1], "a": self.types[0], "out": self.types[2]}
+        return f"{self.op}, " + ", ".join(f"{name} {value}" for name, value in one.items() if name != free)
+
+
+def why_plain(ranks: Ranks, device: torch.device, asked: Signature, check: Callable[[], object]) -> str:
+    """Why all ranks take the plain ops for such calls; "" if they take the kernels. `check` raises what is wrong with
+    this rank's operands. Raises LaunchError, on all ranks alike."""
+    if (found := ranks.agreed.get(asked)) is not None:
+        return found
+    wrong = _wrong(check)
+    reason = "" if wrong else _own_reason(ranks, device, asked)
+    answers = ranks.gathered((wrong, asked.shared, reason))
+    for number, (wrong, _, _) in enumerate(answers):
+        if wrong:
+            raise LaunchError(wrong if ranks.size == 1 else f"rank {number}: {wrong}")
+    shared = [answer[1] for answer in answers]
+    if len({*shared}) > 1:
+        said = "; ".join(f"rank {number} has {each}" for number, each in enumerate(shared))
+        raise LaunchError(f"ranks disagree: {said}; give all ranks the same [ranks-disagree]")
+    reasons = [f"rank {number}: {answer[2]}" for number, answer in enumerate(answers) if answer[2]]
+    ranks.agreed[asked] = found = reasons[0] if reasons else _why_no_memory(ranks, device)
+    return found
+
+
+def _wrong(check: Callable[[], object]) -> str:
+    try:
+        check()
+    except Error as error:
+        return str(error)
+    return ""
+
+
+def _own_reason(ranks: Ranks, device: torch.device, asked: Signature) -> str:
+    """Why this rank cannot take the kernels, or should not."""
+    of_a, _, of_d = asked.types
+    (rows, k), n = asked.a, asked.b[1]
+    whole = rows * ranks.size if asked.op == "all_gather_matmul" else rows
+    if ranks.size == 1:
+        return "the group has one rank"
+    if not rows or not k or not n:
+        return "a matrix has no elements"
+    if whole % ranks.size:
+        return f"{whole} rows are no multiple of {ranks.size} ranks"
+    if k * of_a.itemsize % _UNIT or n * of_d.itemsize % _UNIT:
+        return f"rows of K = {k} or of N = {n} elements are no multiples of {_UNIT} bytes"
+    if whole < _FEWEST_ROWS:
+        return f"{whole} rows are too few"
+    return symmetric.why_not(device, ranks.group)
+
+
+def _why_no_memory(ranks: Ranks, device: torch.device) -> str:
+    """Why the ranks cannot share memory, agreed once for the group."""
+    key = "memory", device
+    if key not in ranks.agreed:
+        hosts = ranks.gathered((socket.gethostname(), symmetric.name_of_gpu(device)))
+        if len({host for host, _ in hosts}) > 1:
+            why = f"the group is on several hosts: {', '.join(host for host, _ in hosts)}"
+        elif len({*hosts}) < ranks.size:
+            why = "ranks share a GPU"
+        else:
+            tries = ranks.gathered(symmetric.try_to_share(device, ranks.group))
+            why = next((f"rank {number}: {each}" for number, each in enumerate(tries) if each), "")
+        ranks.agreed[key] = why
+    return ranks.agreed[key]

@@ -1,0 +1,146 @@
+"""`all_gather_matmul`, `matmul_reduce_scatter` and `matmul_all_reduce`, with epilogues and gradients.
+
+The gradients are products with collectives too: dA of the first is a `matmul_reduce_scatter` of dD and Bᵀ, dA of the
+second an `all_gather_matmul`. dB needs the gathered rows of A or of dD.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from lowtide.errors import LaunchError
+from lowtide.torch.autograd import multiply
+from lowtide.torch.calls import How, read
+from lowtide.torch.dispatch import records_gradient
+from lowtide.torch.distributed.computing import GATHER, REDUCE, SCATTER, compute
+from lowtide.torch.distributed.plain import gathered
+from lowtide.torch.distributed.ranks import Ranks, ranks_of
+from lowtide.torch.evaluation import evaluate
+from lowtide.torch.functional import described
+
+
+@torch.compiler.disable
+def all_gather_matmul(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    group: dist.ProcessGroup | None = None,
+    *,
+    epilogue: Callable[..., Any] | None = None,
+    out: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    numerics: str = "repeatable",
+    **operands: Any,
+) -> torch.Tensor:
+    """D (ranks · S, …, N) = epilogue(A of all ranks · B (K, N)), where each rank has the rows A (S, …, K).
+
+    `group`: a process group of torch.distributed, the default one if None. B may differ between ranks, also in N, as
+    the columns of a weight do. Operands, `out` and `out_dtype` are those of D, as in
+    `lowtide.torch.matmul`. Rows of A arrive while those that are there are multiplied. The gradient of A is summed over
+    all ranks.
+
+    All ranks call it, with the same shape and types of A. Raises LaunchError, on all ranks, if they disagree or a
+    rank's tensors do not fit; SpecError for an epilogue that cannot be traced.
+    """
+    return _call(GATHER, a, b, group, (epilogue, out, out_dtype, numerics, operands))
+
+
+@torch.compiler.disable
+def matmul_reduce_scatter(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    group: dist.ProcessGroup | None = None,
+    *,
+    epilogue: Callable[..., Any] | None = None,
+    out: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    numerics: str = "repeatable",
+    **operands: Any,
+) -> torch.Tensor:
+    """D (M / ranks, …, N) = epilogue(this rank's rows of the sum over ranks of A (M, …, K) · B (K, N)).
+
+    Rank r has the r-th share of the rows; M is a multiple of the number of ranks. Each rank's product is rounded to D's
+    type; the owner of a row adds them in f32, from rank 0 on, so that equal calls give equal bits. K may differ between
+    ranks. Other arguments and errors are those of `all_gather_matmul`; the epilogue is applied once, to the sum.
+    """
+    return _call(SCATTER, a, b, group, (epilogue, out, out_dtype, numerics, operands))
+
+
+@torch.compiler.disable
+def matmul_all_reduce(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    group: dist.ProcessGroup | None = None,
+    *,
+    epilogue: Callable[..., Any] | None = None,
+    out: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    numerics: str = "repeatable",
+    **operands: Any,
+) -> torch.Tensor:
+    """D (M, …, N) = epilogue(the sum over ranks of A (M, …, K) · B (K, N)), the same on all ranks.
+
+    A `matmul_reduce_scatter`, then an all-gather of D's rows; M may be any number. Gradients are those of one use of D,
+    as if each rank computed the same loss from it: none is summed over ranks. Other arguments and errors are those of
+    `matmul_reduce_scatter`.
+    """
+    return _call(REDUCE, a, b, group, (epilogue, out, out_dtype, numerics, operands))
+
+
+def _call(
+    op: str, a: torch.Tensor, b: torch.Tensor, group: dist.ProcessGroup | None, more: tuple[Any, ...]
+) -> torch.Tensor:
+    epilogue, out, out_dtype, numerics, given = more
+    if a.dim() < 2 or b.dim() != 2:
+        raise LaunchError(
+            f"operands a and b: shapes {tuple(a.shape)} and {tuple(b.shape)}; a is (rows, …, K) and b (K, N)"
+            " [ranks-shapes]"
+        )
+    ranks, d = ranks_of(group), out_dtype if out is None else out.dtype
+    text, operands, scalars = described(a, b, d, epilogue, given)
+    how, rows = How(scalars, text, numerics, None, d), a.flatten(0, -2)
+    inner, width = a.shape[1:-1], b.shape[1]
+    if not records_gradient((a, b, *operands)):
+        flat = out.flatten(0, -2) if out is not None and out.dim() > 1 and out.is_contiguous() else out
+        found = compute(op, rows, b, operands, how, ranks, flat)
+        return found.view(-1, *inner, width) if out is None else out
+    if out is not None:
+        raise LaunchError(
+            "out: autograd does not record a call with out=; call it under torch.no_grad(), or without [ranks-autograd]"
+        )
+    asked = read(text)
+    product = _Product.apply(rows, b, op, How((), "", numerics, None, d if asked is None else asked.d), ranks)
+    found = product if asked is None else evaluate(asked, product, operands, scalars)
+    return found.reshape(-1, *inner, width)
+
+
+class _Product(torch.autograd.Function):
+    """An op without an epilogue. A torch operation follows for each of an epilogue's, since its derivative needs the
+    sums."""
+
+    @staticmethod
+    def forward(ctx: Any, a: torch.Tensor, b: torch.Tensor, op: str, how: How, ranks: Ranks) -> torch.Tensor:
+        ctx.save_for_backward(a, b)
+        ctx.op, ctx.how, ctx.ranks = op, how, ranks
+        return compute(op, a, b, [], how, ranks, None)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
+        (a, b), op, ranks = ctx.saved_tensors, ctx.op, ctx.ranks
+        gradient = gradient.to(a.dtype).contiguous()
+        of_a, of_b = (How((), "", ctx.how.numerics, None, x.dtype) for x in (a, b))
+        needs_a, needs_b = ctx.needs_input_grad[:2]
+        da = db = None
+        if needs_a:
+            back = {GATHER: SCATTER, SCATTER: GATHER}.get(op)
+            da = (
+                multiply(gradient, b.mT, [], of_a)
+                if back is None
+                else compute(back, gradient, b.mT, [], of_a, ranks, None)
+            )
+        if needs_b:
+            a = gathered(a, ranks) if op == GATHER else a
+            gradient = gathered(gradient, ranks) if op == SCATTER else gradient
+            db = multiply(a.mT, gradient, [], of_b)
+        return da, db, None, None, None

@@ -1,0 +1,91 @@
+"""The ops by the plain collectives of torch.distributed, for any back end, any device and one rank.
+
+Roundings and the order of sums over ranks are those of the kernels: each rank's part is rounded to D's type, and the
+parts are added in f32 from rank 0 on.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+
+from lowtide.compiler.epilogue.operands import OperandKind
+from lowtide.torch.calls import How, read
+from lowtide.torch.distributed.ranks import Ranks
+from lowtide.torch.distributed.sums import add_in_order
+from lowtide.torch.ops import compute_out
+
+
+def gathered(a: torch.Tensor, ranks: Ranks) -> torch.Tensor:
+    """The rows of all ranks: (S, K) of each to (ranks · S, K)."""
+    if ranks.size == 1:
+        return a
+    found = a.new_empty(ranks.size * a.shape[0], *a.shape[1:])
+    dist.all_gather_into_tensor(_bytes(found), _bytes(a.contiguous()), group=ranks.group)
+    return found
+
+
+def all_gather_matmul(
+    a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], how: How, out: torch.Tensor, ranks: Ranks
+) -> None:
+    """out (ranks · S, N) = epilogue(gathered A · B) for A (S, K)."""
+    compute_out(gathered(a, ranks), b, operands, how, out)
+
+
+def matmul_reduce_scatter(
+    a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], how: How, out: torch.Tensor, ranks: Ranks
+) -> None:
+    """out (M / ranks, N) = epilogue(this rank's rows of the sum over ranks of A · B) for A (M, K)."""
+    if ranks.size == 1:
+        compute_out(a, b, operands, how, out)
+        return
+    add_in_order(exchanged(_product(a, b, how, out, a.shape[0]), ranks), operands, how, a.dtype, out)
+
+
+def matmul_all_reduce(
+    a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], how: How, out: torch.Tensor, ranks: Ranks
+) -> None:
+    """out (M, N) = epilogue(the sum over ranks of A · B) for A (M, K). Each rank adds a part of the rows."""
+    if ranks.size == 1:
+        compute_out(a, b, operands, how, out)
+        return
+    rows, own = shares(a.shape[0], ranks)
+    parts = exchanged(_product(a, b, how, out, rows * ranks.size), ranks)
+    summed = out.new_empty(rows, out.shape[1])
+    count = len(range(*own.indices(a.shape[0])))
+    of_rows = rows_of(operands, how, own)
+    add_in_order([each[:count] for each in parts], of_rows, how, a.dtype, summed[:count])
+    out.copy_(gathered(summed, ranks)[: a.shape[0]])
+
+
+def shares(rows: int, ranks: Ranks) -> tuple[int, slice]:
+    """The rows of a share, the same for all ranks, and this rank's rows; the last shares may be short, or empty."""
+    share = -(-rows // ranks.size)
+    return share, slice(min(ranks.rank * share, rows), min((ranks.rank + 1) * share, rows))
+
+
+def rows_of(operands: Sequence[torch.Tensor], how: How, rows: slice) -> list[torch.Tensor]:
+    """The operands of an epilogue for some rows of D."""
+    asked = read(how.epilogue)
+    kinds = [each.kind for each in asked.tensors()] if asked else []
+    return [each if kind is OperandKind.PER_COLUMN else each[rows] for each, kind in zip(operands, kinds, strict=True)]
+
+
+def exchanged(product: torch.Tensor, ranks: Ranks) -> list[torch.Tensor]:
+    """Each rank's part of this rank's rows, in the order of ranks."""
+    found = torch.empty_like(product)
+    dist.all_to_all_single(_bytes(found), _bytes(product), group=ranks.group)
+    return [*found.chunk(ranks.size)] if found.shape[0] else [found] * ranks.size
+
+
+def _product(a: torch.Tensor, b: torch.Tensor, how: How, out: torch.Tensor, rows: int) -> torch.Tensor:
+    """A · B in D's type, without the epilogue, filled up with zeros to this number of rows."""
+    made = out.new_zeros if rows > a.shape[0] else out.new_empty
+    product = made(rows, b.shape[1])
+    compute_out(a, b, [], How((), "", how.numerics, how.precision, out.dtype), product[: a.shape[0]])
+    return product
+
+
+def _bytes(x: torch.Tensor) -> torch.Tensor:
+    """As bytes if the collectives do not take the type, such as 8-bit floats."""
+    return x.view(torch.uint8) if x.dtype.itemsize == 1 else x

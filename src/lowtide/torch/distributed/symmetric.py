@@ -1,0 +1,84 @@
+"""The adapter of torch's symmetric memory, which owns memory that other ranks see, and the addresses of theirs.
+
+Its interface is alpha: only this file names it. The back end is CUDA; those of NVSHMEM and NCCL are not used, and
+neither is multicast. Written for torch 2.11 to 2.13; a version without these functions gets the plain ops.
+"""
+
+import importlib
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+_ALIGNED = 256  # bytes, of each part of a window
+_BACK_END = "CUDA"
+_WORD = 4  # bytes of a flag
+
+
+class Window:
+    """Memory of the same size on every rank of a group: `slots` of `size` bytes, and flags, s32, zero at first.
+
+    Making one is a collective. Memory is kept for as long as the window, since graphs and late peers may use it.
+    """
+
+    def __init__(self, device: torch.device, group: dist.ProcessGroup, slots: int, size: int) -> None:
+        shared = _module()
+        self.size = -(-size // _ALIGNED) * _ALIGNED
+        self._flags_at, ranks = slots * self.size, dist.get_world_size(group)
+        self._whole = shared.empty(
+            self._flags_at + _ALIGNED * -(-ranks * _WORD // _ALIGNED), dtype=torch.uint8, device=device
+        )
+        self._handle = shared.rendezvous(self._whole, group)
+        self._whole[self._flags_at :].zero_()
+        torch.cuda.synchronize(device)
+        dist.barrier(group=group)  # no rank sets a flag before all are zero
+
+    def part(self, rank: int, slot: int, shape: tuple[int, ...], dtype: torch.dtype, offset: int = 0) -> torch.Tensor:
+        """A tensor in a rank's slot, from this many bytes on."""
+        place = slot * self.size + offset
+        found: torch.Tensor = self._handle.get_buffer(rank, shape, dtype, place // dtype.itemsize)
+        return found
+
+    def flags(self, rank: int) -> torch.Tensor:
+        """The flags on a rank, s32 (ranks,)."""
+        ranks = self._handle.world_size
+        found: torch.Tensor = self._handle.get_buffer(rank, (ranks,), torch.int32, self._flags_at // _WORD)
+        return found
+
+
+def why_not(device: torch.device, group: dist.ProcessGroup) -> str:
+    """Why tensors on this device cannot be shared; "" if nothing is known against it."""
+    if device.type != "cuda":
+        return f"tensors are on {device.type}"
+    if "nccl" not in str(dist.get_backend(group)):
+        return f"the group's back end is {dist.get_backend(group)}"
+    try:
+        shared = _module()
+    except ImportError as error:
+        return f"torch {torch.__version__} has no symmetric memory ({error})"
+    back_end = getattr(shared, "get_backend", lambda _: _BACK_END)(device)
+    return "" if back_end in (None, _BACK_END) else f"symmetric memory has the back end {back_end}"
+
+
+def try_to_share(device: torch.device, group: dist.ProcessGroup) -> str:
+    """What is wrong with sharing memory, found by sharing some. It is a collective."""
+    try:
+        window = Window(device, group, 1, _ALIGNED)
+        for rank in range(dist.get_world_size(group)):
+            window.flags(rank)
+    except (RuntimeError, AttributeError, TypeError) as error:
+        return f"torch's symmetric memory refuses: {str(error).splitlines()[0]}"
+    return ""
+
+
+def _module() -> Any:
+    """Imported late: torch may lack it."""
+    return importlib.import_module("torch.distributed._symmetric_memory")
+
+
+def name_of_gpu(device: torch.device) -> str:
+    """What tells one GPU of a host from the others."""
+    if device.type != "cuda":
+        return ""
+    found = torch.cuda.get_device_properties(device)
+    return str(getattr(found, "uuid", device.index))

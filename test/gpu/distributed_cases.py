@@ -1,0 +1,133 @@
+"""Checks of `lowtide.torch.distributed` that every rank runs, on a CPU or on GPUs; imported by the tests of both."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+import lowtide as lt
+from lowtide.torch import distributed
+
+Op = Callable[..., Any]
+
+
+def gelu_bias(acc: Any, bias: lt.PerColumn) -> Any:
+    return lt.gelu(acc + bias)
+
+
+def residual(acc: Any, c: lt.Full, r: lt.PerRow, alpha: lt.Scalar) -> Any:
+    return alpha * acc + c * r
+
+
+EPILOGUES = {"none": None, "gelu_bias": gelu_bias, "residual": residual}
+
+
+class Products:
+    """The factors of all ranks, the same on each of them: for a gathered product rank r has the r-th rows of A and its
+    own B; for a sum over ranks, its own A and B."""
+
+    def __init__(self, shape: tuple[int, int, int], dtype: torch.dtype, device: Any, seed: int = 0) -> None:
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self.m, self.n, self.k = shape
+        self.dtype, self.device = dtype, device
+        self._random = torch.Generator().manual_seed(seed)
+        self.a = [self.draw(self.m, self.k) for _ in range(self.size)]
+        self.b = [self.draw(self.k, self.n, by_columns=seed % 2 == 0) for _ in range(self.size)]
+
+    def draw(self, *shape: int, by_columns: bool = False) -> torch.Tensor:
+        shape = shape[::-1] if by_columns else shape
+        x = torch.randn(shape, generator=self._random).to(self.dtype).to(self.device)
+        return x.mT if by_columns else x
+
+    def gathered(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """This rank's rows of the first A, and its B."""
+        share = self.m // self.size
+        return self.a[0][self.rank * share : (self.rank + 1) * share], self.b[self.rank]
+
+    def operands(self, name: str, rows: int) -> dict[str, Any]:
+        found = {
+            "none": {},
+            "gelu_bias": {"bias": self.draw(self.n)},
+            "residual": {"c": self.draw(rows, self.n), "r": self.draw(rows), "alpha": 0.5},
+        }
+        return found[name]
+
+    def sums(self) -> torch.Tensor:
+        """The sum over ranks, in f64."""
+        parts = [a.double() @ b.double() for a, b in zip(self.a, self.b, strict=True)]
+        return torch.stack(parts).sum(0)
+
+    def own(self, whole: torch.Tensor) -> torch.Tensor:
+        share = self.m // self.size
+        return whole[self.rank * share : (self.rank + 1) * share]
+
+
+def expected(sums: torch.Tensor, name: str, operands: dict[str, Any]) -> torch.Tensor:
+    if name == "gelu_bias":
+        return torch.nn.functional.gelu(sums + operands["bias"].double())
+    if name == "residual":
+        return operands["alpha"] * sums + operands["c"].double() * operands["r"].double()[:, None]
+    return sums
+
+
+def assert_close(found: torch.Tensor, wanted: torch.Tensor, k: int, parts: int = 1) -> None:
+    """Within the roundings of D's type and of the parts, for sums of `k` products of normal numbers."""
+    assert tuple(found.shape) == tuple(wanted.shape), (found.shape, wanted.shape)
+    unit = torch.finfo(found.dtype).eps
+    allowed = 2 * unit * (wanted.abs() + (parts + 1) * k**0.5 + 1) + 1e-5 * k**0.5
+    excess = ((found.double() - wanted).abs() - allowed).max().item() if found.numel() else -1.0
+    assert excess <= 0, f"too far from float64 by {excess}"
+
+
+def check_values(shape: tuple[int, int, int], dtype: torch.dtype, device: Any, name: str, seed: int = 0) -> None:
+    """All three ops against float64, with an epilogue."""
+    of, epilogue = Products(shape, dtype, device, seed), EPILOGUES[name]
+    rows, b = of.gathered()
+    operands = of.operands(name, of.m)
+    found = distributed.all_gather_matmul(rows, b, epilogue=epilogue, **operands)
+    assert_close(found, expected(of.a[0].double() @ b.double(), name, operands), of.k)
+
+    a, b, sums = of.a[of.rank], of.b[of.rank], of.sums()
+    whole = of.operands(name, of.m)
+    of_rows = whole | {key: of.own(whole[key]) for key in ("c", "r") if key in whole}
+    scattered = distributed.matmul_reduce_scatter(a, b, epilogue=epilogue, **of_rows)
+    assert_close(scattered, of.own(expected(sums, name, whole)), of.k * of.size, of.size)
+    out = torch.empty_like(scattered)
+    assert distributed.matmul_reduce_scatter(a, b, epilogue=epilogue, out=out, **of_rows) is out
+    assert torch.equal(out, scattered)
+    reduced = distributed.matmul_all_reduce(a, b, epilogue=epilogue, **whole)
+    assert_close(reduced, expected(sums, name, whole), of.k * of.size, of.size)
+    assert torch.equal(of.own(reduced), scattered)
+
+
+def check_gradients(shape: tuple[int, int, int], dtype: torch.dtype, device: Any, activation: str = "gelu") -> None:
+    """A column-parallel layer, then a row-parallel one, against the same product on one rank in f64."""
+    m, n, k = shape
+    rank, size = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(7)
+    up = distributed.ColumnParallelLinear(k, n * size, activation=activation, device=device, dtype=dtype)
+    down = distributed.RowParallelLinear(n * size, k, device=device, dtype=dtype)
+    with torch.no_grad():
+        whole_up, whole_down = (0.1 * torch.randn(s, dtype=torch.float64) for s in ((n * size, k), (k, n * size)))
+        x, target = torch.randn(m, k, dtype=torch.float64), torch.randn(m, k, dtype=torch.float64)
+        whole_up, whole_down, x, target = (
+            each.to(dtype).to(device).double() for each in (whole_up, whole_down, x, target)
+        )
+        up.weight.copy_(whole_up[rank * n : (rank + 1) * n])
+        down.weight.copy_(whole_down[:, rank * n : (rank + 1) * n])
+    share = slice(rank * m // size, (rank + 1) * m // size)
+    own = x[share].to(dtype).requires_grad_()
+    (down(up(own)) * target[share].to(dtype)).sum().backward()
+
+    whole_up.requires_grad_(), whole_down.requires_grad_(), x.requires_grad_()
+    hidden = getattr(torch.nn.functional, activation)(x @ whole_up.mT)
+    (hidden @ whole_down.mT * target).sum().backward()
+    pairs = {
+        "x": (own.grad, x.grad[share]),
+        "up": (up.weight.grad, whole_up.grad[rank * n : (rank + 1) * n]),
+        "down": (down.weight.grad, whole_down.grad[:, rank * n : (rank + 1) * n]),
+    }
+    for name, (found, wanted) in pairs.items():
+        error = (found.double() - wanted).abs().max() / wanted.abs().max()
+        assert error < 8 * torch.finfo(dtype).eps, (name, error)

@@ -1,0 +1,130 @@
+"""`lowtide.torch.distributed` on the CPU, with gloo: 2 and 4 processes."""
+
+import importlib
+import os
+import traceback
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lowtide as lt
+
+torch = pytest.importorskip("torch", reason="NO TEST OF lowtide.torch RAN: torch is not installed; pip install torch")
+dist = pytest.importorskip("torch.distributed")
+if not dist.is_available() or not dist.is_gloo_available():
+    pytest.skip("torch has no gloo", allow_module_level=True)
+
+cases = importlib.import_module("distributed_cases")
+distributed = importlib.import_module("lowtide.torch.distributed")
+
+
+def values() -> None:
+    for seed, name in enumerate(cases.EPILOGUES):
+        cases.check_values((12, 8, 5), torch.float32, "cpu", name, seed)
+    cases.check_values((8, 6, 16), torch.bfloat16, "cpu", "gelu_bias")
+    cases.check_values((4 * dist.get_world_size(), 4 * dist.get_world_size(), 3), torch.float64, "cpu", "none")
+
+
+def any_rows() -> None:
+    """All-reduce takes any number of rows, also fewer than ranks."""
+    for m in (1, 2, 7):
+        of = cases.Products((m, 6, 5), torch.float32, "cpu")
+        found = distributed.matmul_all_reduce(of.a[of.rank], of.b[of.rank])
+        cases.assert_close(found, of.sums(), of.k * of.size, of.size)
+
+
+def gradients() -> None:
+    cases.check_gradients((8, 6, 5), torch.float64, "cpu", "relu")
+    cases.check_gradients((8, 6, 5), torch.float32, "cpu")
+    size = dist.get_world_size()
+    a = torch.ones(3, 2, 4, requires_grad=True)
+    b = torch.ones(4, 5)
+    assert distributed.all_gather_matmul(a, b).shape == (3 * size, 2, 5)
+    reduced = distributed.matmul_all_reduce(a, b)
+    reduced.sum().backward()
+    assert reduced.shape == (3, 2, 5) and (a.grad == 5).all()
+
+
+def errors() -> None:
+    """The same error on every rank, and calls go on to work after it."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    b = torch.ones(4, 5)
+
+    def code(function: Any, *given: Any, **more: Any) -> str:
+        with pytest.raises(lt.Error) as raised:
+            function(*given, **more)
+        said: list[Any] = [None] * size
+        dist.all_gather_object(said, str(raised.value))
+        assert len({*said}) == 1, said
+        return raised.value.code
+
+    assert code(distributed.all_gather_matmul, torch.ones(3 + (rank == 1), 4), b) == "ranks-disagree"
+    assert code(distributed.matmul_reduce_scatter, torch.ones(4, 4), torch.ones(4, 5 + rank)) == "ranks-disagree"
+    assert code(distributed.all_gather_matmul, torch.ones(3, 4 + (rank == 1)), b) == "product-k"
+    assert code(distributed.matmul_reduce_scatter, torch.ones(2 * size + 1, 4), b) == "ranks-rows"
+    assert code(distributed.matmul_all_reduce, torch.ones(4, 4, dtype=torch.int8), b.to(torch.int8)) == "ranks-types"
+    out = torch.empty(3, 5 + (rank == 0))
+    assert code(distributed.matmul_all_reduce, torch.ones(3, 4), b, out=out) == "ranks-out"
+    assert code(distributed.all_gather_matmul, torch.ones(4), b) == "ranks-shapes"
+    grows = torch.ones(3, 4, requires_grad=True)
+    assert code(distributed.matmul_all_reduce, grows, b, out=torch.empty(3, 5)) == "ranks-autograd"
+    assert code(distributed.ColumnParallelLinear, 4, size + 1) == "ranks-features"
+    assert (distributed.all_gather_matmul(torch.ones(3, 4), b) == 4).all()
+
+
+def one_rank() -> None:
+    group = [dist.new_group([rank]) for rank in range(dist.get_world_size())][dist.get_rank()]
+    a, b = torch.randn(5, 4), torch.randn(4, 3)
+    for op in (distributed.all_gather_matmul, distributed.matmul_reduce_scatter, distributed.matmul_all_reduce):
+        torch.testing.assert_close(op(a, b, group), a @ b)
+
+
+PARTS = (values, any_rows, gradients, errors, one_rank)
+
+
+def _run(rank: int, size: int, folder: str) -> None:
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(1)
+    store = dist.FileStore(f"{folder}/store", size)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=timedelta(seconds=10))
+    for part in PARTS:
+        try:
+            part()
+            said = ""
+        except Exception:
+            said = traceback.format_exc()
+        Path(f"{folder}/{part.__name__}.{rank}").write_text(said)
+        dist.barrier()
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module", params=[2, 4])
+def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What each rank said of each part; the processes start once."""
+    folder, size = tmp_path_factory.mktemp("ranks"), request.param
+    context = torch.multiprocessing.start_processes(
+        _run, (size, str(folder)), nprocs=size, join=False, start_method="fork"
+    )
+    for _ in range(40):
+        if context.join(timeout=1):
+            break
+    else:
+        for process in context.processes:
+            process.kill()
+    return folder, size
+
+
+@pytest.mark.parametrize("part", [part.__name__ for part in PARTS])
+def test_on_every_rank(outcomes: Any, part: str) -> None:
+    folder, size = outcomes
+    for rank in range(size):
+        said = folder / f"{part}.{rank}"
+        assert said.exists(), f"rank {rank} did not end"
+        assert not said.read_text(), f"rank {rank}: {said.read_text()}"
+
+
+def test_without_a_process_group_the_error_says_so() -> None:
+    with pytest.raises(lt.LaunchError, match=r"\[ranks-group\]"):
+        distributed.all_gather_matmul(torch.ones(2, 3), torch.ones(3, 2))
