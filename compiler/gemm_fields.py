@@ -10,6 +10,7 @@ from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.epilogue.results import Result, ResultKind
 from lowtide.compiler.spec_fields import (
     A_ROWS,
+    ARRIVALS,
     COUNTS,
     D_ROWS,
     ENDS,
@@ -36,6 +37,7 @@ class GemmFields:
     k: int | None = None
     batch: int | Unbatched | None = UNBATCHED
     counts: bool = False
+    arrivals: bool = False
     groups: int | Groups | Ungrouped | None = UNGROUPED
     a_rows: bool = False
     d_rows: bool = False
@@ -192,7 +194,8 @@ class GemmFields:
     @property
     def operands(self) -> tuple[Operand, ...]:
         """The epilogue's operands in the order of its parameters, then the scales and zero points of packed weights,
-        the ends of groups (or the counts of a batch), the indices of rows of A and D, and the block scales."""
+        the ends of groups (or the counts of a batch), the indices of rows of A and D, those for shards that arrive, and
+        the block scales."""
         scales = (Operand(SCALES, OperandKind.GROUP_SCALE, self.scales or self.a, self.group),) if self.group else ()
         zero_type = "s8" if element_type(self.b).lowest else "u8"
         zeros = (Operand(ZEROS, OperandKind.GROUP_ZERO, zero_type, self.group),) if self.zero_points else ()
@@ -202,4 +205,9 @@ class GemmFields:
         ends = () if name is None else (Operand(name, OperandKind.ENDS, ENDS_TYPE, count=count),)
         taken = (Operand(A_ROWS, OperandKind.A_ROWS, ENDS_TYPE),) if self.a_rows else ()
         placed = (Operand(D_ROWS, OperandKind.D_ROWS, ENDS_TYPE),) if self.d_rows else ()
-        return (*self.epilogue_graph.operands, *scales, *zeros, *ends, *taken, *placed, *of_blocks)
+        shards = next(iter(self.batch_shape), None)
+        arriving = tuple(
+            Operand(name, OperandKind(name), ENDS_TYPE, count=size or shards)
+            for name, size in (ARRIVALS.items() if self.arrivals else ())
+        )
+        return (*self.epilogue_graph.operands, *scales, *zeros, *ends, *taken, *placed, *arriving, *of_blocks)

@@ -152,7 +152,7 @@ def _operand_type(spec: GemmSpec, operand: Operand) -> ir.Type:
         return _matrix((spec.group_count, *operand.shape(spec.m, spec.n, spec.k)), dtype)
     if operand.group is not None or kind.is_block_scale:
         return _matrix((*spec.batch_shape, *operand.shape(spec.m, spec.n, spec.k)), dtype)
-    if kind is OperandKind.ENDS:
+    if operand.has_count:
         return ir.MemRefType.get(_extents(operand.count), ir_type(dtype))
     if kind is OperandKind.FULL:
         return _output(spec, spec.full_shape, dtype)

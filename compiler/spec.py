@@ -10,6 +10,7 @@ from lowtide.compiler.epilogue.results import OneResult, gives_d_alone
 from lowtide.compiler.gemm_fields import GemmFields
 from lowtide.compiler.spec_fields import (
     A_ROWS,
+    ARRIVALS,
     D_ORDERS,
     D_ROWS,
     FAST,
@@ -24,6 +25,8 @@ from lowtide.compiler.spec_fields import (
 )
 from lowtide.compiler.spec_rules import (
     check_a_rows,
+    check_arrival_results,
+    check_arrivals,
     check_block_scales,
     check_counts,
     check_d_rows,
@@ -67,6 +70,14 @@ class GemmSpec(GemmFields):
       clamped to 0 … M. Product i has the first `counts[i]` rows of its A; the other rows are not computed, and those of
       D are not written. D must be by rows; packed weights, f32 by pieces, reductions and indices of rows are not
       supported.
+    - `arrivals`: whether the matrices of A are shards that other GPUs fill while the kernel runs, as in an all-gather;
+      False, the default. If True, the kernel also takes three operands, which only the device reads. `arrived`, s32
+      (batch,): shard r of A is complete once `arrived[r]` − epoch, in 32 bits, is not negative. `turn`, s32 (3,): the
+      rank of this GPU, from 0 to batch − 1, the epoch, and the longest wait for a shard in ms. `status`, s32 (4,),
+      which is zero before the launch: if a wait takes longer, it becomes [1, shard, the number in `arrived`, epoch], no
+      further elements of D are stored, and the kernel ends. Shards are multiplied in the order rank, rank + 1, …
+      (docs/ranks.md). The layout must be tn or tt, and D by rows; packed weights, block scales, f32 by
+      pieces, lists, indices of rows and results other than full ones are not supported.
     - `groups`: the number of groups of rows, 1 to 2³¹−1, or `None` for a run-time argument; `UNGROUPED`, the default:
       none. Each group of rows of A is multiplied by its own matrix of B, whose first dimension is the group. The kernel
       also takes `ends`, s32 (groups,): group g consists of the rows `ends[g − 1]` (0 for the first group) to
@@ -162,6 +173,7 @@ class GemmSpec(GemmFields):
         check_counts(self)
         check_a_rows(self)
         check_lists(self)
+        check_arrivals(self)
         sums = accumulator_types(*self.multiplied)
         if not sums:
             raise SpecError(
@@ -193,6 +205,7 @@ class GemmSpec(GemmFields):
         graph = trace(self.epilogue, self.sums, self.d, bool(self.amax), types, accumulators)
         object.__setattr__(self, "epilogue_graph", graph)
         check_d_rows(self)
+        check_arrival_results(self)
         self._check_results(types)
         self._check_names()
 
@@ -266,6 +279,12 @@ class GemmSpec(GemmFields):
                 f"the epilogue's operand {D_ROWS!r} has the name of the rows of D that are stored: rename it"
                 " [d-rows-operand-name]"
             )
+        for own in ARRIVALS if self.arrivals else ():
+            if own in names:
+                raise SpecError(
+                    f"the epilogue's operand {own!r} has the name of an operand for shards that arrive: rename it"
+                    " [arrivals-operand-name]"
+                )
         check_block_scales(self)  # first: the scales are operands
         for result in self.results:
             if result.name in (operand.name for operand in self.operands):

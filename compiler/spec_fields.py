@@ -21,6 +21,8 @@ ENDS, ENDS_TYPE = "ends", "s32"  # of the operand with the ends of groups of row
 COUNTS = "counts"  # the operand with the number of rows of each product of a batch; also s32
 A_ROWS = "a_rows"  # the operand that says which rows of A are taken; also s32
 D_ROWS = "d_rows"  # the operand that says into which rows of D rows are stored; also s32
+# The operands for shards of A that arrive, all s32, with their numbers of elements; None: one for each shard
+ARRIVALS = {"arrived": None, "turn": 3, "status": 4}
 SCALE_TYPES = ("f16", "bf16", "f32")
 WEIGHT_LAYOUTS = ("tn", "nn")  # those with K of B contiguous
 GROUPED_LAYOUTS = ("tn", "tt")  # those with K of A contiguous: of calls with rows grouped, and of rows of A at an index

@@ -170,6 +170,36 @@ def check_counts(spec: GemmFields) -> None:
     )
 
 
+def check_arrivals(spec: GemmFields) -> None:
+    """Raises SpecError for fields that shards of A that arrive do not support."""
+    _check_flag("arrivals", spec.arrivals)
+    if not spec.arrivals:
+        return
+    if not spec.is_batched:
+        raise SpecError(
+            "arrivals=True without a batch: the matrices of A are the shards that arrive; give batch=, their number"
+            " [arrivals-batch]"
+        )
+    beside = _beside_batch(spec) | _sums_of_parts(spec)
+    beside |= {
+        f"layout={spec.layout!r}": spec.layout not in GROUPED_LAYOUTS,
+        f"lists={spec.lists!r}": spec.lists is not None,
+        "rows of A at an index": spec.a_rows,
+        "rows of D at an index": spec.d_rows,
+    }
+    _refuse("shards that arrive", beside, "gather A before the product, without arrivals [arrivals-beside]")
+
+
+def check_arrival_results(spec: GemmFields) -> None:
+    """Raises SpecError for results that shards of A that arrive do not support."""
+    others = [each.name for each in spec.results if each not in spec.full_results] if spec.arrivals else []
+    if others:
+        raise SpecError(
+            f"the result {others[0]!r} with shards that arrive: only results of D's shape are left out if a shard is "
+            "late; reduce D in another kernel [arrivals-results]"
+        )
+
+
 def check_lists(spec: GemmFields) -> None:
     """Raises SpecError for an unknown word, and for fields that lists of matrices do not support."""
     if spec.lists is None:

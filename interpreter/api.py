@@ -103,7 +103,10 @@ def interpret(
     if sms < 1:
         raise InterpreterError(f"sms = {sms}: a launch needs at least one SM [sms-least]")
     max_steps = _whole("max_steps", max_steps, "it is the number of ops that an agent may run")
-    options, observers = Options(sms, seed, max_steps), Observers(trace, paths, report, explorer, on_progress)
+    options, observers = (
+        Options(sms, seed, max_steps, timeless=True),
+        Observers(trace, paths, report, explorer, on_progress),
+    )
     return _run(loaded, inputs, domains.domain(domain), offsets, options, observers)
 
 
@@ -139,16 +142,18 @@ def _run(
     if paths is not None:
         paths.settle()
     results_there = (name for x in (output, *dict(others)) for name in placed[x].names_of_parts())
-    changed = memory.changed_since(given, {*results_there})
+    statuses = [(placed[position], x) for position, x in enumerate(arguments) if x.is_status]
+    changed = memory.changed_since(given, {*results_there, *(matrix.name for matrix, _ in statuses)})
     if changed is not None:
         raise InterpreterError(
             f"level {host.level}: {changed} has changed; a kernel writes only results and workspaces [kernel-wrote]"
         )
+    read = _stored if any(_is_late(host, *each) for each in statuses) else _written
     written = [
-        (x, _written(host, placed[position], np.asarray(x.value), _rows_of(x, arguments)).reshape(np.shape(x.value)))
+        (x, read(host, placed[position], np.asarray(x.value), _rows_of(x, arguments)).reshape(np.shape(x.value)))
         for position, x in others
     ]
-    of_d = _written(host, placed[output], d, counted).reshape(d.shape)
+    of_d = read(host, placed[output], d, counted).reshape(d.shape)
     return _results(arguments, of_d, written)
 
 
@@ -157,6 +162,21 @@ def _rows_of(result: Argument, arguments: Sequence[Argument]) -> Array | None:
     if result.result is ResultKind.full:
         return rows_written(arguments)
     return rows_computed(arguments) if str(result.result).startswith("row_") else None
+
+
+def _is_late(host: Host, matrix: Any, status: Argument) -> bool:
+    """Whether a shard was late; then its status is given to the caller, as on a GPU."""
+    found = np.asarray(host.memory.contents(matrix.name)[0]).reshape(-1)
+    if found[0]:
+        _give(status, found)
+    return bool(found[0])
+
+
+def _stored(host: Host, matrix: Any, given: Array, rows: Array | None) -> Array:
+    """As `_written`, of a kernel that has stopped storing: what it has not written is as given."""
+    payload, written = host.memory.contents(matrix.name)
+    found = host.domain.matrix_of(payload, matrix.element.name).reshape(given.shape)
+    return np.where(written.reshape(given.shape), found, given).astype(found.dtype)
 
 
 def launch_record(

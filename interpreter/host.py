@@ -83,8 +83,8 @@ class Host:
         state = AgentState(machine, Cta(0, machine, None), machine.seats[0], program.slots)
         for slot, value in zip(program.block.arguments, arguments, strict=True):
             state.values[slot] = value
-        if advance(state, run_block(state, program.block)) is not None:
-            raise InterpreterError("the host function waits for something; only kernels wait [host-waits]")
+        if (wait := advance(state, run_block(state, program.block))) is not None:
+            raise InterpreterError(f"deadlock, level {self.level}: the host function waits: {wait.why()} [host-waits]")
         for check in state.cta.at_end:
             check(state)
 

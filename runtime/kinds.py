@@ -20,6 +20,9 @@ KINDS: dict[str, int] = {
     "a_rows": 1,
     "d_rows": 1,
     "amax": 1,
+    "arrived": 1,
+    "turn": 1,
+    "status": 1,
 }
 BLOCK_SCALES = ("row_scale", "column_scale", "row_block_scale", "column_block_scale")
 KINDS |= dict.fromkeys(BLOCK_SCALES, 2)
@@ -30,10 +33,23 @@ IN_THE_SUM = ("group_scale", "group_zero", *BLOCK_SCALES)  # kinds of arguments 
 OF_COLUMNS = ("per_column", "group_scale", "group_zero", "column_scale", "column_block_scale")  # kinds of inputs with
 # elements for the columns of D: with groups of rows they may have a part for each
 ROW_INDICES = ("a_rows", "d_rows")  # kinds of arguments that are indices of rows, and the words of specs with them
-NOT_OF_EPILOGUE = (*IN_THE_SUM, "ends", "target", *ROW_INDICES)  # kinds of arguments that the epilogue does not read
+ARRIVALS = ("arrived", "turn", "status")  # kinds of arguments for shards of A that arrive
+NOT_OF_EPILOGUE = (
+    *IN_THE_SUM,
+    "ends",
+    "target",
+    *ROW_INDICES,
+    *ARRIVALS,
+)  # kinds of arguments that the epilogue does not read
 STALE = 2.0**20  # the value of an amax before a check: larger than any result, like one left by a previous call
-# Kinds that all products of a batch share, and the ends of their rows.
-UNBATCHED = ("scalar", "amax", "ends", *(word for word, reduction in REDUCTIONS.items() if not reduction.dims))
+# Kinds that all products of a batch share, the ends of their rows, and what says when they arrive.
+UNBATCHED = (
+    "scalar",
+    "amax",
+    "ends",
+    *ARRIVALS,
+    *(word for word, reduction in REDUCTIONS.items() if not reduction.dims),
+)
 RESULTS = ("full", "amax", ABSENT, *REDUCTIONS)  # kinds of outputs
 OPERAND_DIMS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
     "tn": (("m", "k"), ("n", "k")),
@@ -45,7 +61,9 @@ OPERAND_DIMS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
 OUTPUT_DIMS: dict[str, tuple[str, str]] = {"row": ("m", "n"), "column": ("n", "m")}
 ROW_GROUPS, K_GROUPS = "row_groups", "groups_of_k"
 COUNTS = "counts"  # the word of specs whose products have numbers of rows of their own
+HAS_ARRIVALS = "arrivals"  # the word of specs with shards of A that arrive
 BATCH, ONE = "batch", "one"  # dimensions of a batch, and of one element
+TURN, STATUS = "three", "four"  # dimensions of a turn, and of a status
 KIND_DIMS: dict[str, tuple[str, ...]] = {
     "per_row": ("m",),
     "per_column": ("n",),
@@ -55,6 +73,9 @@ KIND_DIMS: dict[str, tuple[str, ...]] = {
     "ends": (ROW_GROUPS,),
     "amax": (ONE,),
     "target": ("m",),
+    "arrived": (BATCH,),
+    "turn": (TURN,),
+    "status": (STATUS,),
     **dict.fromkeys(ROW_INDICES, ("m",)),
     **{word: tuple(reduction.dims) or (ONE,) for word, reduction in REDUCTIONS.items()},
     "row_scale": ("k/128", "m"),

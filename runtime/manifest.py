@@ -11,6 +11,7 @@
               "pairs": "stacked"|"interleaved",     two columns of B for each of D; without: one
               "a_rows": true,                                rows of A are taken at an index; without: all, in order
               "counts": true,         each product of the batch has its own number of rows; without: all have M
+              "arrivals": true,       matrices of A are shards that arrive while the kernel runs; without: all are there
               "d_rows": true,                               rows of D are stored at an index; without: all, in order
               "lists": "b"|"d"|"abd",  the matrices of B, of D, or of A, B and D, lie anywhere; without: one array each
               "group": 128},                                  of packed weights (`weights`), "b"; default: no scales
@@ -23,6 +24,7 @@
      "example": {"m": …, "n": …, "k": …},                                  run-time extents that `verify` uses
      "arguments": [{"name", "role": "input"|"output", "kind": "matrix"|"full"|"per_row"|"per_column"|"scalar"|
                               "group_scale"|"group_zero"|"ends"|"target"|"a_rows"|"d_rows"|
+                              "arrived"|"turn"|"status"|
                               a scale of blocks|"amax"|a reduction, such as "row_sum",      results have role output
                     "dtype", "shape": [int|null, …], "base_alignment": bytes,
                     "row_stride_alignment": bytes,
@@ -55,6 +57,10 @@ the argument of the kind `ends` is s32 (batch): product i has the first rows of 
 of this kind is s32 (M). A has any number of rows. With `d_rows`, row m of the product is stored into row `d_rows[m]` of
 each `full` output, and nowhere if there is no such row. The argument is s32 (M), and these outputs have any number of
 rows.
+
+With `arrivals`, three arguments are s32: `arrived` (batch), the epoch of each shard of A that is complete; `turn` (3),
+the rank, the epoch, and the longest wait in ms; and `status` (4), which the kernel writes if a shard is late. Another
+GPU may write A and `arrived` while the kernel runs.
 
 With a batch, all but scalars, amax and `all_…` have it as the first dimension. Inputs may lack it, or have a stride of
 0 there.
@@ -96,8 +102,10 @@ from lowtide.errors import LoadError
 from lowtide.runtime.epilogue import check_program
 from lowtide.runtime.kinds import (
     ABSENT,
+    ARRIVALS,
     BATCH,
     COUNTS,
+    HAS_ARRIVALS,
     K_GROUPS,
     KIND_DIMS,
     KINDS,
@@ -252,7 +260,7 @@ def _check_spec(spec: Mapping[str, Any]) -> None:
     group = spec.get("group", 1)
     if not is_integer(group) or group < 1 or ("group" in spec and not is_mixed(spec)):
         raise ValueError(f"spec.group is {shown(group)}, must be a positive integer, beside packed weights")
-    for word in (*ROW_INDICES, COUNTS):
+    for word in (*ROW_INDICES, COUNTS, HAS_ARRIVALS):
         if spec.get(word, True) is not True:
             raise ValueError(f"spec.{word} is {shown(spec[word])}, must be true, or left out")
     if "lists" in spec and not _is_word(spec["lists"], LISTS):
@@ -316,6 +324,12 @@ def _check_arguments(arguments: Sequence[Any], spec: Mapping[str, Any]) -> None:
     for word in ROW_INDICES:
         if sum(x["kind"] == word for x in arguments) != int(word in spec):
             raise ValueError(f"with spec.{word}, and only then, one argument has the kind {word}")
+    of_arrivals = [sum(x["kind"] == kind for x in arguments) for kind in ARRIVALS]
+    if of_arrivals != [int(HAS_ARRIVALS in spec)] * len(ARRIVALS) or (HAS_ARRIVALS in spec and BATCH not in spec):
+        raise ValueError(
+            f"with spec.{HAS_ARRIVALS}, and only then, there is a batch, and an argument of each of the kinds "
+            f"{', '.join(ARRIVALS)}"
+        )
     if "d_rows" in spec and any(x != "full" and KIND_DIMS.get(x) != ("m",) for x in kinds):
         raise ValueError("with spec.d_rows, outputs are full, or reductions of rows")
 

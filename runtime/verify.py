@@ -25,6 +25,7 @@ from lowtide.runtime.expected import accumulator_growth, expected, in_rows
 from lowtide.runtime.host_arrays import WIDEST, HostArray, check_written, host_array
 from lowtide.runtime.kernel import Kernel
 from lowtide.runtime.kinds import (
+    ARRIVALS,
     BATCH,
     COUNTS,
     K_GROUPS,
@@ -33,6 +34,8 @@ from lowtide.runtime.kinds import (
     ROWS_OF_A,
     ROWS_OF_D,
     STALE,
+    STATUS,
+    TURN,
     extent_of,
     is_mixed,
     outer_extents,
@@ -93,6 +96,8 @@ def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tu
             values = np.sort(np.append(rng.integers(0, grouped + 1, shape[0] - 1), grouped))
         elif argument["kind"] == "a_rows":  # some are outside of A
             values = rng.integers(-1, extents[ROWS_OF_A] + 1, shape)
+        elif argument["kind"] in ARRIVALS:  # all shards are there
+            values = np.array({"arrived": [1] * shape[0], "turn": [0, 1, 0]}.get(argument["kind"], [0] * 4))
         elif argument["kind"] == "d_rows":
             values = random_places(rng, extents["m"])
         elif exact and argument["kind"] == "matrix" and element_type(dtype).is_float:
@@ -117,7 +122,13 @@ def example_extents(manifest: Mapping[str, Any]) -> dict[str, int]:
                 " [example-extent]"
             )
         extents[dim] = extent
-    extents |= {"one": 1, ROWS_OF_A: extents["m"] // 2 + 1, ROWS_OF_D: drawn_rows_of_d(extents["m"])}
+    extents |= {
+        "one": 1,
+        TURN: 3,
+        STATUS: 4,
+        ROWS_OF_A: extents["m"] // 2 + 1,
+        ROWS_OF_D: drawn_rows_of_d(extents["m"]),
+    }
     spec = manifest["spec"]
     if "pairs" in spec:
         extents[PAIRED_ROWS] = 2 * extents["n"]

@@ -61,11 +61,14 @@ class OperandKind(enum.Enum):
     TARGET = "target"
     A_ROWS = "a_rows"
     D_ROWS = "d_rows"
+    ARRIVED = "arrived"
+    TURN = "turn"
+    STATUS = "status"
 
     @property
     def is_of_epilogue(self) -> bool:
         """Whether the region reads it. Other operands act in the sum, or are the ends of groups, the columns of
-        lt.gather, or indices of rows of A or D."""
+        lt.gather, indices of rows of A or D, or those for shards that arrive."""
         return self in (OperandKind.FULL, OperandKind.PER_ROW, OperandKind.PER_COLUMN, OperandKind.SCALAR)
 
     @property
@@ -87,6 +90,9 @@ _OF_COLUMNS = (
     OperandKind.COLUMN_SCALE,
     OperandKind.COLUMN_BLOCK_SCALE,
 )
+
+
+_COUNTED = (OperandKind.ENDS, OperandKind.ARRIVED, OperandKind.TURN, OperandKind.STATUS)
 
 
 @dataclass(frozen=True)
@@ -146,7 +152,12 @@ class Operand:
     group: int | None = None
     """The number of elements of K that share a GROUP_SCALE or GROUP_ZERO, which act in the sum, not in the epilogue."""
     count: int | None = None
-    """The number of groups of rows, for ENDS (`None`: known at run time)."""
+    """The number of elements, for ENDS and for the operands for shards that arrive (`None`: known at run time)."""
+
+    @property
+    def has_count(self) -> bool:
+        """Whether it is a vector with a number of elements of its own."""
+        return self.kind in _COUNTED
 
     def shape(self, m: int | None, n: int | None, k: int | None = None) -> tuple[int | None, ...]:
         """The shape if D has m rows and n columns and sums have k products (`None`: known at run time)."""
@@ -159,7 +170,7 @@ class Operand:
             OperandKind.A_ROWS: (m,),
             OperandKind.D_ROWS: (m,),
             OperandKind.PER_COLUMN: (n,),
-            OperandKind.ENDS: (self.count,),
+            **dict.fromkeys(_COUNTED, (self.count,)),
             OperandKind.ROW_SCALE: (_blocks(k), m),
             OperandKind.COLUMN_SCALE: (_blocks(k), n),
             OperandKind.ROW_BLOCK_SCALE: (_blocks(m), _blocks(k)),

@@ -52,6 +52,41 @@ def Sm_PtxAwaitWaveOp : Sm_Op<"ptx_await_wave", [MemoryEffects<[MemRead, MemWrit
   let assemblyFormat = "$counter `tiles` `(` $tiles `)` `ctas` `(` $ctas `)` attr-dict `:` type($counter)";
 }
 
+def Sm_PtxAwaitArrivalOp : Sm_Op<"ptx_await_arrival", [MemoryEffects<[MemRead, MemWrite]>,
+    AllTypesMatch<["flag", "status"]>]> {
+  let summary = "Polls a flag by ld.acquire.sys until an epoch is reached, or a time limit has passed (level nvvm)";
+  let description = [{
+    Returns false once the number at `flag` minus `epoch` is not negative. Returns true, too late, if this takes more than
+    `limit` ms, or if the number at `status` is not 0. Then, if that is 0, one thread of all sets it to 1, and the numbers
+    behind it to `shard`, the number seen at `flag`, and `epoch`. With `for_tma`, TMA loads of the thread come after the
+    writes that it has acquired (fence.proxy.async). The pass `convert-ptx-ops-to-asm` converts it to inline assembly.
+
+    ```mlir
+    %late = sm.ptx_await_arrival %flag reaches(%epoch) within(%limit) else(%status, %shard) for_tma : !llvm.ptr<1>
+    ```
+  }];
+  let arguments = (ins AnyType:$flag, I32:$epoch, I32:$limit, AnyType:$status, I32:$shard, UnitAttr:$for_tma);
+  let results = (outs I1:$late);
+  let assemblyFormat = [{
+    $flag `reaches` `(` $epoch `)` `within` `(` $limit `)` `else` `(` $status `,` $shard `)` (`for_tma` $for_tma^)? attr-dict
+    `:` type($flag)
+  }];
+}
+
+def Sm_PtxReadStatusOp : Sm_Op<"ptx_read_status", [MemoryEffects<[MemRead]>]> {
+  let summary = "ld.relaxed.sys of a number that other threads may write (level nvvm)";
+  let description = [{
+    The pass `convert-ptx-ops-to-asm` converts it to inline assembly (PTX ISA, "ld").
+
+    ```mlir
+    %0 = sm.ptx_read_status %status : !llvm.ptr<1>
+    ```
+  }];
+  let arguments = (ins AnyType:$status);
+  let results = (outs I32:$value);
+  let assemblyFormat = "$status attr-dict `:` type($status)";
+}
+
 def Sm_PtxKeepPairOp : Sm_Op<"ptx_keep_pair", [Pure, AllTypesMatch<["value", "result"]>]> {
   let summary = "Two 16-bit values that stay in one register (level nvvm)";
   let description = [{

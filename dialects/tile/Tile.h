@@ -123,6 +123,8 @@ bool isOfColumns(OperandKind kind);
 
 // Whether an operand acts in the sum of products, and has no argument in the epilogue.
 bool actsInTheSum(OperandKind kind);
+// Whether an operand says when shards of A arrive.
+bool isOfArrivals(OperandKind kind);
 // Whether the epilogue's region has an argument for it.
 bool isReadByTheRegion(OperandKind kind);
 

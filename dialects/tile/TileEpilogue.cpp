@@ -172,6 +172,9 @@ bool lowtide::tile::isBlockScale(OperandKind kind) {
   case OperandKind::target:
   case OperandKind::a_rows:
   case OperandKind::d_rows:
+  case OperandKind::arrived:
+  case OperandKind::turn:
+  case OperandKind::status:
     return false;
   }
   llvm_unreachable("all kinds are above");
@@ -181,9 +184,13 @@ bool lowtide::tile::actsInTheSum(OperandKind kind) {
   return kind == OperandKind::group_scale || kind == OperandKind::group_zero || isBlockScale(kind);
 }
 
+bool lowtide::tile::isOfArrivals(OperandKind kind) {
+  return kind == OperandKind::arrived || kind == OperandKind::turn || kind == OperandKind::status;
+}
+
 bool lowtide::tile::isReadByTheRegion(OperandKind kind) {
   return !actsInTheSum(kind) && kind != OperandKind::ends && kind != OperandKind::target &&
-         kind != OperandKind::a_rows && kind != OperandKind::d_rows;
+         kind != OperandKind::a_rows && kind != OperandKind::d_rows && !isOfArrivals(kind);
 }
 
 bool lowtide::tile::isOfColumns(OperandKind kind) {

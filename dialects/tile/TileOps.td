@@ -87,6 +87,13 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
     [0, K], and an end to [the end before, K]. The layout is `nt`, so that a group consists of rows of A and B. Operands
     of the epilogue are those of a batch of as many products as there are groups.
 
+    With the operands `arrived`, `turn` and `status`, vectors of i32 on the device, the matrices of A are shards that
+    other GPUs fill while the kernel runs. Matrix r of A is complete once `arrived[r]` − `turn[1]`, in 32 bits, is not
+    negative; `turn[1]` is the epoch of this product. The products of the batch are computed in the order of the shards
+    (`turn[0]` + i) mod the batch. `turn[2]` is the longest wait for a shard, in ms: if it passes, `status` becomes 1, the
+    shard, the number seen in `arrived`, and the epoch, unless `status[0]` is not 0 already; elements of the results that
+    are not stored by then are not written. The operands have no arguments in the region.
+
     In a batch, A, B and D have three dimensions. The first is the batch, with one matrix for each product. An operand
     of the epilogue may have it too; an operand without it is shared.
 
@@ -134,6 +141,11 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
     tile.gemm nt %a, %b into %d acc(f32) operands(ends %ends : memref<64xi32>) {
       …
     } : memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>, memref<64x?x?xf32, strided<[?, ?, 1]>>
+    tile.gemm tn %a, %b into %d acc(f32) operands(arrived %arrived : memref<8xi32>, turn %turn : memref<3xi32>,
+        status %status : memref<4xi32>) {
+      …
+    } : memref<8x?x?xbf16, strided<[?, ?, 1]>>, memref<8x?x?xbf16, strided<[?, ?, 1]>>,
+        memref<8x?x?xbf16, strided<[?, ?, 1]>>
     tile.gemm tn %a, %b into %d acc(f32) pairs {
     ^bb0(%gate: f32, %up: f32):
       …
@@ -292,6 +304,7 @@ def Tile_LaunchDependentsOp : Tile_Op<"launch_dependents", [MemoryEffects<[MemRe
 }
 
 include "TileWorkOps.td" // uses the classes above
+include "TileArrivalOps.td"
 
 def Tile_SplatOp : Tile_Op<"splat", [Pure]> {
   let summary = "A CTA-wide tile with the same value in every element";

@@ -172,6 +172,28 @@ static LogicalResult verifyGroups(GemmOp op, MemRefType a, MemRefType b, MemRefT
   return success();
 }
 
+// Shards of A arrive while the kernel runs: three vectors say which have, when to stop waiting, and whether it has.
+static LogicalResult verifyArrivals(GemmOp op, MemRefType a, MemRefType d) {
+  auto isVector = [&](OperandKind wanted, int64_t size) {
+    auto type = operandOf(op, wanted) ? dyn_cast<MemRefType>(operandOf(op, wanted).getType()) : MemRefType();
+    return type && type.getRank() == 1 && type.getElementType().isSignlessInteger(32) && agree(type.getDimSize(0), size);
+  };
+  bool isOnce = llvm::count_if(op.getKinds(), [](Attribute kind) { return isOfArrivals(kindOf(kind)); }) == 3;
+  if (!isOnce || !isVector(OperandKind::arrived, ShapedType::kDynamic) || !isVector(OperandKind::turn, 3) ||
+      !isVector(OperandKind::status, 4))
+    return op.emitOpError() << "has three vectors of i32 for shards that arrive: arrived, turn of 3 and status of 4"
+                            << " [gemm-arrivals]";
+  bool aIsMK = op.getLayout() == GemmLayout::tn || op.getLayout() == GemmLayout::tt;
+  if (!aIsMK || !isBatch(a) || !d || !isBatch(d) || isColumnMajor(d) || op.getSwapped() || op.getPrecision())
+    return op.emitOpError() << "has shards of A that arrive: A and D are batches that lie by rows, and there are no "
+                            << "pieces and no swapped operands [gemm-shards]";
+  auto arrived = cast<MemRefType>(operandOf(op, OperandKind::arrived).getType());
+  if (!agree(arrived.getDimSize(0), a.getDimSize(0)))
+    return op.emitOpError() << "has " << arrived.getDimSize(0) << " numbers in arrived but " << a.getDimSize(0)
+                            << " shards in A [gemm-shard-count]";
+  return success();
+}
+
 // Full results are (M, N), and full operands lie as they do.
 static LogicalResult verifyFullResults(GemmOp op, int64_t m, int64_t n) {
   SmallVector<MemRefType> full = fullResults(op.getOuts(), op.getOutKinds());
@@ -234,6 +256,9 @@ LogicalResult GemmOp::verify() {
     m = cast<MemRefType>(taken.getType()).getDimSize(0);
   }
   if (operandOf(*this, OperandKind::d_rows) && failed(verifyPlacedRows(*this, d, m)))
+    return failure();
+  if (llvm::any_of(getKinds(), [](Attribute kind) { return isOfArrivals(kindOf(kind)); }) &&
+      failed(verifyArrivals(*this, a, d)))
     return failure();
   int64_t n = b.getDimSize(outerOfB + (bIsNK ? 0 : 1)), kb = b.getDimSize(outerOfB + (bIsNK ? 1 : 0));
   if (failed(verifyWeights(*this, a, b, ka)))

@@ -33,7 +33,8 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
     scf.for. `m` and `n` are the first row and the first column of the tile. Clauses add others:
 
     - `batch(%b of %B)`: the tiles of B matrices, one matrix after another. `batch` is the index of the matrix.
-      Scheduler, parts and division of K apply to all tiles.
+      Scheduler, parts and division of K apply to all tiles. With `batch(%b of %B from %first)` the tiles of matrix
+      `first` come first, and those of matrix 0 after those of the last one. `first` must be less than B.
     - `groups(%g to %rows_end of %ends)`: the rows are grouped. Group g has the rows from `ends[g - 1]`, or 0, up to
       `ends[g]`. An end is clamped to [the end before, `rows`], and rows after the last end belong to no group. The
       tiles of a group begin at its first row, and follow the tiles of the group before. `group` is the index of the
@@ -68,6 +69,9 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
     tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] batch(%batch of %B) order(<row>) persistent {
       …
     }
+    tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] batch(%batch of %B from %first) order(<row>) persistent {
+      …
+    }
     tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] groups(%g to %rows_end of %ends : memref<?xi32>) order(<row>)
         persistent {
       …
@@ -97,7 +101,7 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
     }
     ```
   }];
-  let arguments = (ins Index:$rows, Index:$columns, Optional<Index>:$batches,
+  let arguments = (ins Index:$rows, Index:$columns, Optional<Index>:$batches, Optional<Index>:$first,
                        Arg<Optional<MemRefRankOf<[I32], [1]>>, "ends of groups", [MemRead]>:$ends,
                        Arg<Optional<MemRefRankOf<[AnyType], [3]>>, "matrices of their own extents", [MemRead]>:$matrices,
                        Optional<Index>:$depth, Variadic<AnyType>:$inits,

@@ -44,7 +44,7 @@ struct Clauses {
   OpAsmParser &parser;
   OperationState &result;
   SmallVector<OpAsmParser::Argument> coordinates;
-  SmallVector<OpAsmParser::UnresolvedOperand> extents, ends, matrices;
+  SmallVector<OpAsmParser::UnresolvedOperand> extents, first, ends, matrices;
   Type endsType, matricesType;
   bool isBatch = false, isDivided = false;
 
@@ -66,11 +66,11 @@ struct Clauses {
     result.addAttribute(WorkTilesOp::getTileAttrName(result.name), parser.getBuilder().getDenseI64ArrayAttr(tile));
     return success();
   }
-  // `batch(%b of %B)`
+  // `batch(%b of %B from %first)`
   ParseResult batch() {
     isBatch = true;
     return failure(parser.parseLParen() || coordinate() || parser.parseKeyword("of") || extent() ||
-                   parser.parseRParen());
+                   (opens("from") && parser.parseOperand(first.emplace_back())) || parser.parseRParen());
   }
   // `groups(%g to %rows_end of %ends : memref<?xi32>)`
   ParseResult groups() {
@@ -155,6 +155,7 @@ ParseResult WorkTilesOp::parse(OpAsmParser &parser, OperationState &result) {
   SmallVector<OpAsmParser::Argument> arguments = clauses.coordinates;
   if (parseIterArgs(parser, carried, inits, types) ||
       parser.resolveOperands(extents.take_front(clauses.isBatch ? 3 : 2), index, result.operands) ||
+      parser.resolveOperands(clauses.first, index, result.operands) ||
       parser.resolveOperands(clauses.ends, clauses.endsType, result.operands) ||
       parser.resolveOperands(clauses.matrices, clauses.matricesType, result.operands) ||
       parser.resolveOperands(extents.drop_front(clauses.isBatch ? 3 : 2), index, result.operands) ||
@@ -163,7 +164,8 @@ ParseResult WorkTilesOp::parse(OpAsmParser &parser, OperationState &result) {
     return failure();
   result.addAttribute(
       getOperandSegmentSizesAttrName(result.name),
-      builder.getDenseI32ArrayAttr({1, 1, clauses.isBatch, static_cast<int32_t>(clauses.ends.size()),
+      builder.getDenseI32ArrayAttr({1, 1, clauses.isBatch, static_cast<int32_t>(clauses.first.size()),
+                                    static_cast<int32_t>(clauses.ends.size()),
                                     static_cast<int32_t>(clauses.matrices.size()), clauses.isDivided, static_cast<int32_t>(inits.size())}));
   result.addTypes(types);
   for (OpAsmParser::Argument &argument : arguments)
@@ -191,7 +193,11 @@ void WorkTilesOp::print(OpAsmPrinter &printer) {
   list(getTile());
   printer << "] ";
   if (getBatches())
-    printer << "batch(" << at(Coordinate::batch) << " of " << getBatches() << ") ";
+    printer << "batch(" << at(Coordinate::batch) << " of " << getBatches();
+  if (getFirst())
+    printer << " from " << getFirst();
+  if (getBatches())
+    printer << ") ";
   if (getEnds())
     printer << "groups(" << at(Coordinate::group) << " to " << at(Coordinate::rows_end) << " of " << getEnds() << " : "
             << getEnds().getType() << ") ";
@@ -265,6 +271,8 @@ LogicalResult WorkTilesOp::verify() {
   if (getEnds() && (dividedOtherwise || sharesColumns || getPart() || getScheduler() == SchedulerKind::one_shot))
     return emitOpError() << "has groups, whose tiles are counted on the device: they go with persistent or even_split, "
                             "and with no part, no division of K but split, and no cluster of several tiles along M [work-groups]";
+  if (getFirst() && !getBatches())
+    return emitOpError() << "begins with a matrix of a batch, but has no batch [work-first]";
   if (getMatrices() && !(getEnds() && getBatches() && isList(getMatrices().getType())))
     return emitOpError() << "takes columns_of a list of matrices, one for each of its padded groups: give batch and groups "
                             "as well [work-matrices]";

@@ -17,6 +17,7 @@ from lowtide.interpreter.inputs.extents import (
     GROUP,
     PACKED_ROWS,
     PAIRED_ROWS,
+    STATUS,
     dims_of_arguments,
     extents_of,
     operand_kinds_of,
@@ -38,7 +39,8 @@ class Argument:
 
     `is_stand_in`: zeros with a small K that replace a matrix with K = 0; they are aligned, as in a launch. `result`:
     its kind if it is a result. `is_ends`: whether it has the ends of groups of rows, or of rows of a batch that count.
-    `is_places`: whether it says into which rows of D rows are stored. `shapes`: those of the matrices of a list, if
+    `is_places`: whether it says into which rows of D rows are stored. `is_status`: whether the kernel writes it if a
+    shard of A is late. `shapes`: those of the matrices of a list, if
     they differ; `value` then holds all of them, filled up with zeros.
     """
 
@@ -50,6 +52,7 @@ class Argument:
     result: ResultKind | None = None
     is_ends: bool = False
     is_places: bool = False
+    is_status: bool = False
     shapes: Shapes | None = None
 
 
@@ -112,6 +115,7 @@ def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Doma
             kind,
             letters == (GROUP,),
             place == places,
+            letters == (STATUS,),
             shapes.get(name),
         )
         for place, (name, value, (type, letters, kind)) in enumerate(zip(names, values, parameters, strict=True))

@@ -21,6 +21,7 @@ FACTORS = 2  # the number of matrices, A and B, before the results and the epilo
 
 # The problem's extents of an operand's dimensions, in memory order; in a batch `BATCH` comes before them.
 BATCH, GROUP = "batch", "group"
+TURN, STATUS = "of a turn", "of a status"  # three and four numbers
 _A_DIMS: Mapping[str, str] = MappingProxyType({"t": "mk", "n": "km"})
 _B_DIMS: Mapping[str, str] = MappingProxyType({"n": "nk", "t": "kn"})
 _KIND_DIMS: Mapping[str, Sequence[str]] = MappingProxyType(
@@ -32,6 +33,9 @@ _KIND_DIMS: Mapping[str, Sequence[str]] = MappingProxyType(
         "target": "m",
         "a_rows": "m",
         "d_rows": "m",
+        "arrived": (BATCH,),
+        "turn": (TURN,),
+        "status": (STATUS,),
         "group_scale": "gn",
         "group_zero": "gn",
         "row_scale": ("k/128", "m"),

@@ -29,7 +29,8 @@ class Options:
     `max_steps` ops. `aligned_base`: shared memory of a kernel of PTX begins at a multiple of 1024 bytes, as it does on
     hardware if no other variable precedes it; otherwise it is only as aligned as its variables declare. `zeroed`:
     shared memory begins as zeros, not as bytes that nothing has written. `unwritten_values`: a load of unwritten
-    shared or local memory gives an undefined register, which is an error only where it is used."""
+    shared or local memory gives an undefined register, which is an error only where it is used. `timeless`: the clock
+    of the GPU in ns stands still, so that waits with a time limit only end by what they wait for, or at once."""
 
     sms: int = 2
     seed: int = 0
@@ -37,6 +38,7 @@ class Options:
     aligned_base: bool = False
     zeroed: bool = False
     unwritten_values: bool = False
+    timeless: bool = False
 
 
 @dataclass

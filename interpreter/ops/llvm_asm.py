@@ -78,10 +78,9 @@ def inline_asm(state: AgentState, op: DecodedOp) -> Steps:
     for slot, register, convert in assembly.inputs:
         values[register] = values[slot] if convert is None else convert(values[slot])
     passing = {id(value) for slot, _, _ in assembly.inputs if isinstance(value := values[slot], PendingRegister)}
-    present, in_branch = state.present, state.mask is not None
+    present = state.present
     yield from run_graph(state, assembly.graph)
-    if in_branch:  # its lanes are at the end of the assembly, not of the kernel
-        state.present = present
+    state.present = present  # lanes that took a branch are at the end of the assembly, not of the kernel
     state.op = op
     found = [values[register] for register, _, _ in assembly.outputs]
     if passing:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.interpreter.machine import maxima, semaphores, waves
+from lowtide.interpreter.machine import arrivals, maxima, semaphores, waves
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.lanes import one_lane, uniform, whole_warp
 from lowtide.interpreter.ops.instructions import enter
@@ -33,6 +33,7 @@ enter(
     {
         "sm.ptx_round": lambda op: f"cvt.rna.{op.attributes['to']}.f32 $d, $0;",
         "sm.ptx_replace_map": _replace_map,
+        "sm.ptx_read_status": "ld.relaxed.sys.global.b32 $d, [$0];",
         "sm.ptx_copy_map": (
             "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [$1], [$0], 128;"
         ),
@@ -44,6 +45,15 @@ enter(
 def ptx_await_wave(state: AgentState, op: DecodedOp, counter: Any, tiles: Any, patience: Any) -> Steps:
     one_lane(state, op, "begin a work tile")
     yield from waves.begin(state, op, uniform(state, op, counter), uniform(state, op, tiles))
+
+
+@OPS.effects("sm.ptx_await_arrival")
+def ptx_await_arrival(
+    state: AgentState, op: DecodedOp, flag: Any, epoch: Any, limit: Any, status: Any, shard: Any
+) -> Steps:
+    """All lanes wait for one flag. TMA loads need no fence here: writes by other devices have none of their own."""
+    address, number, least, most, at = (uniform(state, op, each) for each in (flag, shard, epoch, limit, status))
+    return (yield from arrivals.wait(state, op, arrivals.Flag(address, number, least, most, at)))
 
 
 @OPS.effects("sm.ptx_keep_pair")

@@ -1,7 +1,7 @@
 """The tile dialect: the host and launches, work tiles, windows and products."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -21,7 +21,7 @@ from lowtide.dialects.tile import (
 )
 from lowtide.dialects.tile.division import KDivision
 from lowtide.dialects.tile.work import coordinates_with
-from lowtide.interpreter.machine import waves
+from lowtide.interpreter.machine import arrivals, waves
 from lowtide.interpreter.machine.agents import AgentState, LaunchRequest, Steps
 from lowtide.interpreter.machine.barriers import together
 from lowtide.interpreter.machine.clusters import clusters_at_a_time
@@ -42,11 +42,13 @@ from lowtide.interpreter.ops.tile_operands import (
     RANKS,
     as_mk,
     as_nk,
+    await_shard,
     groups_of_rows,
     matrix_at,
     rows_of_matrices,
     scale_and_add,
     staged_window,
+    turn_of,
     weights_of,
     window_at,
 )
@@ -151,7 +153,7 @@ def work_order(op: Any) -> WorkOrder:
 
 def _prepare_work_tiles(op: DecodedOp, program: Program) -> Any:
     following = [inner for inner in op.regions[0].ops if inner.name == "tile.next_work_tile"]
-    _, _, batches, ends, _, depth, _ = op.operand_groups()
+    _, _, batches, _, ends, _, depth, _ = op.operand_groups()
     names = coordinates_with(batch=bool(batches), groups=bool(ends), division=bool(depth))
     return work_order(op.source), names, [(inner.attributes.get("ahead", 1), inner.results) for inner in following]
 
@@ -163,7 +165,7 @@ def next_work_tile(state: AgentState, op: DecodedOp) -> None:
 
 @OPS.implements("tile.work_tiles", prepare=_prepare_work_tiles)
 def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
-    (rows,), (columns,), batches, ends, matrices, depth, inits = (
+    (rows,), (columns,), batches, first, ends, matrices, depth, inits = (
         [state.values[slot] for slot in group] for group in op.operand_groups()
     )
     machine, cta, (order, names, readers_of_next) = state.machine, state.cta.index, op.data
@@ -185,9 +187,11 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
             raise state.violation(
                 op, f"has {len(spans)} ends for a batch of {batches[0]}: give one for each matrix [work-ends-batch]"
             )
+    matrix = _matrix_of(state, op, len(spans), first)
+    spans = [spans[matrix(number)] for number in range(len(spans))]
     widths = [columns] * len(spans)
     for each in matrices:
-        widths = [matrix_at(state, op, each, number).shape[1] for number in range(len(spans))]
+        widths = [matrix_at(state, op, each, matrix(number)).shape[1] for number in range(len(spans))]
     grids = [
         (-(-(end - first) // (height * order.pieces)), -(-own // width))
         for (first, end), own in zip(spans, widths, strict=True)
@@ -208,8 +212,8 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
         return {
             Coordinate.m: first + item.place[0] * height,
             Coordinate.n: item.place[1] * width,
-            Coordinate.batch: item.grid,
-            Coordinate.group: item.grid,
+            Coordinate.batch: matrix(item.grid),
+            Coordinate.group: matrix(item.grid),
             Coordinate.rows_end: end,
             Coordinate.k0: item.begin * step,
             Coordinate.k1: min([item.end * step, *depth]),
@@ -231,12 +235,20 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
         m, n = place[Coordinate.m], place[Coordinate.n]
         stores = item.part == 0 or (order.division is not None and order.division.is_scattered)
         if noted is not None and m < rows and n + item.part * width // item.parts < widths[item.grid] and stores:
-            noted.append((row_of(item.grid, m, rows) if batches else m, n, height, width))
+            noted.append((row_of(matrix(item.grid), m, rows) if batches else m, n, height, width))
         for slot, value in zip(op.regions[0].arguments, [*map(place.get, names), *carried], strict=True):
             state.values[slot] = value
         carried = yield from run_block(state, op.regions[0])
     for slot, value in zip(op.results, carried, strict=True):
         state.values[slot] = value
+
+
+def _matrix_of(state: AgentState, op: DecodedOp, count: int, first: list[int]) -> Callable[[int], int]:
+    """Which matrix, or group, has the grid of a number: in order, from the `first` one on."""
+    start = first[0] if first else 0
+    if not 0 <= start < max(count, 1):
+        raise state.violation(op, f"begins with matrix {start} of {count}; take one of them [work-first-matrix]")
+    return lambda number: (start + number) % count
 
 
 def _with_later(items: Iterable[WorkItem], most: int) -> Iterator[tuple[WorkItem, ...]]:
@@ -264,6 +276,19 @@ def _turn(state: AgentState, op: DecodedOp) -> tuple[int, int]:
 def await_wave(state: AgentState, op: DecodedOp) -> Steps:
     counter = state.values[op.operands[0]]
     yield from waves.begin(state, op, int(counter.addresses(0, 0)), state.work_tiles)
+
+
+@OPS.implements("tile.await_arrival")
+def await_arrival(state: AgentState, op: DecodedOp) -> Steps:
+    shard, *arriving = (state.values[slot] for slot in op.operands)
+    late = yield from await_shard(state, op, shard, arriving)
+    state.values[op.results[0]] = turn_of(state, op, arriving[1])[0] if late else shard
+
+
+@OPS.implements("tile.is_late")
+def is_late(state: AgentState, op: DecodedOp) -> None:
+    (status,) = (state.values[slot] for slot in op.operands)
+    state.values[op.results[0]] = arrivals.is_late(state, op, int(status.addresses(0, 0)))
 
 
 @OPS.implements("tile.splat")

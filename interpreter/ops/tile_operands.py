@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from lowtide.dialects.tile import OperandKind
 from lowtide.dialects.tile.lists import ENTRY_BYTES, Entry
-from lowtide.interpreter.machine.agents import AgentState
+from lowtide.interpreter.machine import arrivals
+from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.matrices import Matrix, Window
 from lowtide.interpreter.machine.shared_buffers import SharedBuffer
 from lowtide.interpreter.machine.staged_scales import SharedScales
@@ -23,7 +24,9 @@ SCALES = {
     OperandKind.column_block_scale: (False, 128, 1),
 }
 IN_THE_SUM = (OperandKind.group_scale, OperandKind.group_zero, *SCALES)
-NOT_OF_EPILOGUE = (*IN_THE_SUM, OperandKind.ends, OperandKind.target, OperandKind.a_rows, OperandKind.d_rows)
+ARRIVALS = (OperandKind.arrived, OperandKind.turn, OperandKind.status)
+WHOLE = (OperandKind.ends, *ARRIVALS)  # the kinds of operands that a batch has once, for all of its products
+NOT_OF_EPILOGUE = (*IN_THE_SUM, *WHOLE, OperandKind.target, OperandKind.a_rows, OperandKind.d_rows)
 SCALED_TOGETHER = 128  # K of the products that share a scale
 
 #: Dimensions of an operand without a batch
@@ -42,6 +45,21 @@ def part_of(state: AgentState, op: DecodedOp, operand: Any, kind: OperandKind, n
     if kind is OperandKind.scalar or len(operand.shape) == RANKS.get(kind):
         return operand
     return matrix_at(state, op, operand, number)
+
+
+def turn_of(state: AgentState, op: DecodedOp, turn: Matrix) -> tuple[int, int, int]:
+    """The rank, the epoch and the time limit in ms."""
+    loaded = state.machine.memory.load(state.access(op), turn.addresses(0, np.array([0])), "i32", turn.shape[0])
+    rank, epoch, limit = (int(each) for each in loaded[0])
+    return rank, epoch, limit
+
+
+def await_shard(state: AgentState, op: DecodedOp, shard: int, arriving: Sequence[Matrix]) -> Steps:
+    """Wait for a shard of A. `arriving`: the flags, the turn and the status. Returns whether it is late."""
+    arrived, turn, status = arriving
+    _, epoch, limit = turn_of(state, op, turn)
+    flag = arrivals.Flag(int(arrived.addresses(0, shard)), shard, epoch, limit, int(status.addresses(0, 0)))
+    return (yield from arrivals.wait(state, op, flag))
 
 
 def _ends(state: AgentState, op: DecodedOp, ends: Matrix) -> list[int]:

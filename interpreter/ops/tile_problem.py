@@ -19,18 +19,22 @@ from lowtide.interpreter.ops.tile_epilogue import (
     targets_at,
 )
 from lowtide.interpreter.ops.tile_operands import (
+    ARRIVALS,
     IN_THE_SUM,
     NOT_OF_EPILOGUE,
     SCALED_TOGETHER,
     SCALES,
+    WHOLE,
     as_mk,
     as_nk,
+    await_shard,
     groups_of_k,
     groups_of_rows,
     matrix_at,
     part_of,
     rows_of_matrices,
     scale_and_add,
+    turn_of,
     weights_of,
     window_at,
 )
@@ -78,14 +82,16 @@ def gemm(state: AgentState, op: DecodedOp) -> Steps:
         shapes = [other.shape for other in full]
         raise state.violation(op, f"A {a.shape}, B {b.shape} and {shapes} do not agree on the batch [gemm-batch]")
     spans = rows_of_matrices(state, op, by_group[0], full[0].shape[1]) if by_group else None
-    for number in range(a.shape[0]):
+    arriving = [operand for kind, operand in by_kind if kind in ARRIVALS]
+    first = turn_of(state, op, arriving[1])[0] if arriving else 0
+    for number in ((first + each) % a.shape[0] for each in range(a.shape[0])):
+        if arriving and (yield from await_shard(state, op, number, arriving)):
+            return
         parts = [result_of_part(state, op, *each, number) for each in zip(results, result_kinds(op), strict=True)]
-        own = [
-            (kind, part_of(state, op, x, kind, number) if kind is not OperandKind.ends else x) for kind, x in by_kind
-        ]
+        own = [(kind, part_of(state, op, x, kind, number) if kind not in WHOLE else x) for kind, x in by_kind]
         factors = matrix_at(state, op, a, number), matrix_at(state, op, b, number)
         if spans is None:
-            yield from _product(state, op, factors, parts, own, joins=number > 0)
+            yield from _product(state, op, factors, parts, own, joins=number != first)
         else:
             yield from _of_rows(state, op, factors, (parts, own), spans[number])
 

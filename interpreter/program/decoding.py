@@ -212,6 +212,7 @@ def _parted(ops: list[DecodedOp], arguments: tuple[int, ...]) -> tuple[list[Deco
     invariant, varying = [], []
     for op in ops:
         computes = not (op.acts or op.resumable or op.regions or (op.bulk is not None and op.bulk.accesses))
+        computes = computes and getattr(op, "computes", True)  # an instruction may also read what others write
         if computes and changing.isdisjoint(op.operands):
             invariant.append(op)
         else:

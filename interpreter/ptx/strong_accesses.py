@@ -19,6 +19,7 @@ from lowtide.interpreter.machine.lanes import active_lane_numbers, by_lane
 from lowtide.interpreter.machine.patterns import Ordering
 from lowtide.interpreter.machine.semaphores import Place
 from lowtide.interpreter.machine.views import Scope, Strong
+from lowtide.interpreter.numbers.codes import ELEMENT_BYTES
 from lowtide.interpreter.ptx import memory
 from lowtide.interpreter.ptx.orders import SCOPES, ordering_of
 from lowtide.interpreter.ptx.running import Op
@@ -41,7 +42,10 @@ def is_other(place: Place, seen: tuple[Any, ...]) -> bool:
 
 
 def why(place: Place) -> str:
-    return f"for a semaphore, which is {now(place)[0]:g}, to change"
+    at = place.address - place.cells.origin
+    held = next((each for each in place.cells.buffers if each.start <= at < each.end and each.dtype), None)
+    name = "" if held is None else f" ({held.name}[{(at - held.start) // ELEMENT_BYTES[held.dtype]}])"
+    return f"for a semaphore, which is {now(place)[0]:g}, to change{name}"
 
 
 @contextmanager

@@ -186,6 +186,8 @@ def _checks_of_operands(
             letter, matrices = ("D", d) if is_batch(d) else ("B", gemm.b)
             message = f"{letter} must have a matrix for each of the ends of groups"
             checks.append((operand, 0, extent(matrices, 0), message))
+        if kind is OperandKind.arrived:
+            checks.append((operand, 0, extent(d, 0), "arrived must have a number for each shard of A"))
         if kind is OperandKind.a_rows:
             checks.append((operand, 0, m, f"a_rows must have {rows}"))
         if kind in SCALES:

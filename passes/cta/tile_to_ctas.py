@@ -68,13 +68,22 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
                    tile.launch @gemm_kernel … args(%a, %b, %d, %partials)
                    tile.launch @gemm_finish_sum grid(ceildiv(M, 64)) threads(64) args(%s, %space)
            device  tile.kernel @gemm_finish_sum(%s, %partials) { tile.finish row_sum %s from %partials }
+         If shards of A arrive while the kernel runs, the products begin with the shard of this GPU. Before it reads A,
+         a work item waits for its shard, or for the end of the time limit. Then the windows of A are in the shard of
+         this GPU, and the tile is stored past the last row, which stores nothing:
+           %rank = index_cast(memref.load %turn[0])
+           tile.work_tiles (%m, %n) of (%M, %N) by … batch(%batch of %B from %rank) … {
+             %from = tile.await_arrival %batch of %arrived, %turn, %status : …
+             … tile.view %a[%from, %m, %k] …
+             %late = tile.is_late %status : memref<4xi32>
+             tile.store %acc into %d[%batch, select(%late, %M, %m), %n] … }
          With grid.waves = synchronized, the first loop begins with tile.await_wave on a counter that the host makes as
          a zeroed tile.workspace of one element.
 Needs    level problem, with a complete schedule.
 Refuses  more than one tile.gemm in a function; a schedule without a field that it reads; an epilogue that reads a host
          value other than its operands and constants.
 Test     test/lit/passes/cta/tile-to-ctas.mlir, tile-to-ctas-{tail,waves,empty,groups,groups-of-k,
-         padded-groups,invalid}.mlir
+         padded-groups,arrivals,invalid}.mlir
 """
 
 from collections.abc import Mapping
@@ -105,6 +114,7 @@ from lowtide.passes.support.problem.attributes import keep_asked, problem_attrib
 from lowtide.passes.support.problem.kernels import cluster_clause, schedule_of
 from lowtide.passes.support.problem.matrix_layouts import a_is_mk, b_is_nk, dims_of_a
 from lowtide.passes.support.problem.operand_kinds import (
+    ARRIVALS,
     POSITIONS,
     SCALES,
     acts_in_the_sum,
@@ -194,6 +204,7 @@ def _emit_kernel(
     d = next(result for result, kind in results.items() if is_whole(kind))
     of_store, others = _operands(gemm, given[len(results) :])
     ends, index, places = (others.get(kind) for kind in POSITIONS)
+    arriving = tuple(others[kind] for kind in ARRIVALS if kind in others)
     in_the_sum = {kind: value for kind, value in others.items() if acts_in_the_sum(kind)}
     with ir.InsertionPoint(entry):
         batch = extent(d, 0) if is_batch(d) else None
@@ -204,14 +215,15 @@ def _emit_kernel(
             results = {_taken(x, places) if is_whole(kind) else x: kind for x, kind in results.items()}
         _take_constants_along(gemm.epilogue.blocks[0])
         of_k, own_k = Problem.of(gemm).k_is_grouped, Problem.of(gemm).k_is_of_matrices
-        own_columns = d if _has_own_columns(gemm, d) else None
+        grids = {"batches": batch, "ends": None if of_k else ends, "matrices": d if _has_own_columns(gemm, d) else None}
+        grids |= {"first": _rank(arriving[1])} if arriving else {}
         for shape, part in work_loops(schedule.grid):
-            grids = batch, None if of_k else ends
-            work = _emit_work_tiles(schedule, (*grids, own_columns), (rows, columns, k), of_d(shape), part)
+            work = _emit_work_tiles(schedule, grids, (rows, columns, k), of_d(shape), part)
             with ir.InsertionPoint(add_body(work)):
                 if waits and part is not WorkPart.tail_halves:
                     tile.AwaitWaveOp(entry.arguments[-1])
                 place, factors, span = Place.of(work), (a, b), None
+                shard = _awaited(place.batch, arriving) if arriving else place.batch
                 if of_k and ends is not None and place.batch is not None:
                     is_scaled = Problem.of(gemm).is_scaled  # then a group consists of whole K steps
                     group = group_of_k(ends, place.batch, k, SCALE_BLOCK if is_scaled else 1)
@@ -221,9 +233,12 @@ def _emit_kernel(
                     span = _own_k(a, place.batch, dims_of_a(layout)[1] % 2, schedule.tile_mnk[2])
                 span = span or (place.k0 or Builder.index().constant(0), place.k1 or k)
                 own = {kind: _of_sum(x, kind, place) for kind, x in in_the_sum.items()}
-                acc = _emit_k_loop(gemm, (*factors, own), span, place, shape)
+                acc = _emit_k_loop(gemm, (*factors, own), span, (place, shard), shape)
                 more = {name: getattr(place, name) for name in ("batch", "part", "parts", "slot")}
-                more |= {"row": place.m, "column": place.n}
+                more |= {
+                    "row": _row_unless_late(arriving[2], place.m, rows) if arriving else place.m,
+                    "column": place.n,
+                }
                 operands = [_of_group(x, kind, place) for x, kind in of_store.items()]
                 more |= {"epilogue_operands": operands, "kinds": list(of_store.values())}
                 outs = [_within_group(x, _rows_of_result(kind), place) for x, kind in results.items()]
@@ -234,11 +249,26 @@ def _emit_kernel(
         tile.ReturnOp()
 
 
+def _rank(turn: ir.Value) -> ir.Value:
+    """The number of this GPU, whose shard comes first."""
+    return arith.index_cast(ir.IndexType.get(), memref.load(turn, [Builder.index().constant(0)]))
+
+
+def _awaited(shard: ir.Value | None, arriving: tuple[ir.Value, ...]) -> ir.Value:
+    """The shard to read: the one of a work item, once it has arrived."""
+    return tile.AwaitArrivalOp(ir.IndexType.get(), shard, *arriving).source
+
+
+def _row_unless_late(status: ir.Value, row: ir.Value, rows: ir.Value) -> ir.Value:
+    """The first row that a tile stores; that past the last one if its shard, or an earlier one, was late."""
+    return arith.select(tile.IsLateOp(ir.IntegerType.get_signless(1), status).late, rows, row)
+
+
 def _operands(
     gemm: tile.GemmOp, given: list[ir.Value]
 ) -> tuple[dict[ir.Value, OperandKind], dict[OperandKind, ir.Value]]:
     """The kernel's arguments for the operands: those of the store with their kinds; and by kind the others, which are
-    those of the sum, the ends of groups and indices of rows."""
+    those of the sum, the ends of groups, indices of rows, and those for shards that arrive."""
     kinds = dict(zip(given, operand_kinds(gemm), strict=True))
     of_store = {x: kind for x, kind in kinds.items() if is_of_epilogue(kind) or kind is OperandKind.target}
     return of_store, {kind: value for value, kind in kinds.items() if value not in of_store}
@@ -316,13 +346,14 @@ def _has_own_columns(gemm: tile.GemmOp, d: ir.Value) -> bool:
 
 def _emit_work_tiles(
     schedule: Schedule,
-    grids: tuple[ir.Value | None, ir.Value | None, ir.Value | None],
+    grids: Mapping[str, ir.Value | None],
     extents: tuple[ir.Value, ir.Value, ir.Value],
     shape: Extents2,
     part: WorkPart,
 ) -> tile.WorkTilesOp:
-    """A loop over work tiles, or over ranges of their K, without a body yet. `grids`: the number of matrices in a
-    batch, the ends of groups of rows, and a list whose matrices have their own columns."""
+    """A loop over work tiles, or over ranges of their K, without a body yet. `grids`: by operand of the op, the number
+    of matrices in a batch and the first one, the ends of groups of rows, and a list whose matrices have their own
+    columns."""
     grid, division, (rows, columns, depth) = schedule.grid, schedule.k_division, extents
     order = grid.order
     assert order is not None
@@ -334,9 +365,7 @@ def _emit_work_tiles(
         ir.DenseI64ArrayAttr.get(shape),
         tile.RasterAttr.get(order.kind, order.rows, order.columns),
         grid.scheduler,
-        batches=grids[0],
-        ends=grids[1],
-        matrices=grids[2],
+        **grids,
         cluster=cluster_clause(grid),
         part=None if part is WorkPart.all else part,
         depth=None if division is None else depth,
@@ -365,22 +394,24 @@ def _emit_k_loop(
     gemm: tile.GemmOp,
     operands: tuple[ir.Value, ir.Value, dict[OperandKind, ir.Value]],
     span: tuple[ir.Value, ir.Value],
-    place: Place,
+    where: tuple[Place, ir.Value | None],
     shape: Extents2,
 ) -> ir.Value:
     """The accumulator of a work item of a shape: a loop over a range of K, with one tile.mma.
 
-    `operands` are A, B and, by kind, the scales and zero points of groups, or of blocks.
+    `operands` are A, B and, by kind, the scales and zero points of groups, or of blocks. `where`: the place of the work
+    item, and the number of the matrix of A in a batch.
     """
-    layout, (a, b, in_the_sum), problem = gemm_layout(gemm), operands, Problem.of(gemm)
+    layout, (a, b, in_the_sum), problem, (place, shard) = gemm_layout(gemm), operands, Problem.of(gemm), where
     tile_m, tile_n = shape
     schedule = Schedule.of(gemm.schedule)
     _, _, tile_k = schedule.tile_mnk
     accumulator = tile.TileType.get((tile_m, tile_n), ir.TypeAttr(gemm.acc).value)
     zero = tile.SplatOp(accumulator, 0.0).result
     build = Builder.index()
-    m, n, matrix = place.m, place.n, [place.batch] if place.batch is not None and is_batch(a) else []
-    of_b_alone = matrix if place.group is None else [place.group]
+    m, n, is_of_batch = place.m, place.n, place.batch is not None and is_batch(a)
+    of_a_alone, of_b_alone = ([matrix] if is_of_batch else [] for matrix in (shard, place.batch))
+    of_b_alone = of_b_alone if place.group is None else [place.group]
     halves: dict[str, Any] = {"halves": True} if gemm.pairs else {}
     if gemm.pairs:
         of_b_alone = [build.constant(0), *of_b_alone]
@@ -388,7 +419,7 @@ def _emit_k_loop(
     row_of_a, row_of_b = (x if per_byte == 1 else build.udiv(x, per_byte) for x, per_byte in ((m, of_a), (n, of_b)))
     loop = scf.ForOp(*span, build.constant(tile_k), [zero])
     with ir.InsertionPoint(loop.body):
-        a_view = _view(a, matrix, row_of_a, loop.induction_variable, (tile_m // of_a, tile_k), a_is_mk(layout))
+        a_view = _view(a, of_a_alone, row_of_a, loop.induction_variable, (tile_m // of_a, tile_k), a_is_mk(layout))
         b_view = _view(
             b, of_b_alone, row_of_b, loop.induction_variable, (tile_n // of_b, tile_k), b_is_nk(layout), halves
         )

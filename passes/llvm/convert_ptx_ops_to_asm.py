@@ -8,8 +8,10 @@ After    %c = llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 0;
          sm.ptx_semaphore_leave red.inc; sm.ptx_raise_max redux.sync.max and, of one lane, red.max.
          sm.ptx_wgmma becomes wgmma.mma_async with a vector of registers for A.
          sm.ptx_replace_map becomes tensormap.replace, sm.ptx_copy_map tensormap.cp_fenceproxy.
-         sm.ptx_await_wave becomes an atom.inc and a bounded loop of loads, sm.ptx_keep_pair a shfl,
-         sm.ptx_mask_or a lop3.
+         sm.ptx_await_wave becomes an atom.inc and a bounded loop of loads, sm.ptx_await_arrival a loop of
+         ld.acquire.sys with a time limit and, before TMA loads, a fence.proxy.async; sm.ptx_read_status an
+         ld.relaxed.sys,
+         sm.ptx_keep_pair a shfl, sm.ptx_mask_or a lop3.
 Needs    level nvvm.
 Refuses  registers that are not a struct of f32 or of i32; stores of a size other than 2, 4, 8 or 16 bytes, of
          unsupported elements, or with a hint that st.global does not have.
@@ -71,6 +73,44 @@ setp.ne.and.u32 more, polls, 0, more;
 @more bra POLL;
 DONE:
 }}"""
+
+
+# How long a thread that has not found its flag sleeps, in ns; it is then late by as much at most.
+_SLEEP = 64
+# $0 is 0 once the flag $1 reaches the epoch $2; 1 if $3 ms pass before, or if the status $4 is set. Who sets it, for
+# the shard $5, says why. The loads order what follows, so they come first.
+_AWAIT_ARRIVAL = f"""{{
+.reg .pred ends;
+.reg .b32 seen, ahead, old;
+.reg .b64 start, now, limit;
+mov.u64 start, %globaltimer;
+mul.wide.u32 limit, $3, 1000000;
+POLL:
+ld.acquire.sys.global.b32 seen, [$1];
+sub.s32 ahead, seen, $2;
+mov.b32 $0, 0;
+setp.ge.s32 ends, ahead, 0;
+@ends bra DONE;
+mov.b32 $0, 1;
+ld.relaxed.sys.global.b32 old, [$4];
+setp.ne.b32 ends, old, 0;
+@ends bra DONE;
+mov.u64 now, %globaltimer;
+sub.u64 now, now, start;
+setp.ge.u64 ends, now, limit;
+@ends bra LATE;
+nanosleep.u32 {_SLEEP};
+bra POLL;
+LATE:
+atom.relaxed.sys.global.cas.b32 old, [$4], 0, 1;
+setp.ne.b32 ends, old, 0;
+@ends bra DONE;
+st.global.b32 [$4+4], $5;
+st.global.b32 [$4+8], seen;
+st.global.b32 [$4+12], $2;
+DONE:
+}}"""
+_FENCE = "\nfence.proxy.async;"
 
 
 # The fields of a tensor map, with the bits of their values (PTX ISA, "tensormap.replace").
@@ -168,6 +208,27 @@ class ConvertPtxOpsToAsm(Pass):
             with before(wait), wait.operation.location:
                 _await_wave(wait)
             erase(wait)
+        for arrival in walk(module, sm.PtxAwaitArrivalOp):
+            with before(arrival), arrival.operation.location:
+                _await_arrival(arrival)
+        for read in walk(module, sm.PtxReadStatusOp):
+            with before(read), read.operation.location:
+                _read_status(read)
+
+
+def _await_arrival(wait: sm.PtxAwaitArrivalOp) -> None:
+    """A loop of acquiring loads, and a fence if TMA reads what they acquire."""
+    i32, i1 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(1)
+    operands = [_address(wait.flag), wait.epoch, wait.limit, _address(wait.status), wait.shard]
+    text = _AWAIT_ARRIVAL + (_FENCE if wait.for_tma else "")
+    late = llvm.InlineAsmOp(i32, operands, text, "=&r,l,r,r,l,r,~{memory}", has_side_effects=True).res
+    replace(wait, [llvm.TruncOp(i1, late, llvm.IntegerOverflowFlags.none).result])
+
+
+def _read_status(read: sm.PtxReadStatusOp) -> None:
+    i32 = ir.IntegerType.get_signless(32)
+    text, operands = "ld.relaxed.sys.global.b32 $0, [$1];", [_address(read.status)]
+    replace(read, [llvm.InlineAsmOp(i32, operands, text, "=r,l,~{memory}", has_side_effects=True).res])
 
 
 def _address(pointer: ir.Value) -> ir.Value:

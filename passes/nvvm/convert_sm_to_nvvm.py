@@ -78,6 +78,8 @@ _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     tile.ViewOp: control.lower_view,
     memref.DimOp: control.lower_dim,
     tile.AwaitWaveOp: work_tiles.lower_await_wave,
+    tile.AwaitArrivalOp: work_tiles.lower_await_arrival,
+    tile.IsLateOp: work_tiles.lower_is_late,
     sm.RingOp: control.lower_ring,
     sm.RingSlotOp: control.lower_ring_slot,
     sm.RingAdvanceOp: control.lower_ring_advance,

@@ -36,7 +36,8 @@ After    %ring = sm.ring : !sm.ring<3 x [A, B]>                       (once, at 
              consumer warps(8) registers(232) {
                tile.work_tiles … iter_args(%r, %rp) { the loop of reads; tile.store … } } }
          With copies by threads (a.copy = staged.2) the first role is `copiers`, and all its threads run. Otherwise it
-         is `producer`, and one thread runs. A tile.await_wave at the start of a work tile becomes the producer's.
+         is `producer`, and one thread runs. A tile.await_wave or
+         tile.await_arrival at the start of a work tile becomes the producer's.
          With k_order = serpentine the producer takes the K steps of every second work tile from the last to the first:
            tile.work_tiles … iter_args(%w, %wp, %back = 0) {
              scf.for %i … { … %step = select(%back == 0, %i, %steps - 1 - %i); copy_async of step %step … }
@@ -81,7 +82,7 @@ from lowtide.passes.pipelined.filled_ring import FilledRing
 from lowtide.passes.pipelined.ring_loops import advanced, fill_slots, read_slots, start
 from lowtide.passes.pipelined.staged_loop import Cursor, StagedLoop
 from lowtide.passes.support.ir.builder import Builder, constant_of
-from lowtide.passes.support.ir.rewriting import after, before, carrying, erase, ops_in, yield_from
+from lowtide.passes.support.ir.rewriting import after, before, carrying, erase, ops_in, uses, yield_from
 from lowtide.passes.support.problem.kernels import (
     COPIERS,
     PRODUCER,
@@ -92,7 +93,7 @@ from lowtide.passes.support.problem.kernels import (
 )
 from lowtide.targets import Target
 
-_BEFORE_LOOP = (tile.AwaitWaveOp, tile.SplatOp, tile.MatrixExtentOp)
+_BEFORE_LOOP = (tile.AwaitWaveOp, tile.AwaitArrivalOp, tile.SplatOp, tile.MatrixExtentOp)
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,9 @@ def _emit_roles(loops: Sequence[StagedLoop], ring: ir.Value, schedule: Schedule)
             else:
                 cursor = _read_tiles(staged, ring, cursor)
         tile.YieldOp([])
+    for wait in walk(roles, tile.AwaitArrivalOp):
+        if not list(uses(wait.source)):  # of an agent that only reads; the one that fills waits
+            erase(wait)
 
 
 def _check_work(loops: Sequence[StagedLoop], turns: int) -> None:
@@ -255,7 +259,7 @@ def _read_in_turn(staged: StagedLoop, ring: ir.Value, turn: ir.Value, by_warpgro
     Warps that multiply by themselves meet before one of them passes the turn on.
     """
     build, turns = Builder.index(), turn.type.count
-    instance, steps = sm.RoleInstanceOp().result, staged.steps(staged.outside())
+    instance, steps = sm.RoleInstanceOp().result, staged.steps(staged.outside(copies=False))
     first = advanced(ring, start(), build.mul(instance, steps))
     # Instance 0 begins: its wait for the parity before the first phase passes at once.
     parity = build.select(build.eq(instance, 0), 1, 0)

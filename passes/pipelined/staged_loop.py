@@ -84,10 +84,11 @@ class StagedLoop:
         """Where the loop begins and ends along K, and its step."""
         return [self.loop.lowerBound, self.loop.upperBound, self.loop.step]
 
-    def outside(self, values: Values = NONE) -> dict[ir.Value, ir.Value]:
-        """`values`, with the values that bounds and copies take from the work tile, for callers outside of it."""
-        found = dict(values)
-        ops = computing([*self.bounds, *(copy.source for copy in self.copies)], self.work or self.loop)
+    def outside(self, values: Values = NONE, *, copies: bool = True) -> dict[ir.Value, ir.Value]:
+        """`values`, with the values that bounds and, if `copies`, copies take from the work tile, for callers outside
+        of it."""
+        found, sources = dict(values), [copy.source for copy in self.copies] if copies else []
+        ops = computing([*self.bounds, *sources], self.work or self.loop)
         copy_ops([op for op in ops if op.operation.block != self.loop.body], found)
         return found
 

@@ -10,6 +10,7 @@ from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.epilogue.results import ResultKind
 from lowtide.compiler.spec import GemmSpec
+from lowtide.compiler.spec_fields import ARRIVALS
 from lowtide.elements import element_type
 from lowtide.errors import SpecError
 from lowtide.keywords import check_keywords
@@ -20,6 +21,7 @@ from lowtide.runtime.row_indices import random_places
 
 _WIDEST = 16  # bytes of an access
 _SHARED = 0.25  # of the inputs of a batch
+_WAIT = 1000  # ms, the longest wait for a shard
 _MOST_GROUPS = 5  # that are drawn
 
 
@@ -88,6 +90,9 @@ def random_inputs(
             drawn = rng.integers(0, extent + 1, outer if spec.counts else of_groups).astype(np.int32)
             inputs[operand.name] = drawn if spec.counts else np.sort(drawn)
             continue
+        if operand.name in ARRIVALS and spec.arrivals:
+            inputs[operand.name] = _arrival(operand, _settle(spec, "batch", batch), rng)
+            continue
         if operand.kind is OperandKind.A_ROWS:  # some are outside of A
             inputs[operand.name] = rng.integers(-1, of_a[0] + 1, rows_of_d).astype(np.int32)
             continue
@@ -113,6 +118,12 @@ def random_inputs(
         else:
             inputs[operand.name] = values.astype(numpy_dtype(operand.dtype))
     return inputs
+
+
+def _arrival(operand: Operand, shards: int, rng: np.random.Generator) -> np.ndarray:
+    """An operand for shards that are all there, at the epoch 1, for any rank."""
+    values = {OperandKind.ARRIVED: [1] * shards, OperandKind.TURN: [int(rng.integers(shards)), 1, _WAIT]}
+    return np.array(values.get(operand.kind, [0, 0, 0, 0]), np.int32)
 
 
 def _of_each_group(

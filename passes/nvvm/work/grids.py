@@ -73,9 +73,19 @@ def grids_of(context: Context, op: tile.WorkTilesOp, sides: tuple[int, int]) -> 
     def spot(number: ir.Value, cursor: Cursor) -> Spot:
         each = build.mul(*tiles)
         matrix = build.udiv(number, each)
-        return Spot(build.sub(number, build.mul(matrix, each)), tiles, 0, {Coordinate.batch: matrix})
+        index = build.sub(number, build.mul(matrix, each))
+        return Spot(index, tiles, 0, {Coordinate.batch: _matrix(context, op, matrix)})
 
     return Grids(count_of_batch, count_of_batch, spot)
+
+
+def _matrix(context: Context, op: tile.WorkTilesOp, number: ir.Value) -> ir.Value:
+    """The matrix of a batch whose tiles come after those of `number` others."""
+    if op.first is None:
+        return number
+    build, count = context.build, context.scalar(op.batches)
+    matrix = build.add(context.scalar(op.first), number)
+    return build.select(build.ult(matrix, count), matrix, build.sub(matrix, count))
 
 
 def _count(build: Builder, size: ir.Value, side: int) -> ir.Value:
@@ -100,6 +110,7 @@ class _Groups:
     `matrices`: None, or a list with the matrix whose columns a group has."""
 
     context: Context
+    op: tile.WorkTilesOp
     ends: GlobalMatrix
     rows: ir.Value
     sides: tuple[int, int]
@@ -112,7 +123,7 @@ class _Groups:
         ends, matrices = context.get(op.ends), None if op.matrices is None else context.get(op.matrices)
         assert isinstance(ends, GlobalMatrix) and isinstance(matrices, GlobalMatrix | None)
         across = _count(context.build, context.scalar(op.columns), sides[1])
-        return cls(context, ends, context.scalar(op.rows), sides, across, op.batches is not None, matrices)
+        return cls(context, op, ends, context.scalar(op.rows), sides, across, op.batches is not None, matrices)
 
     @property
     def build(self) -> Builder:
@@ -132,6 +143,10 @@ class _Groups:
 
     def _tiles(self, group: _Group) -> ir.Value:
         return self.build.mul(self._high(group), group.across)
+
+    def _matrix_of(self, number: ir.Value) -> ir.Value:
+        """The matrix of a group, which may begin with another one than the first."""
+        return _matrix(self.context, self.op, number) if self.padded else number
 
     def _extent(self) -> ir.Value:
         (count,) = self.ends.extents
@@ -153,7 +168,7 @@ class _Groups:
         """The group after a group; its end is clamped to the rows that are left, or to those of its own matrices."""
         build = self.build
         number = build.add(group.number, 1)
-        place = element_pointer(self.ends.pointer, build.zext(number, build.i64), build.i32)
+        place = element_pointer(self.ends.pointer, build.zext(self._matrix_of(number), build.i64), build.i32)
         given = llvm.LoadOp(build.i32, place, alignment=4).result
         given = of_first_lane(build, given) if self.by_warps else given
         first = build.constant(0) if self.padded else group.end
@@ -190,8 +205,9 @@ class _Groups:
         # An order divides by the extents, also those of a group without tiles.
         high, across = self.build.umax(self._high(group), 1), group.across
         across = across if self.matrices is None else self.build.umax(across, 1)
-        coordinates = {Coordinate.group: group.number, Coordinate.rows_end: group.end}
-        coordinates |= {Coordinate.batch: group.number} if self.padded else {}
+        matrix = self._matrix_of(group.number)
+        coordinates = {Coordinate.group: matrix, Coordinate.rows_end: group.end}
+        coordinates |= {Coordinate.batch: matrix} if self.padded else {}
         return Spot(self.build.sub(number, group.before), (high, across), group.first, coordinates)
 
     def _total(self) -> ir.Value:

@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import TypeVar
 
 from mlir import ir
-from mlir.dialects import nvvm
+from mlir.dialects import llvm, nvvm
 
 from lowtide.dialects import sm, tile
 from lowtide.dialects.enums import raster_kind, scheduler_kind, work_part
@@ -17,6 +17,7 @@ from lowtide.dialects.tile.work import Place, carried_by
 from lowtide.passes.base import Refusal
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.control import LowerBlock, bind_all
+from lowtide.passes.nvvm.thread.memory import element_pointer
 from lowtide.passes.nvvm.thread.values import GlobalMatrix, flatten
 from lowtide.passes.nvvm.work.grids import Cursor, Grids, grids_of
 from lowtide.passes.nvvm.work.items import PARTS, Item, Items, items_of
@@ -77,6 +78,30 @@ def lower_await_wave(context: Context, op: tile.AwaitWaveOp) -> None:
             "is run by the one thread of a producer, in its work tiles; take roles = cooperative(2) [await-wave-place]",
         )
     sm.PtxAwaitWaveOp(counter.pointer, context.work_tiles, nvvm.GridDimXOp(context.build.i32).result)
+
+
+def lower_await_arrival(context: Context, op: tile.AwaitArrivalOp) -> None:
+    """Each thread that reads the shard polls for itself. If TMA reads it, the thread that waits issues the loads."""
+    build, shard = context.build, context.scalar(op.shard)
+    arrived, turn, status = (context.get(each) for each in (op.arrived, op.turn, op.status))
+    assert isinstance(arrived, GlobalMatrix) and isinstance(turn, GlobalMatrix) and isinstance(status, GlobalMatrix)
+    flag = element_pointer(arrived.pointer, build.zext(shard, build.i64), build.i32)
+    rank, epoch, limit = (
+        llvm.LoadOp(
+            build.i32, element_pointer(turn.pointer, build.constant(at, build.i64), build.i32), alignment=4
+        ).result
+        for at in range(3)
+    )
+    late = sm.PtxAwaitArrivalOp(flag, epoch, limit, status.pointer, shard, for_tma=context.elected or None)
+    context.values[op.source] = build.select(late.late, rank, shard)
+
+
+def lower_is_late(context: Context, op: tile.IsLateOp) -> None:
+    """Whether the first number of the status is not 0."""
+    status = context.get(op.status)
+    assert isinstance(status, GlobalMatrix)
+    value = sm.PtxReadStatusOp(status.pointer).value
+    context.values[op.late] = context.build.ne(value, 0)
 
 
 def _cluster(context: Context, op: tile.WorkTilesOp) -> tuple[int, int]:

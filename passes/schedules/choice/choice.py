@@ -13,13 +13,14 @@ from typing import NamedTuple
 from lowtide.dialects.tile import OperandsKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, without_codes
-from lowtide.passes.schedules.choice import groups, lists, pairs, placed_rows, swap, taken_rows
+from lowtide.passes.schedules.choice import arrivals, groups, lists, pairs, placed_rows, swap, taken_rows
 from lowtide.passes.schedules.choice.parts import with_swizzles
 from lowtide.passes.schedules.choice.reasons import reasons
 from lowtide.passes.schedules.choice.search import legal
 from lowtide.passes.schedules.choice.sparing import WHY, holds_too_many_sums, sparing
 from lowtide.passes.schedules.cost.cost import cost
 from lowtide.passes.schedules.facts.alignment import multiplied
+from lowtide.passes.schedules.rules.arrivals import WHY as WHY_OF_ARRIVALS
 from lowtide.passes.schedules.rules.groups import WHY as WHY_OF_GROUPS
 from lowtide.passes.schedules.rules.lists import WHY as WHY_OF_LISTS
 from lowtide.passes.schedules.rules.pairs import WHY as WHY_OF_PAIRS
@@ -128,6 +129,7 @@ def ways(problem: Problem, target: Target, given: Schedule) -> tuple[Way, ...]:
         or problem.pairs is not None
         or problem.copied_by_threads
         or problem.places_rows
+        or problem.has_arrivals
         or given.grid.operands is OperandsKind.as_given
     ):
         return (Way(problem, given),)
@@ -185,6 +187,7 @@ def _complete(way: Way, target: Target) -> Iterator[Choice]:
         (taken_rows, WHY_OF_TAKEN_ROWS),
         (placed_rows, WHY_OF_PLACED_ROWS),
         (lists, WHY_OF_LISTS),
+        (arrivals, WHY_OF_ARRIVALS),
     )
     required = {path: (value, why) for part, why in tables for path, value in part.fields(asked, problem).items()}
     given = asked.set({path: value for path, (value, _) in required.items()}) if required else asked

@@ -94,6 +94,8 @@ def _is_packed(name: str, schedule: Schedule, problem: Problem) -> bool:
         return False
     if name == "d" and (problem.d_is_column_major or problem.is_grouped or problem.places_rows):
         return False
+    if name in "ad" and problem.has_arrivals:  # a launch before would not wait, and one after it would store D
+        return False
     try:
         align = moved_alignment(name, schedule, problem)
     except (ScheduleError, TargetError):  # of a schedule that the rules refuse

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type, kernel_types, types_of_d
 from lowtide.passes.schedules.facts.alignment import multiplied
+from lowtide.passes.schedules.rules import arrivals as arrival_rules
 from lowtide.passes.schedules.rules import copies as copy_rules
 from lowtide.passes.schedules.rules import epilogue as epilogue_rules
 from lowtide.passes.schedules.rules import grid as grid_rules
@@ -21,7 +22,7 @@ from lowtide.passes.schedules.rules import placed_rows as placed_row_rules
 from lowtide.passes.schedules.rules import reductions as reduction_rules
 from lowtide.passes.schedules.rules import taken_rows as taken_row_rules
 from lowtide.passes.schedules.rules import weights as weight_rules
-from lowtide.passes.support.problem.operand_kinds import POSITIONS
+from lowtide.passes.support.problem.operand_kinds import INTEGERS
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target, operand_types
 
@@ -88,7 +89,7 @@ def _elements(schedule: Schedule, problem: Problem, target: Target) -> Iterator[
     computed = element_type(problem.acc).computes_in
     kinds = zip(problem.kinds, problem.operands, strict=True)
     stored = (("D", each) for each in problem.stored)
-    for name, element in (*stored, *(("an operand", x) for kind, x in kinds if kind not in POSITIONS)):
+    for name, element in (*stored, *(("an operand", x) for kind, x in kinds if kind not in INTEGERS)):
         if element_type(element).computes_in != computed:
             taken = ", ".join(types_of_d(computed))
             yield (
@@ -110,6 +111,7 @@ _VALUE_RULES: tuple[Rule, ...] = (
     taken_row_rules.taken_rows,
     placed_row_rules.placed_rows,
     list_rules.lists,
+    arrival_rules.arrivals,
     grid_rules.operands,
     grid_rules.extents,
     grid_rules.order,

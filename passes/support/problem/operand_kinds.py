@@ -11,6 +11,10 @@ from lowtide.reductions import REDUCTIONS
 #: The kinds of operands that are indices of rows; and those whose elements are numbers of rows, or of K
 ROW_INDICES = (OperandKind.a_rows, OperandKind.d_rows)
 POSITIONS = (OperandKind.ends, *ROW_INDICES)
+#: The kinds of the operands for shards of A that arrive
+ARRIVALS = (OperandKind.arrived, OperandKind.turn, OperandKind.status)
+#: The kinds whose elements are integers of the device's own, which no epilogue converts
+INTEGERS = (*POSITIONS, *ARRIVALS)
 # The operands of a tile.gemm that act in the sum.
 _IN_THE_SUM = frozenset(
     {
@@ -49,9 +53,9 @@ def acts_in_the_sum(kind: OperandKind) -> bool:
 
 
 def is_of_epilogue(kind: OperandKind) -> bool:
-    """Whether the region reads an operand of tile.gemm. Other operands act in the sum, or are ends of groups, targets
-    or indices of rows of A or D."""
-    return not acts_in_the_sum(kind) and kind not in (OperandKind.target, *POSITIONS)
+    """Whether the region reads an operand of tile.gemm. Other operands act in the sum, or are ends of groups, targets,
+    indices of rows of A or D, or those for shards that arrive."""
+    return not acts_in_the_sum(kind) and kind not in (OperandKind.target, *INTEGERS)
 
 
 SCALES = {

@@ -25,6 +25,7 @@ from lowtide.passes.support.problem.matrix_layouts import (
     swapped_layout,
 )
 from lowtide.passes.support.problem.operand_kinds import (
+    INTEGERS,
     SCALES,
     is_of_epilogue,
     swapped_kind,
@@ -186,7 +187,7 @@ class Problem:
     @property
     def is_plain(self) -> bool:
         """Whether sums are converted and stored as D, and nothing else is read, computed or given."""
-        is_bare = {*self.kinds} <= {OperandKind.ends, OperandKind.a_rows, OperandKind.d_rows}
+        is_bare = {*self.kinds} <= {*INTEGERS}
         return is_bare and not self.has_math and self.results == (ResultKind.full,) and self.pairs is None
 
     @property
@@ -213,6 +214,11 @@ class Problem:
     def places_rows(self) -> bool:
         """Whether rows of the product are stored into the rows of D at an index."""
         return OperandKind.d_rows in self.kinds
+
+    @property
+    def has_arrivals(self) -> bool:
+        """Whether the matrices of A are shards that arrive while the kernel runs."""
+        return OperandKind.arrived in self.kinds
 
     @property
     def k_is_grouped(self) -> bool:

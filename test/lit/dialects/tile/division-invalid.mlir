@@ -64,7 +64,7 @@ func.func @tile(%M: index) {
 
 func.func @undivided(%M: index) {
   // expected-error @below {{'tile.work_tiles' op has an extent of K, a positive step and a division of K together, or none of them [work-k-extent]}}
-  "tile.work_tiles"(%M, %M, %M) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 1, 0>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8>}> ({
+  "tile.work_tiles"(%M, %M, %M) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 1, 0>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8>}> ({
   ^bb0(%m: index, %n: index):
     "tile.yield"() : () -> ()
   }) : (index, index, index) -> ()
@@ -75,7 +75,7 @@ func.func @undivided(%M: index) {
 
 func.func @no_parts(%M: index) {
   // expected-error @below {{'tile.work_tiles' op has a number of parts where K is split, at least 1, and only there [work-parts]}}
-  "tile.work_tiles"(%M, %M, %M) <{k_step = 8 : i64, k_division = 1 : i32, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 1, 0>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8>}> ({
+  "tile.work_tiles"(%M, %M, %M) <{k_step = 8 : i64, k_division = 1 : i32, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 1, 0>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8>}> ({
   ^bb0(%m: index, %n: index):
     "tile.yield"() : () -> ()
   }) : (index, index, index) -> ()
@@ -86,7 +86,7 @@ func.func @no_parts(%M: index) {
 
 func.func @body(%M: index) {
   // expected-error @below {{'tile.work_tiles' op body takes m, n, k0, k1, part, parts, slot, all index, and what is carried [work-arguments]}}
-  "tile.work_tiles"(%M, %M, %M) <{k_step = 8 : i64, k_division = 2 : i32, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 1, 0>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8>}> ({
+  "tile.work_tiles"(%M, %M, %M) <{k_step = 8 : i64, k_division = 2 : i32, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 1, 0>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8>}> ({
   ^bb0(%m: index, %n: index):
     "tile.yield"() : () -> ()
   }) : (index, index, index) -> ()

@@ -46,7 +46,7 @@ module attributes {test.bad = #tile.problem<tn, a = index, b = bf16, acc = f32, 
 
 // -----
 
-// expected-error @below {{'per_tile' is not a kind of operand; the kinds are full, per_row, per_column, scalar, group_scale, group_zero, row_scale, column_scale, row_block_scale, column_block_scale, ends, target, a_rows and d_rows [problem-kind-word]}}
+// expected-error @below {{'per_tile' is not a kind of operand; the kinds are full, per_row, per_column, scalar, group_scale, group_zero, row_scale, column_scale, row_block_scale, column_block_scale, ends, target, a_rows, d_rows, arrived, turn and status [problem-kind-word]}}
 module attributes {test.bad = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16], operands = [per_tile f32]>} {}
 
 // -----
@@ -66,7 +66,7 @@ tile.kernel @k(%M: index, %N: index) {
 tile.kernel @k(%M: index, %N: index) {
   %c0 = arith.constant 0 : index
   // expected-error @below {{[work-arguments]}}
-  %s = "tile.work_tiles"(%M, %N, %c0) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 1>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8>}> ({
+  %s = "tile.work_tiles"(%M, %N, %c0) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 1>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8>}> ({
   ^bb0(%m: index, %n: index):
     "tile.yield"(%m) : (index) -> ()
   }) : (index, index, index) -> index
@@ -101,7 +101,7 @@ tile.kernel @k(%M: index, %N: index) {
 tile.kernel @k(%M: index, %N: index) {
   %c0 = arith.constant 0 : index
   // expected-error @below {{[work-yield]}}
-  %s = "tile.work_tiles"(%M, %N, %c0) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 1>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8>}> ({
+  %s = "tile.work_tiles"(%M, %N, %c0) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 1>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8>}> ({
   ^bb0(%m: index, %n: index, %t: i32):
     "tile.yield"(%m) : (index) -> ()
   }) : (index, index, index) -> index
@@ -114,7 +114,7 @@ tile.kernel @k(%M: index, %N: index) {
 tile.kernel @k(%M: index, %N: index) {
   %c0 = arith.constant 0 : index
   // expected-error @below {{[work-yield]}}
-  %s = "tile.work_tiles"(%M, %N, %c0) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 1>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8>}> ({
+  %s = "tile.work_tiles"(%M, %N, %c0) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 1>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8>}> ({
   ^bb0(%m: index, %n: index, %t: index):
     %u = arith.addi %t, %m : index
   }) : (index, index, index) -> index
@@ -127,7 +127,7 @@ tile.kernel @k(%M: index, %N: index) {
 tile.kernel @k(%M: index, %N: index) {
   %c0 = arith.constant 0 : index
   // expected-error @below {{[work-yield]}}
-  %s = "tile.work_tiles"(%M, %N, %c0) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 1>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8>}> ({
+  %s = "tile.work_tiles"(%M, %N, %c0) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 1>, order = #tile.raster<row>, scheduler = 1 : i32, tile = array<i64: 8, 8>}> ({
   ^bb0(%m: index, %n: index, %t: index):
     "tile.yield"(%t) : (index) -> ()
   }) : (index, index, index) -> i32

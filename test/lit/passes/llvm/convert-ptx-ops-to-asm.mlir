@@ -130,6 +130,23 @@ func.func @wave(%counter: !llvm.ptr<1>, %tiles: i32, %ctas: i32) {
   return
 }
 
+// An arrival: loads that acquire at the scope of the system, and, for TMA, a fence behind them. Whoever is late first sets
+// the status.
+// CHECK-LABEL: func.func @arrival(
+// CHECK-SAME:    %[[FLAG:.+]]: !llvm.ptr<1>, %[[STATUS:.+]]: !llvm.ptr<1>, %[[EPOCH:.+]]: i32, %[[LIMIT:.+]]: i32, %[[SHARD:.+]]: i32)
+// CHECK:       %[[F:.+]] = llvm.ptrtoint %[[FLAG]] : !llvm.ptr<1> to i64
+// CHECK:       %[[S:.+]] = llvm.ptrtoint %[[STATUS]] : !llvm.ptr<1> to i64
+// CHECK-NEXT:  %[[LATE:.+]] = llvm.inline_asm has_side_effects "{{{.*}}ld.acquire.sys.global.b32 seen, [$1];{{.*}}atom.relaxed.sys.global.cas.b32 old, [$4], 0, 1;{{.*}}}\0Afence.proxy.async;", "=&r,l,r,r,l,r,~{memory}" %[[F]], %[[EPOCH]], %[[LIMIT]], %[[S]], %[[SHARD]]
+// CHECK-NEXT:  llvm.trunc %[[LATE]] : i32 to i1
+// CHECK:       llvm.inline_asm has_side_effects "{{{.*}}ld.acquire.sys.global.b32{{.*}}}", "=&r,
+// CHECK:       llvm.inline_asm has_side_effects "ld.relaxed.sys.global.b32 $0, [$1];", "=r,l,~{memory}"
+func.func @arrival(%flag: !llvm.ptr<1>, %status: !llvm.ptr<1>, %epoch: i32, %limit: i32, %shard: i32) -> (i1, i1, i32) {
+  %0 = sm.ptx_await_arrival %flag reaches(%epoch) within(%limit) else(%status, %shard) for_tma : !llvm.ptr<1>
+  %1 = sm.ptx_await_arrival %flag reaches(%epoch) within(%limit) else(%status, %shard) : !llvm.ptr<1>
+  %2 = sm.ptx_read_status %status : !llvm.ptr<1>
+  return %0, %1, %2 : i1, i1, i32
+}
+
 // Rounding to a type that is stored with more bits.
 // CHECK-LABEL: func.func @round(
 // CHECK:       llvm.inline_asm "cvt.rna.tf32.f32 $0, $1;", "=f,f" %{{.+}} : (f32) -> f32

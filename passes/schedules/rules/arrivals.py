@@ -1,0 +1,46 @@
+"""Rules of shards of A that arrive while the kernel runs: an agent waits for a shard before it reads it.
+
+Nothing else may read A: no launch packs it, and each work item reads one shard. A CTA waits for what it loads itself,
+so no other CTA of its cluster loads rows of A for it. A late shard must leave D as it is, so each tile is stored once,
+as a whole sum. A kernel reads its turn first, so it does not begin before those in front of it have ended.
+"""
+
+from collections.abc import Iterator
+from types import MappingProxyType
+
+from lowtide.dialects.tile import LaunchKind, OperandsKind, PackKind, RepeatKind, TailKind, WavesKind
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.schedules.rules.required import Table, not_taken
+from lowtide.passes.support.problem.problem import Problem
+from lowtide.targets import Target
+
+# For each field, the values that are legal with shards that arrive. The first is the default; None: it is left out.
+WITH_ARRIVALS: Table = MappingProxyType(
+    {
+        "grid.launch": (LaunchKind.serialized, None),
+        "grid.tail": (TailKind.whole, None),
+        "grid.k_division": (None,),
+        "grid.waves": (WavesKind.free, None),
+        "grid.operands": (None, OperandsKind.as_given),
+        "mainloop.prologue": (RepeatKind.per_tile, None),
+        "mainloop.a.load": (RepeatKind.per_tile, None),
+        "mainloop.b.load": (RepeatKind.per_tile, None),
+        "mainloop.a.pack": (None, PackKind.none),
+        "epilogue.pack": (None, PackKind.none),
+    }
+)
+WHY = "shards of A arrive while the kernel runs, and the agent that reads one waits for it"
+
+
+def arrivals(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    """For each given field with a value that is not legal with shards that arrive, a message."""
+    if not problem.has_arrivals:
+        return
+    for field, way_out in not_taken(WITH_ARRIVALS, schedule):
+        yield f"{field}: {WHY}; {way_out} [arrivals-field]"
+    if schedule.grid.cluster is not None and schedule.cluster[1] > 1:
+        rows, columns = schedule.cluster
+        yield (
+            f"grid.cluster = [{rows}, {columns}]: CTAs along N load rows of A for each other, but each waits for its "
+            f"own; take [{rows}, 1] [arrivals-cluster]"
+        )
