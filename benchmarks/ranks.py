@@ -1,0 +1,199 @@
+"""Products with their collectives on several GPUs, beside NCCL and torch's fused operations.
+
+    torchrun --nproc-per-node 4 benchmarks/ranks.py [--work ag rs ar] [--seconds 90] [--rounds 15] [--out ranks.json]
+
+M, N and K are those of the whole product, in bf16. AG+GEMM: A is divided by rows, N among the ranks. GEMM+RS and
+GEMM+AR: K is divided. `alone` is this project's product without the collective, `cublas` torch's. Rounds are shuffled
+in the same way on all ranks. A time is in microseconds per call, that of the slowest rank, the median of all rounds;
+ratios are to `ours`: above 1, ours takes less time. Results are compared with NCCL's before they are timed. Rows that
+do not begin within `--seconds` are left out, and a process that takes 30 s more ends itself.
+"""
+
+import argparse
+import faulthandler
+import json
+import os
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed._symmetric_memory as symmetric
+
+import lowtide
+import lowtide.torch as ltt
+from lowtide.torch import distributed
+
+SHAPES = {
+    "ag": ((8192, 28672, 8192), (4096, 14336, 4096), (2048, 28672, 8192), (512, 28672, 8192), (64, 28672, 8192)),
+    "rs": ((8192, 8192, 28672), (4096, 4096, 14336), (2048, 8192, 28672), (512, 8192, 28672), (64, 8192, 28672)),
+    "ar": ((8192, 8192, 28672), (4096, 4096, 14336), (2048, 8192, 28672), (512, 8192, 28672), (64, 8192, 28672)),
+}
+CALLS = 5  # in a row, while the host is ahead
+Contenders = dict[str, Callable[[], torch.Tensor]]
+
+
+def gather(shape: tuple[int, int, int], rank: int, size: int) -> Contenders:
+    m, n, k = shape
+    a, weight = drawn(m // size, k), drawn(n // size, k)
+    whole, out, ours = a.new_empty(m, k), a.new_empty(m, n // size), a.new_empty(m, n // size)
+    dist.all_gather_into_tensor(whole, a)
+    local, name = whole.clone(), dist.group.WORLD.group_name
+
+    def nccl() -> torch.Tensor:
+        dist.all_gather_into_tensor(whole, a)
+        return torch.mm(whole, weight.mT, out=out)
+
+    return {
+        "nccl": nccl,
+        "ours": lambda: distributed.all_gather_matmul(a, weight.mT, out=ours),
+        "alone": lambda: ltt.matmul(local, weight.mT, out=ours),
+        "cublas": lambda: torch.mm(local, weight.mT, out=out),
+        "fused": lambda: torch.ops.symm_mem.fused_all_gather_matmul(a, [weight.mT], 0, name)[1][0],
+    }
+
+
+def scatter(shape: tuple[int, int, int], rank: int, size: int) -> Contenders:
+    m, n, k = shape
+    a, weight = drawn(m, k // size), drawn(n, k // size)
+    part, whole = a.new_empty(m, n), a.new_empty(m, n)
+    out, ours, name = a.new_empty(m // size, n), a.new_empty(m // size, n), dist.group.WORLD.group_name
+
+    def nccl() -> torch.Tensor:
+        torch.mm(a, weight.mT, out=part)
+        dist.reduce_scatter_tensor(out, part)
+        return out
+
+    return {
+        "nccl": nccl,
+        "ours": lambda: distributed.matmul_reduce_scatter(a, weight.mT, out=ours),
+        "alone": lambda: ltt.matmul(a, weight.mT, out=whole),
+        "cublas": lambda: torch.mm(a, weight.mT, out=whole),
+        "fused": lambda: torch.ops.symm_mem.fused_matmul_reduce_scatter(a, weight.mT, "sum", 0, name),
+    }
+
+
+def reduce(shape: tuple[int, int, int], rank: int, size: int) -> Contenders:
+    m, n, k = shape
+    a, weight = drawn(m, k // size), drawn(n, k // size)
+    part, whole, ours = a.new_empty(m, n), a.new_empty(m, n), a.new_empty(m, n)
+
+    def nccl() -> torch.Tensor:
+        torch.mm(a, weight.mT, out=part)
+        dist.all_reduce(part)
+        return part
+
+    return {
+        "nccl": nccl,
+        "ours": lambda: distributed.matmul_all_reduce(a, weight.mT, out=ours),
+        "alone": lambda: ltt.matmul(a, weight.mT, out=whole),
+        "cublas": lambda: torch.mm(a, weight.mT, out=whole),
+    }
+
+
+WORKS = {"ag": gather, "rs": scatter, "ar": reduce}
+
+
+def drawn(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, device="cuda").bfloat16() / shape[-1] ** 0.25
+
+
+def errors(contenders: Contenders) -> dict[str, str]:
+    """What is wrong with each contender's result, "" if nothing; on all ranks the same. Those that fail are removed."""
+    wanted, found = contenders["nccl"]().float().clone(), {}
+    for name in [name for name in contenders if name not in ("nccl", "alone", "cublas")]:
+        try:
+            difference = (contenders[name]().float() - wanted).abs().max() / wanted.abs().max()
+            said = "" if difference < 0.03 else f"differs from NCCL by {difference:.2g} of the largest"
+        except Exception as error:
+            said = str(error).splitlines()[0]
+        all_said: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(all_said, said)
+        found[name] = next((f"rank {number}: {each}" for number, each in enumerate(all_said) if each), "")
+        if found[name]:
+            del contenders[name]
+    return found
+
+
+def timed(contenders: Contenders, rounds: int, seed: int) -> dict[str, list[float]]:
+    """Microseconds per call in each round, of the slowest rank."""
+    order, found = random.Random(seed), {name: [] for name in contenders}
+    for call in contenders.values():
+        for _ in range(3):
+            call()
+    for _ in range(rounds):
+        for name in order.sample([*contenders], len(contenders)):
+            torch.cuda.synchronize()
+            dist.barrier()
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            torch.cuda._sleep(1_000_000)  # some 0.5 ms, in which the host gets ahead
+            start.record()
+            for _ in range(CALLS):
+                contenders[name]()
+            end.record()
+            end.synchronize()
+            slowest = torch.tensor(start.elapsed_time(end) / CALLS * 1e3, device="cuda")
+            dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
+            found[name].append(slowest.item())
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--work", nargs="+", choices=[*WORKS], default=[*WORKS])
+    parser.add_argument("--seconds", type=float, default=90)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=Path("ranks.json"))
+    asked = parser.parse_args()
+    begun = time.monotonic()
+    faulthandler.dump_traceback_later(asked.seconds + 30, exit=True, file=sys.stderr)
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("nccl", device_id=torch.device("cuda", int(os.environ["LOCAL_RANK"])))
+    rank, size = dist.get_rank(), dist.get_world_size()
+    symmetric.enable_symm_mem_for_group(dist.group.WORLD.group_name)
+    about = {
+        "gpu": torch.cuda.get_device_name(),
+        "ranks": size,
+        "torch": torch.__version__,
+        "nccl": ".".join(map(str, torch.cuda.nccl.version())),
+        "lowtide": lowtide.__version__,
+    }
+    rows: list[dict[str, Any]] = []
+    for shape_number in range(max(map(len, SHAPES.values()))):
+        for work in asked.work:
+            late = torch.tensor(time.monotonic() - begun > asked.seconds, device="cuda", dtype=torch.int32)
+            dist.all_reduce(late, op=dist.ReduceOp.MAX)
+            if late.item():
+                continue
+            shape = SHAPES[work][shape_number]
+            torch.manual_seed(asked.seed * 100 + rank)
+            contenders = WORKS[work](shape, rank, size)
+            said = errors(contenders)
+            times = {
+                name: statistics.median(each) for name, each in timed(contenders, asked.rounds, asked.seed).items()
+            }
+            row = {"work": work, "shape": shape, "us": times, "errors": {k: v for k, v in said.items() if v}}
+            row["plain"] = next(iter({*plain_reasons()} - {""}), "") if "ours" in times else ""
+            if "ours" in times:
+                row["ratios"] = {name: each / times["ours"] for name, each in times.items()}
+            rows.append(row)
+            if rank == 0:
+                print(json.dumps(row), flush=True)
+                asked.out.write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
+    dist.destroy_process_group()
+
+
+def plain_reasons() -> list[str]:
+    """Why the last signature that the ranks agreed on takes the plain ops."""
+    agreed = distributed.ranks_of(None).agreed
+    return [reason for key, reason in agreed.items() if isinstance(key, distributed.Signature)][-1:]
+
+
+if __name__ == "__main__":
+    main()

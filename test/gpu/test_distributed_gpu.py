@@ -1,0 +1,132 @@
+"""`lowtide.torch.distributed` on the GPUs of one host, one process for each:
+
+    torchrun --nproc-per-node 2 -m pytest -q -p no:xdist test/gpu/test_distributed_gpu.py
+
+Skipped without torchrun. All ranks run the same tests in the same order; the first that fails ends the run, since the
+ranks may no longer be in step.
+"""
+
+import faulthandler
+import importlib
+import os
+import random
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+dist = pytest.importorskip("torch.distributed")
+if "LOCAL_RANK" not in os.environ or not torch.cuda.is_available():
+    pytest.skip("NO TEST ON SEVERAL GPUS RAN: run it by torchrun on a host with GPUs", allow_module_level=True)
+
+cases = importlib.import_module("distributed_cases")
+distributed = importlib.import_module("lowtide.torch.distributed")
+
+pytestmark = pytest.mark.gpu
+_DEVICE = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def group() -> Iterator[None]:
+    torch.cuda.set_device(_DEVICE)
+    dist.init_process_group("nccl", device_id=torch.device(_DEVICE))
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.fixture(autouse=True)
+def in_step(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that fails on one rank ends on all."""
+    faulthandler.dump_traceback_later(120, exit=True, file=sys.__stderr__)
+    before = request.session.testsfailed
+    yield
+    faulthandler.cancel_dump_traceback_later()
+    failed = torch.tensor(request.session.testsfailed - before, device=_DEVICE)
+    dist.all_reduce(failed)
+
+
+def reasons() -> list[str]:
+    """Why calls so far took the plain ops."""
+    return [why for key, why in distributed.ranks_of(None).agreed.items() if isinstance(key, distributed.Signature)]
+
+
+@pytest.mark.parametrize("name", cases.EPILOGUES)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+@pytest.mark.parametrize("seed", [0, 1])  # B by columns, and by rows
+def test_values_agree_with_float64(name: str, dtype: Any, seed: int) -> None:
+    cases.check_values((1024, 512, 256), dtype, _DEVICE, name, seed)
+    assert not reasons()[-1], "the kernels were not taken"
+
+
+def test_random_shapes() -> None:
+    """50 shapes, of which some take the plain ops. Each has kernels of its own, which are compiled."""
+    faulthandler.dump_traceback_later(500, exit=True, file=sys.__stderr__)
+    drawn, plain = random.Random(5), 0
+    size = dist.get_world_size()
+    columns, depths = ([8 * drawn.randint(1, most) for _ in range(5)] for most in (200, 300))
+    for number in range(50):
+        m, n, k = size * drawn.randint(1, 700), drawn.choice(columns), drawn.choice(depths)
+        k += 3 * (number % 10 == 9)
+        cases.check_values((m, n, k), torch.bfloat16, _DEVICE, [*cases.EPILOGUES][number % 3], number)
+        plain += bool(reasons()[-1])
+    assert 0 < plain < 40
+
+
+def test_gradients() -> None:
+    cases.check_gradients((1024, 256, 512), torch.bfloat16, _DEVICE)
+
+
+def test_bits_are_equal_over_runs_with_delays() -> None:
+    of = cases.Products((2048, 1024, 512), torch.bfloat16, _DEVICE)
+    rows, b = of.gathered()
+    first, delays = None, random.Random(of.rank)
+    for _ in range(200):
+        torch.cuda._sleep(delays.choice([0, 0, 10_000, 100_000, 1_000_000]))
+        found = (
+            distributed.all_gather_matmul(rows, b),
+            distributed.matmul_reduce_scatter(of.a[of.rank], of.b[of.rank]),
+            distributed.matmul_all_reduce(of.a[of.rank], of.b[of.rank]),
+        )
+        first = first or found
+        assert all(map(torch.equal, found, first))
+
+
+def test_data_of_an_earlier_call_are_never_read() -> None:
+    """Each call has other data, and ranks are late in turn."""
+    size = dist.get_world_size()
+    delays = random.Random(1 + dist.get_rank())
+    b = torch.eye(512, device=_DEVICE).bfloat16()
+    ones = torch.ones(1024 * size, 512, device=_DEVICE).bfloat16()
+    found = []
+    for number in range(100):
+        torch.cuda._sleep(delays.choice([0, 0, 100_000, 1_000_000]))
+        found.append(distributed.all_gather_matmul((number % 64) * ones[:1024], b)[:, 0].unique())
+        found.append(distributed.matmul_reduce_scatter((number % 64) * ones, b)[:, 0].unique())
+    for number in range(100):
+        assert found[2 * number].tolist() == [number % 64]
+        assert found[2 * number + 1].tolist() == [size * (number % 64)]
+
+
+def test_calls_in_a_graph_are_replayed_with_other_data() -> None:
+    of = cases.Products((1024, 512, 256), torch.bfloat16, _DEVICE)
+    rows, b = (x.clone() for x in of.gathered())
+    a = of.a[of.rank].clone()
+
+    def calls() -> tuple[Any, ...]:
+        return distributed.all_gather_matmul(rows, b), distributed.matmul_reduce_scatter(a, b)
+
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        calls()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = calls()
+    for _ in range(5):
+        rows.neg_(), a.mul_(0.5)
+        graph.replay()
+        wanted = calls()
+        torch.cuda.synchronize()
+        assert all(map(torch.equal, found, wanted))
