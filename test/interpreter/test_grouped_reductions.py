@@ -16,6 +16,7 @@ from lowtide.interpreter import interpret, run
 from lowtide.runtime import records
 from lowtide.runtime.row_indices import drawn_rows_of_d
 from lowtide.verification.checking.splits import SPLITS, ends_of
+from lowtide.verification.checking.trials import Finding, Source, Trial, outcomes
 
 LEVELS = ("problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm", "llvm", "ptx")
 ROWS, COLUMNS, DEPTH, GROUPS, BEFORE = 90, 40, 40, 4, 7.0
@@ -110,6 +111,15 @@ def test_a_saved_kernel_stores_rows_of_d_at_an_index_and_reductions_in_order() -
     wanted, bounds = lt.reference_with_bound(spec, **given, out=out)
     assert (np.abs(found["squares"] - wanted["squares"]) <= bounds["squares"])[:last].all() and last
     assert (np.abs(np.asarray(found["d"], np.float64) - wanted["d"]) <= bounds["d"]).all()
+
+
+@pytest.mark.parametrize("domain", ["exact", "field"])
+def test_a_check_compares_reductions_beside_rows_of_d_at_an_index(domain: str) -> None:
+    kernel, _ = compiled("mma.sync, rows of D at an index")
+    trial = Trial((ROWS, COLUMNS, DEPTH), domain=domain, ends=(20, 37, 37, 70))
+    levels = [Source(name, kernel.levels[name]) for name in ("problem", "atoms")]
+    found = list(outcomes(kernel.levels["problem"], levels, trial))
+    assert all(each.finding is Finding.right and "squares: all 90" in each.message for each in found), found
 
 
 FAULTS = {

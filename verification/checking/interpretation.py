@@ -212,7 +212,8 @@ def before(spec: GemmSpec, inputs: Mapping[str, Any]) -> dict[str, Any]:
     if not spec.d_rows:
         return {}
     m, n = extents_of(spec, inputs)
-    return {"out": returned({each.name: np.zeros((drawn_rows_of_d(m), n)) for each in spec.full_results})}
+    found = {each.name: np.zeros((drawn_rows_of_d(m), n)) for each in spec.full_results}
+    return {"out": found if len(spec.returned_results) > 1 else returned(found)}
 
 
 def _aligned(of_d: int, d: str, dtype: str) -> int:
