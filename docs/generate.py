@@ -26,6 +26,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import corners
 import drawn_shapes
+import energy_page
 import grammar
 import kernel_pages
 import record
@@ -223,9 +224,14 @@ def page_with_results(name: str) -> str:
     return verdicts.with_results((ROOT / "docs" / name).read_text(encoding="utf-8"), results())
 
 
-def corners_page() -> str:
+def _corners_page() -> str:
     """The page of the corners. It exists from their first measurement on."""
     return _PAGES_HEAD + corners.page(results()[corners.FILE])
+
+
+def _energy_page() -> str:
+    """The page of energies. It exists from their first measurement on."""
+    return _PAGES_HEAD + energy_page.page(results())
 
 
 def ladder_page(page: LadderPage, result: record.Result | None) -> str:
@@ -324,7 +330,8 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "schedule.md": schedule_page,
         **{f"{page.name}.md": functools.partial(ladder_page, page, results().get(page.name)) for page in LADDER_PAGES},
         **{name: functools.partial(page_with_results, name) for name in RESULT_PAGES},
-        **({corners.PAGE: corners_page} if corners.FILE in results() else {}),
+        **({corners.PAGE: _corners_page} if corners.FILE in results() else {}),
+        **({energy_page.PAGE: _energy_page} if energy_page.FILE in results() else {}),
         drawn_shapes.PAGE: lambda: _PAGES_HEAD + drawn_shapes.page(results()),
         grammar.FILE: grammar.grammar,
         **{name: functools.partial(kernel_pages.kernel_page, name) for name in kernel_pages.KERNEL_PAGES},

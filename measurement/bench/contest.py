@@ -161,13 +161,23 @@ class Contest:
 
         Raises DeviceError if torch's own result is wrong or cuBLASLt is missing.
         """
-        torch = self._of_torch()
+        torch = self.of_torch()
         with_cublaslt = algorithms and self._peer.by_cublaslt
         offered, fastest = self._cublaslt(algorithms, finalists) if with_cublaslt else (0, ())
         race([torch, *fastest, *self._others], self._timed, rounds, self._seed, choose_pace)
         return Standings(self._flops, torch, fastest, offered, tuple(self._others), self._left_out)
 
-    def _of_torch(self) -> Contender:
+    @property
+    def others(self) -> tuple[Contender, ...]:
+        """The contenders that were added and are right."""
+        return tuple(self._others)
+
+    @property
+    def timed(self) -> int:
+        """The number of sets that are timed; one more, the last of `sets`, is of the exact product."""
+        return self._timed
+
+    def of_torch(self) -> Contender:
         """torch's product. If its result is outside of the bound, torch's product without reduced-precision reductions,
         which round the sums of parts of K.
 
