@@ -16,6 +16,7 @@ from lowtide.dialects.tile import (
     KDivisionKind,
     LaunchKind,
     OperandKind,
+    PackKind,
     SchedulerKind,
     StorePath,
     TailKind,
@@ -30,8 +31,9 @@ from lowtide.passes.schedules.choice.forms import Extents, Fields, Forms
 from lowtide.passes.schedules.choice.multiply import multiplies_by_fma
 from lowtide.passes.schedules.choice.reasons import OF_FEW_STEPS
 from lowtide.passes.schedules.choice.tiles import Splits, WarpTile
-from lowtide.passes.schedules.cost.described import is_estimated
+from lowtide.passes.schedules.cost.described import is_estimated, may_have_few_rows
 from lowtide.passes.schedules.cost.traffic import straddles_sectors
+from lowtide.passes.schedules.facts.alignment import PACK_FIELDS
 from lowtide.passes.schedules.facts.resources import REGISTER_BITS
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
@@ -46,6 +48,7 @@ _OF_SHARED_TILES = (
 )
 _WORTH_DIVIDING = 0.96  # of the cycles of whole tiles, which are 3 to 4 % faster if estimates are equal (H200)
 
+_OF_ANY_AGENTS = {"grid.operands", "epilogue.path", *PACK_FIELDS.values()}  # that a single agent may have, too
 _OF_TILES = ("mainloop.k", *AGENT_PATHS)
 # If only these fields are given, with these values, K may be divided: with a producer, and without. Any other field may
 # mean whole tiles. `()`: any value.
@@ -81,7 +84,7 @@ def whole(given: Schedule, problem: Problem, target: Target, *, with_producer: b
     given fields are legal only with three consumers, or only if the epilogue does not store by TMA.
     """
     if with_producer:
-        for attempt, kinds in _attempts(given, problem):
+        for attempt, kinds in _attempts(given, problem, target):
             found = forms.whole(attempt, kinds, problem, target)
             yield Group(attempt, found.at(found.suits(Extents.of(problem))))
         return
@@ -106,7 +109,7 @@ def divided(given: Schedule, problem: Problem, target: Target, *, with_producer:
 
 def for_any_rows(given: Schedule, problem: Problem, target: Target) -> list[Forms]:
     """The candidates with a producer that are tried first, and those that divide K, for any extents of D."""
-    attempt, kinds = next(_attempts(given, problem))
+    attempt, kinds = next(_attempts(given, problem, target))
     may_divide = _may_divide(given, problem, with_producer=True)
     return [forms.whole(attempt, kinds, problem, target), *([forms.divided(problem, target)] if may_divide else [])]
 
@@ -130,9 +133,10 @@ def _of_warps(one: WarpTile, given: Schedule) -> Fields:
     return found if given.is_direct else found | {"mainloop.stages": one.stages}
 
 
-def _attempts(given: Schedule, problem: Problem) -> Iterator[tuple[Schedule, tuple[Agents, ...]]]:
+def _attempts(given: Schedule, problem: Problem, target: Target) -> Iterator[tuple[Schedule, tuple[Agents, ...]]]:
     """The given fields with the agents to try. If requests to L2 limit the loads, tiles of three consumers compete with
-    the others. Consumers may take tiles in turn unless a given field may be for tiles that they share."""
+    the others. Consumers may take tiles in turn unless a given field may be for tiles that they share. For few rows, a
+    single agent competes with them."""
     one, two, three = cooperative(1), cooperative(2), cooperative(3)
     takes_turns = given.grid.tail is not TailKind.halves and all(given.get(path) is None for path in _OF_SHARED_TILES)
     usual = (one, two, pingpong(2)) if takes_turns else (one, two)
@@ -145,11 +149,19 @@ def _attempts(given: Schedule, problem: Problem) -> Iterator[tuple[Schedule, tup
     elif problem.weights:
         groups = ((two, one),)
     elif is_estimated(problem) or straddles_sectors(problem):
-        groups = ((*usual, three),)
+        groups = ((*usual, three, *_without_producer(given, problem, target)),)
     yield from ((given, kinds) for kinds in groups)
     if given.epilogue.path is None and not asks_for_tma_stores(given):
         by_threads = given.set({"epilogue.path": StorePath.smem})
         yield from ((by_threads, kinds) for kinds in groups)
+
+
+def _without_producer(given: Schedule, problem: Problem, target: Target) -> tuple[Agents, ...]:
+    """The agents to try in place of a producer and consumers. Most given fields may mean one of the two. Operands that
+    are transposed for wgmma are not measured."""
+    decided = given.decided()
+    is_open = set(decided) <= _OF_ANY_AGENTS and PackKind.transposed not in decided.values()
+    return (SINGLE,) if is_open and may_have_few_rows(problem, target) else ()
 
 
 def _splits(given: Schedule, problem: Problem, target: Target) -> Splits:

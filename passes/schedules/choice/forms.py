@@ -108,9 +108,9 @@ class Forms(Sequence[Fields]):
         (H200). All CTAs that divide K run at once."""
         in_shape, _, in_division, in_order = self.numbers
         found = self.shapes.suits(of.n)[..., in_shape]
-        if of.m is None or of.n is None or of.batch is None:
-            return found
         rows, columns = np.array([shape[:2] for shape in self.shapes.each], dtype=float).T[:, in_shape]
+        if of.m is None or of.n is None or of.batch is None:
+            return np.asarray(found & (rows >= WGMMA_ROWS))
         sides = self._sides()
         parts = np.array([each.parts if each else 1 for each in self.divisions])[in_division]
         found = found & fits_grid((rows, columns), sides, parts, of, self.target)
@@ -164,10 +164,14 @@ def fits_grid(tile: Sides, cluster: Sides, parts: np.ndarray, of: Extents, targe
     """Whether tiles in such clusters are candidates for a product. `tile`: its rows and columns; `cluster`: its CTAs
     along M and N; `parts`: the CTAs that share the K of a tile. All extents must be known.
 
-    CTAs that share a K all run at once. So do clusters of more than four CTAs, since they leave SMs idle in each wave
-    (4096×4104×4104, H200: 256×192 in [4, 2] 241 µs, 256×176 in [2, 1] 231)."""
+    A tile with fewer rows than a wgmma has all rows of D. CTAs that share a K all run at once. So do clusters of more
+    than four CTAs, since they leave SMs idle in each wave (4096×4104×4104, H200: 256×192 in [4, 2] 241 µs, 256×176 in
+    [2, 1] 231)."""
+    assert of.m is not None
     any_waves = (parts == 1) & (cluster[0] * cluster[1] <= _MOST_IN_WAVES)
-    return np.asarray((any_waves | _run_at_once(tile, cluster, parts, of, target)) & ~_waits_apart(tile, cluster, of))
+    holds = (tile[0] >= WGMMA_ROWS) | (of.m[..., None] <= tile[0])
+    found = (any_waves | _run_at_once(tile, cluster, parts, of, target)) & ~_waits_apart(tile, cluster, of)
+    return np.asarray(found & holds)
 
 
 def _run_at_once(tile: Sides, cluster: Sides, parts: np.ndarray, of: Extents, target: Target) -> np.ndarray:
@@ -207,6 +211,8 @@ def whole(given: Schedule, kinds: tuple[Agents, ...], problem: Problem, target: 
     found = replace(found, each=tuple(distinct.values()))
     clusters = _clusters(problem) if shares else _LEFT_OUT
     forms = _combined(found, clusters, _LEFT_OUT, _ORDERS if has_orders else _LEFT_OUT, target)
+    by_warps = np.array([shape.by_warps is not None for shape in found.each])[forms.numbers[0]]
+    forms = forms.at(~by_warps | (forms.numbers[1] == 0))  # without clusters
     return forms.at(_loads_whole_rows(forms, problem)) if shares else forms
 
 

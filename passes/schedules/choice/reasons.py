@@ -9,6 +9,7 @@ from lowtide.dialects.tile import EpilogueMath, OperandKind, PromoteKind, Repeat
 from lowtide.dialects.tile.agents import REGISTER_PATHS
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
+from lowtide.passes.schedules.cost import few_rows
 from lowtide.passes.schedules.facts.alignment import (
     MATRICES,
     PACK_FIELDS,
@@ -97,6 +98,15 @@ OF_FEW_STEPS: Reasons = MappingProxyType(
         "multiply.atoms": "warps of 64 × 64, to read the fewest fragment bytes",
         "epilogue.start": "D of a tile is stored among the products of the next one",
         "multiply.permutation": "a thread holds neighbouring columns, for stores of 16 bytes",
+    }
+)
+OF_FEW_ROWS: Reasons = MappingProxyType(
+    {
+        "grid.order": "the tiles of the one row, in order",
+        "mainloop.agents.single.instances": "CTAs without a producer are small: three load on an SM, and their last "
+        "wave leaves few SMs idle",
+        "mainloop.stages": "the most with which three CTAs fit on an SM, up to 6",
+        "multiply.atoms": "four warps side by side: all of D's rows are those of one mma.sync",
     }
 )
 
@@ -194,7 +204,9 @@ def _without(schedule: Schedule, problem: Problem) -> dict[str, str]:
     else:
         ring = f"{ring_bytes(schedule, problem)} bytes of ring"
         found["mainloop.stages"] = f"deep enough to cover the latency of global memory; {ring}"
-    return {**found, **(_BY_FMA if schedule.multiply.atom == FMA else _by_mma_sync(schedule, problem))}
+    found |= _BY_FMA if schedule.multiply.atom == FMA else _by_mma_sync(schedule, problem)
+    is_low = not problem.weights and schedule.tile_mnk[0] == few_rows.ROWS
+    return {**found, **(OF_FEW_ROWS if is_low else {})}
 
 
 def _by_mma_sync(schedule: Schedule, problem: Problem) -> dict[str, str]:

@@ -14,11 +14,12 @@ import numpy as np
 from tensor_layouts import size
 
 from lowtide.dialects.tile import OperandKind, TailKind
-from lowtide.dialects.tile.agents import Agents
+from lowtide.dialects.tile.agents import SINGLE, Agents
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.choice import tiles
 from lowtide.passes.schedules.choice.asked_for import stores_by_tma, wgmma_width
+from lowtide.passes.schedules.choice.tiles import WarpTile
 from lowtide.passes.schedules.facts.resources import REGISTER_BITS, results_fill_registers
 from lowtide.passes.schedules.rules.epilogue import stores_whole_rows
 from lowtide.passes.schedules.rules.multiply import column_step, widest
@@ -40,17 +41,22 @@ _NARROW = (16, 32)  # columns of tiles for a D that has no more
 
 
 class Shape(NamedTuple):
-    """`least`: the columns of the narrowest usual tile of these agents."""
+    """`least`: the columns of the narrowest usual tile of these agents. `by_warps`: the tile, if warps that also copy
+    multiply it."""
 
     rows: int
     columns: int
     depth: int
     agents: Agents
     least: int = 0
+    by_warps: WarpTile | None = None
 
     @property
     def fields(self) -> dict[str, Any]:
-        return {"grid.tile": (self.rows, self.columns), "mainloop.k": self.depth, **_values(self.agents)}
+        found = {"grid.tile": (self.rows, self.columns), "mainloop.k": self.depth, **_values(self.agents)}
+        if self.by_warps is None:
+            return found
+        return found | {"mainloop.stages": self.by_warps.stages, "multiply.atoms": self.by_warps.atoms}
 
 
 @cache
@@ -106,6 +112,7 @@ def whole(given: Schedule, kinds: tuple[Agents, ...], problem: Problem, target: 
     rows_of = [entry for entry in tiles.ROWS if entry[1] in kinds] or [
         (WGMMA_ROWS * agents.consumer.warpgroups, agents, widest(agents.consumer.all_warpgroups, problem, target))
         for agents in kinds
+        if agents.has_producer
     ]
     legal, found, fitting = wgmma_widths(problem.a, problem.b, problem.acc), [], []
     # Consumers that take turns were up to 13 % slower with a narrower last part of each tile (H200, N = 176), and up to
@@ -123,8 +130,9 @@ def whole(given: Schedule, kinds: tuple[Agents, ...], problem: Problem, target: 
             is_low = not is_one_block or rows == WGMMA_ROWS * agents.consumer.warpgroups
             if n <= most_n and n in legal and has_room and is_low:
                 fitting.append(found[-1])
+    low = [Shape(*one.tile, one.k, SINGLE, by_warps=one) for one in tiles.FEW_ROWS if SINGLE in kinds]
     return Shapes(
-        tuple(fitting or found),  # if the given fields leave no tile that fits, the rules say why
+        (*(fitting or found), *low),  # if the given fields leave no tile that fits, the rules say why
         to_n=_has_any_width(given, problem) and problem.d_is_column_major and not _has_width(given),
         as_whole=problem.is_batched and not given.agents.has_producer,
     )

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import EPILOGUE_TYPE
-from lowtide.passes.schedules.cost.cost import cost
+from lowtide.passes.schedules.cost.cost import cost, is_comparable
 from lowtide.passes.schedules.facts.alignment import PACK_FIELDS, multiplied
 from lowtide.passes.schedules.rules.mainloop import has_wgmma
 from lowtide.passes.support.agents.clusters import OPERANDS
@@ -48,7 +48,7 @@ def for_weights(given: Schedule, problem: Problem, target: Target) -> str | None
 
 def reason(as_given: Schedule, swapped: Schedule, problem: Problem, target: Target) -> str | None:
     """Why the schedule of the swapped product is chosen in place of the one as given; None if it is not."""
-    if not as_given.agents.has_producer or not swapped.agents.has_producer:
+    if not is_comparable(as_given, problem, target) or not swapped.agents.has_producer:
         return None
     known = replace(problem, n=problem.n or _ASSUMED_EXTENT, k=problem.k or _ASSUMED_EXTENT)
     own = cost(as_given, multiplied(as_given, known), target)

@@ -13,6 +13,7 @@ from lowtide.dialects.tile.fields import Extents2, Extents3
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import WEIGHT_BLOCK, element_type
 from lowtide.passes.schedules.choice.multiply import multiplies_by_fma, pairs_rows
+from lowtide.passes.schedules.cost import few_rows
 from lowtide.passes.support.agents.atoms import STAGED_COPIES
 from lowtide.passes.support.problem.matrix_layouts import k_is_contiguous
 from lowtide.passes.support.problem.problem import Problem
@@ -176,6 +177,12 @@ ROWS: tuple[tuple[int, Agents, int], ...] = (
     (64, cooperative(1), 256),
     (128, pingpong(2), 192),
     (64, pingpong(2), 256),
+)
+# Without a producer, for few rows: small tiles, of which three fit on an SM. Then a wave has three times as many CTAs,
+# and few SMs are idle in the last one. µs on an H200 (bf16 tt, beside the best wgmma tile): 3×43008×5376 106.0 and
+# 115.2, 1×28672×4096 55.8 and 59.1, 1×65536×5120 153.8 with 64 columns and 167.7.
+FEW_ROWS = tuple(
+    WarpTile((few_rows.ROWS, columns), few_rows.DEPTH, (1, 4, 1), few_rows.stages_of(columns)) for columns in (64, 128)
 )
 NARROWEST, N_STEP = 64, 8
 ANY_WIDTH = range(N_STEP, 257, N_STEP)  # if D lies by columns

@@ -1,7 +1,8 @@
 """Estimated cost of a grid of CTA tiles, in cycles of one SM.
 
 `wgmma.py` estimates the grids of wgmma tiles that `is_estimated` covers, and `consumers.py` the others: products whose
-sums are promoted or whose operands are converted. The formula in this file is for agents without a producer. A grid
+sums are promoted or whose operands are converted. `few_rows.py` estimates tiles of few rows without a producer, which
+are weighed beside them. The formula in this file is for all other agents without a producer. A grid
 runs in waves of the CTAs that fit on the GPU at once. A K step of a CTA takes as long as its products or its loads,
 whichever take longer. The constants for each kind of agents are in `calibration.py`. Extents known only at run time
 count as 4096.
@@ -19,9 +20,10 @@ from lowtide.dialects.tile.agents import SINGLE
 from lowtide.dialects.tile.division import KDivision
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
+from lowtide.passes.schedules.cost import few_rows
 from lowtide.passes.schedules.cost.calibration import Calibration, of_warps
 from lowtide.passes.schedules.cost.consumers import Waves, of_division, reads_of_larger
-from lowtide.passes.schedules.cost.described import fields_of, grid_of, is_estimated, product_of
+from lowtide.passes.schedules.cost.described import fields_of, grid_of, is_estimated, is_of_few_rows, product_of
 from lowtide.passes.schedules.cost.fitted import FITTED
 from lowtide.passes.schedules.cost.grids import Grids, Product
 from lowtide.passes.schedules.cost.traffic import (
@@ -94,12 +96,17 @@ def cost(schedule: Schedule, problem: Problem, target: Target, tail: Tail | None
 
     `tail`: how the last wave of whole tiles runs. None: in the cheapest way, or with K divided as the schedule says.
     """
-    if not schedule.agents.has_producer:
+    if not is_comparable(schedule, problem, target):
         return _without_producer(schedule, problem, target)
     fields = fields_of(schedule)
     if tail is not None and not isinstance(tail, KDivision):
         fields["grid.tail"] = tail
     return float(estimates([fields], problem, target, tail)[0])
+
+
+def is_comparable(schedule: Schedule, problem: Problem, target: Target) -> bool:
+    """Whether the cost of a schedule compares with that of schedules with a producer."""
+    return schedule.agents.has_producer or is_of_few_rows(schedule, problem, target)
 
 
 def estimates(
@@ -135,7 +142,9 @@ def estimated(grids: Grids, product: Product, problem: Problem, target: Target) 
     those of `problem`."""
     if not is_estimated(problem):
         return Waves(grids, product, problem, target).as_said()
-    return wgmma_cycles(grids, product, FITTED, target.sm_count, ctas_in_large_clusters(target))
+    found = wgmma_cycles(grids, product, FITTED, target.sm_count, ctas_in_large_clusters(target))
+    low = few_rows.are_low(grids)
+    return np.where(low, few_rows.cycles(grids, product, target.sm_count), found) if low.any() else found
 
 
 def halves_are_legal(grids: Grids, product: Product, problem: Problem, target: Target) -> np.ndarray:

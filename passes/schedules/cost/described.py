@@ -5,14 +5,16 @@ from functools import cache
 from math import log2, sqrt
 from typing import Any
 
-from lowtide.dialects.tile import OperandKind, RasterKind, TailKind
+from lowtide.dialects.tile import OperandKind, RasterKind, SchedulerKind, TailKind
 from lowtide.dialects.tile.division import KDivision
 from lowtide.dialects.tile.fields import Order, grouped
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
+from lowtide.passes.schedules.cost import few_rows
 from lowtide.passes.schedules.cost.grids import WHOLE_COLUMN, Grid, Product
-from lowtide.passes.schedules.cost.traffic import LINE_BYTES, TMA_BYTES, batch_of, sizes_of
+from lowtide.passes.schedules.cost.traffic import LINE_BYTES, TMA_BYTES, batch_of, sizes_of, straddles_sectors
 from lowtide.passes.schedules.facts.staged_operands import why_not_staged
+from lowtide.passes.schedules.rules.mainloop import has_wgmma
 from lowtide.passes.schedules.rules.tma import contiguous_extent
 from lowtide.passes.support.agents.atoms import STMATRIX_BITS
 from lowtide.passes.support.agents.clusters import OPERANDS
@@ -48,6 +50,45 @@ def is_estimated(problem: Problem) -> bool:
     return not (problem.promotes or problem.weights or problem.decomposition is not None or any(problem.converted))
 
 
+def is_of_few_rows(schedule: Schedule, problem: Problem, target: Target) -> bool:
+    """Whether the estimate covers a schedule without a producer: one of the tiles of few rows that the choice weighs
+    beside wgmma."""
+    rows, columns = schedule.grid.tile or (0, 0)
+    return (
+        schedule.agents.is_single
+        and may_have_few_rows(problem, target)
+        and rows == few_rows.ROWS
+        and schedule.mainloop.k == few_rows.DEPTH
+        and schedule.mainloop.stages == few_rows.stages_of(columns)
+        and schedule.grid.scheduler is SchedulerKind.one_shot
+        and schedule.grid.k_division is None
+    )
+
+
+def may_have_few_rows(problem: Problem, target: Target) -> bool:
+    """Whether tiles of few rows are weighed for a product with at most so many rows: one product of 16-bit operands on
+    a target with wgmma, by whose kernels the constants were fitted.
+
+    A must be K-major, as in all kernels that were measured. If B is K-major, too, its rows must start on sectors of L2:
+    of two products whose rows do not, one took 1.00 of the time of wgmma and one 1.08 (29×15432×12344 and
+    17×24792×2280, H200).
+    """
+    is_one = not (problem.is_batched or problem.is_grouped or problem.k_is_grouped or problem.pairs is not None)
+    by_threads = problem.takes_rows or problem.places_rows or problem.copied_by_threads
+    types = {element_type(each).bits for each in (problem.a, problem.b)}
+    a_is_k_major, b_is_k_major = (contiguous_extent(name, problem)[0] == "K" for name in OPERANDS)
+    return (
+        is_estimated(problem)
+        and has_wgmma(target)
+        and is_one
+        and not by_threads
+        and not problem.d_is_column_major
+        and types == {few_rows.BITS}
+        and a_is_k_major
+        and not (b_is_k_major and straddles_sectors(problem))
+    )
+
+
 def grid_of(fields: Mapping[str, Any], target: Target) -> Grid:
     """The grid of a schedule's fields, by path. Tile, K of a step and agents must be given; others may be left out."""
     rows, columns = fields["grid.tile"]
@@ -60,7 +101,7 @@ def grid_of(fields: Mapping[str, Any], target: Target) -> Grid:
         rows=rows,
         columns=columns,
         depth=fields["mainloop.k"],
-        warpgroups=fields["mainloop.agents.consumer.warps"] // WARPGROUP_WARPS,
+        warpgroups=(fields.get("mainloop.agents.consumer.warps") or WARPGROUP_WARPS) // WARPGROUP_WARPS,
         turns=fields.get("mainloop.agents.consumer.instances") or 1,
         cluster_rows=cluster[0],
         cluster_columns=cluster[1],

@@ -4,13 +4,14 @@ The CTA has a tile in every wave. All numbers are cycles of an SM at its highest
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.passes.schedules.cost import few_rows
 from lowtide.passes.schedules.cost.cost import Run, memory_cycles, runs_of_warps
-from lowtide.passes.schedules.cost.described import fields_of, grid_of, is_estimated, product_of
+from lowtide.passes.schedules.cost.described import fields_of, grid_of, is_estimated, is_of_few_rows, product_of
 from lowtide.passes.schedules.cost.fitted import FITTED
 from lowtide.passes.schedules.cost.grids import Grids
 from lowtide.passes.schedules.cost.traffic import ctas_in_large_clusters
@@ -61,6 +62,8 @@ class GridSpans:
 def spans_of(schedule: Schedule, problem: Problem, target: Target) -> GridSpans | None:
     """The terms of a schedule that decides all fields. None for products with a producer whose sums are promoted or
     whose operands are converted: their estimate has no such terms."""
+    if is_of_few_rows(schedule, problem, target):
+        return _of_few_rows(schedule, problem, target)
     if not schedule.agents.has_producer:
         return _of_warps(schedule, problem, target)
     return _of_consumers(schedule, problem, target) if is_estimated(problem) else None
@@ -89,6 +92,25 @@ def _of_run(run: Run, shared: float, loads: float) -> TileSpans:
         total=run.cycles / run.waves,
         busy=run.busy,
     )
+
+
+def _of_few_rows(schedule: Schedule, problem: Problem, target: Target) -> GridSpans:
+    """The loads of the CTAs of a wave take turns at the memory, so a K step of one takes as long as those of all."""
+    grids = Grids.of([grid_of(fields_of(schedule), target)])
+    found = few_rows.estimate_of(grids, product_of(problem), target.sm_count)
+    runs, (shared, loads) = runs_of_warps(schedule, problem, target), memory_cycles(schedule, problem)
+    at_once = few_rows.CTAS_PER_SM * target.sm_count
+    waves = [(found.wave, 1.0)] * int(found.full[0])
+    waves += [(found.last, float(found.over[0]) / at_once)] if found.over[0] else []
+    epilogue = float(np.ravel(found.epilogue)[0])
+
+    def tile(wave: few_rows.Wave, busy: float) -> TileSpans:
+        steps, total = runs[0].work.steps, float(wave.total[0])
+        of_run = _of_run(runs[0], shared, loads)
+        return replace(of_run, memory=(total - epilogue) / steps, beside=0.0, epilogue=epilogue, total=total, busy=busy)
+
+    tiles = tuple(tile(wave, busy) for wave, busy in waves)
+    return GridSpans(tiles, launch=few_rows.START, total=float(found.total[0]))
 
 
 def _of_consumers(schedule: Schedule, problem: Problem, target: Target) -> GridSpans:

@@ -1,0 +1,103 @@
+"""The estimated time of few rows by warps that copy and multiply, in cycles of one SM at its highest clock.
+
+Weights come from memory once, and nothing else takes long. So CTAs are small: three fit on an SM, and a wave ends about
+at the same time on all SMs. The time of a wave is that of its bytes at the rate of memory, or, if its CTAs are few,
+that of one CTA, whose ring has only so many bytes in flight.
+
+The constants are fitted to 18 kernels of nine products of 1 to 9 rows, and 4 of two products of 17 and 29 rows in tiles
+of 32 (bf16, tn and tt, H200). The root mean square of the errors is 2.3 %, the largest 5 %. They are in the unit of
+`wgmma.py`, so that both estimates compare.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lowtide.passes.schedules.cost.grids import Grids, Numbers, Product, tiles_of
+from lowtide.passes.schedules.cost.wgmma import either
+from lowtide.targets.atoms import WGMMA_ROWS
+
+ROWS = 16  # of a tile, and of an mma.sync
+CTAS_PER_SM = 3
+DEPTH = 64  # K of a step: rows of 128 bytes
+BITS = 16  # of an element of A and of B
+
+START = 7890.0  # cycles of a grid: its launch, and its first loads
+_TILE = 2010  # of a wave: the start and the end of its CTAs
+_MEMORY = 2300  # bytes per cycle of all SMs
+_LATENCY = 2100  # from the request of a stage to its arrival
+_OF_A = 0.36  # the share of a byte of A, which comes from L2, in what limits the loads
+# If B is not K-major, more is gained on wgmma than the estimates say: by wgmma, five products for which they say 1.00
+# to 1.03 of the time took 1.08 to 1.11. If B is K-major, two for which they say 1.01 and 1.03 took 1.02 and 1.01.
+_OF_N_MAJOR = 0.97
+_SHARPNESS = 8  # memory, and the latency of loads, hide each other up to a part
+_SHARED, _MOST_STAGES = 225 * 1024, 6  # bytes of an SM for rings, and the most stages of one
+
+
+class Wave(NamedTuple):
+    """The cycles of a wave: those of its bytes from memory, those of the loads of one CTA, and all."""
+
+    memory: np.ndarray
+    arrival: np.ndarray
+    total: np.ndarray
+
+
+class Estimate(NamedTuple):
+    """The cycles of a grid, and what they are made of. `full`: the number of full waves; `over`: CTAs after them."""
+
+    full: np.ndarray
+    over: np.ndarray
+    wave: Wave
+    last: Wave
+    epilogue: np.ndarray
+    """Of each wave, with the start of its CTAs."""
+    total: np.ndarray
+
+
+def are_low(grids: Grids) -> np.ndarray:
+    """Whether tiles have fewer rows than a wgmma: warps copy and multiply them."""
+    return np.asarray(grids.rows < WGMMA_ROWS)
+
+
+def stages_of(columns: int) -> int:
+    """The stages of the ring of a tile of 16-bit operands."""
+    return int(_stages(np.asarray((ROWS + columns) * DEPTH * BITS // 8)))
+
+
+def _stages(stage_bytes: Numbers) -> np.ndarray:
+    """The most stages of which `CTAS_PER_SM` rings fit on an SM."""
+    return np.minimum(_MOST_STAGES, np.floor(_SHARED / CTAS_PER_SM / stage_bytes))
+
+
+def cycles(grids: Grids, product: Product, sm_count: int) -> np.ndarray:
+    """Estimated cycles of each grid."""
+    return estimate_of(grids, product, sm_count).total
+
+
+def estimate_of(grids: Grids, product: Product, sm_count: int) -> Estimate:
+    """As `cycles`, with the terms."""
+    of_rows, of_columns = tiles_of(grids, product)
+    ctas = of_rows * of_columns * product.batch
+    at_once = float(CTAS_PER_SM * sm_count)
+    of_a, of_b = (extent * product.k * product.operand_bytes for extent in (product.m, product.n))
+    beside = product.m * product.n * (product.result_bytes + product.read_bytes)
+    of_cta = (of_b * of_rows + _OF_A * of_a * of_columns + beside) * product.batch / ctas
+    stages = _stages((grids.rows + grids.columns) * grids.depth * product.operand_bytes)
+    in_flight = np.maximum(1, stages - 1) * grids.columns * grids.depth * product.operand_bytes
+    arrival = of_cta * _LATENCY / in_flight
+    work = (product.computed + product.moved + product.awaited) * grids.rows * grids.columns * CTAS_PER_SM
+    epilogue = _TILE + work
+
+    def wave(running: np.ndarray) -> Wave:
+        memory = of_cta * running / _MEMORY
+        return Wave(memory, arrival, either(memory, arrival, _SHARPNESS) + epilogue)
+
+    full = np.floor(ctas / at_once)
+    over = ctas - full * at_once
+    of_all, last = wave(np.full(len(grids), at_once)), wave(over)
+    total = (START + full * of_all.total + np.where(over > 0, last.total, 0)) * _beside_wgmma(product)
+    return Estimate(full, over, of_all, last, epilogue, total)
+
+
+def _beside_wgmma(product: Product) -> np.ndarray:
+    return np.where(product.b_is_k_major, 1.0, _OF_N_MAJOR)
