@@ -82,7 +82,7 @@ def measure(plan: Plan, running: dict[str, Future[None]], arguments: argparse.Na
     bench = GpuBench(plan.spec, 0, same_bits=arguments.numerics != ANY)
     names = search.admit(bench, kernels, journal)
     race, until = Race(_CONFIDENCE, _MARGIN), time.monotonic() + arguments.seconds
-    certain = search.run(bench, names, race, journal, until=until, seed=0, on_round=lambda state: None)
+    certain = search.run(bench.seconds, names, race, journal, until=until, seed=0, on_round=lambda state: None)
     own, leader = plan.schedules[0][0], race.leader()
     alone = search.duel(bench, own, leader, arguments.duel) if leader != own else [race.seconds[own]] * 2
     median, speedup = statistics.median(alone[1]), statistics.median(x / y for x, y in zip(*alone, strict=True))

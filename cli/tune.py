@@ -14,7 +14,7 @@ from lowtide.compiler.numerics_words import NUMERICS, REPEATABLE
 from lowtide.compiler.spec import GemmSpec
 from lowtide.errors import Error, SpecError
 from lowtide.measurement.tuning.candidates import MOST
-from lowtide.measurement.tuning.tune import BUDGET, Tuned, tune
+from lowtide.measurement.tuning.tune import BUDGET, OBJECTIVES, TIME, Tuned, tune
 
 Shapes = Annotated[
     Path | None,
@@ -35,6 +35,7 @@ Journals = Annotated[
 ]
 _NUMERICS = f"{', '.join(NUMERICS)}. Except for any, only schedules with the bits of the chosen one are allowed."
 Numerics = Annotated[str, typer.Option("--numerics", help=_NUMERICS)]
+Objective = Annotated[str, typer.Option("--objective", help=f"{' or '.join(OBJECTIVES)}: what is to be least.")]
 Budget = Annotated[float, typer.Option("--budget", help="Seconds per problem, including compilation.")]
 Confidence = Annotated[float, typer.Option("--confidence", help="That no other is faster by more than 1 %.")]
 Most = Annotated[int, typer.Option("--most", min=1, help="The most candidates per problem.")]
@@ -56,6 +57,7 @@ def tune_(
     shapes: Shapes = None,
     target: options.Target = None,
     numerics: Numerics = REPEATABLE,
+    objective: Objective = TIME,
     budget: Budget = BUDGET,
     confidence: Confidence = 0.95,
     most: Most = MOST,
@@ -86,6 +88,7 @@ def tune_(
                 spec,
                 target,
                 numerics=numerics,
+                objective=objective,
                 budget=budget,
                 confidence=confidence,
                 most=most,
@@ -156,6 +159,8 @@ def file_name(spec: GemmSpec) -> str:
 def _row(spec: GemmSpec, found: Tuned) -> tuple[str, ...]:
     for text, why in found.refused.items():
         line("left out", f"{why.splitlines()[0]} ({text})")
+    if found.joules is not None and found.own_joules is not None:
+        line("energy", f"{found.joules * 1e3:.3f} mJ a launch, {found.own_joules * 1e3:.3f} of the chosen schedule")
     return (
         _problem(spec),
         f"{found.seconds * 1e6:.1f}",

@@ -19,6 +19,7 @@ from lowtide.compiler.spec import GemmSpec
 from lowtide.compiler.spec_fields import UNBATCHED
 from lowtide.elements import element_type, exact_sums
 from lowtide.errors import DeviceError, Error
+from lowtide.measurement.bench.energy import GraphLoad, NvmlCounter, measure
 from lowtide.measurement.bench.gpu_timing import (
     L2_MULTIPLE_BYTES,
     SUSTAINED_MS,
@@ -55,6 +56,12 @@ class Bench(Protocol):
     def settled_seconds(self, name: str) -> float:
         """The same, after enough launches for clocks and power to settle on this kernel."""
 
+    def check_energy(self) -> None:
+        """Raises DeviceError if the GPU has no counter of energy."""
+
+    def joules(self, name: str) -> float:
+        """The energy of a launch, measured for at least two seconds after clocks and power have settled."""
+
 
 @dataclass(frozen=True)
 class _Set:
@@ -76,6 +83,7 @@ class GpuBench:
         self._numbers = np.random.default_rng(seed)
         self._graphs: dict[str, tuple[Any, float]] = {}
         self._expected: list[Any] = []
+        self._counter: NvmlCounter | None = None
         try:
             first = self._random_set()
             size = sum(x.numel() * x.element_size() for x in (*first.inputs.values(), first.d) if hasattr(x, "numel"))
@@ -113,6 +121,16 @@ class GpuBench:
     def settled_seconds(self, name: str) -> float:
         """See `Bench`."""
         return self._seconds(name, WARM_MS, SUSTAINED_MS)
+
+    def check_energy(self) -> None:
+        """See `Bench`."""
+        self._counter = self._counter or NvmlCounter()
+
+    def joules(self, name: str) -> float:
+        """See `Bench`."""
+        self.check_energy()
+        assert self._counter is not None
+        return measure(GraphLoad(self._graphs[name][0], len(self._timed)), self._counter).joules
 
     def _seconds(self, name: str, warm_ms: float, timed_ms: float) -> float:
         graph, about = self._graphs[name]

@@ -60,7 +60,7 @@ def duel(bench: Bench, own: str, other: str, rounds: int) -> tuple[list[float], 
 
 
 def run(
-    bench: Bench,
+    measure: Callable[[str], float],
     names: list[str],
     race: Race,
     journal: Journal,
@@ -70,7 +70,7 @@ def run(
     on_round: Callable[[Progress], None],
     clock: Clock = time.monotonic,
 ) -> bool:
-    """Fill the race with rounds, at least one. Returns whether it was decided before time was up.
+    """Fill the race with rounds of `measure`, at least one. Returns whether it was decided before time was up.
 
     Rounds of the journal count if they are of the same contenders.
     """
@@ -84,7 +84,7 @@ def run(
             return False
         order = race.left
         shuffler.shuffle(order)
-        race.add_round({name: bench.seconds(name) for name in order})
+        race.add_round({name: measure(name) for name in order})
         journal.seconds, journal.dropped = race.seconds, sorted(race.dropped)
         journal.write()
         on_round(Progress(race.rounds, len(race.left)))

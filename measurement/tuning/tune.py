@@ -37,9 +37,12 @@ from lowtide.runtime.driver import current_device
 from lowtide.targets import Target
 
 BUDGET = 40.0
+TIME, ENERGY = OBJECTIVES = ("time", "energy")
 _CONFIDENCE, _MARGIN = 0.95, 0.01
 _DUEL_ROUNDS = 6
 _COMPILING = 0.6  # of the budget: kernels whose compilation has not started by then are left out
+# Energy is measured of the fastest kernels and the model's own choice, in the time that is left of the budget.
+_NEAR, _MOST_NEAR, _TIMING = 1.10, 4, 0.5
 
 BenchMaker = Callable[[GemmSpec, int, bool], Bench]
 """Makes a bench from a spec with known extents, a seed, and whether all kernels must compute the same bits."""
@@ -53,7 +56,8 @@ class Tuned:
     model's schedule. `speedup` over it is the median of the rounds' ratios, 1 if it is kept. These are measured in a
     duel after the race, in which each kernel runs until clocks and power have settled. `certain`: with the requested
     `confidence`, no candidate is faster by more than the `margin`; otherwise the budget ended first. `refused`: the
-    faults of candidates that were not timed, by schedule.
+    faults of candidates that were not timed, by schedule. `joules`, `own_joules`: the energies of a launch, if the
+    objective is energy. Then `certain` is about energy, and the speedup may be below 1.
     """
 
     schedule: Schedule
@@ -68,6 +72,8 @@ class Tuned:
     rounds: int
     device: str
     refused: Mapping[str, str]
+    joules: float | None = None
+    own_joules: float | None = None
 
 
 @check_keywords
@@ -77,6 +83,7 @@ def tune(
     *,
     at: Mapping[str, int] = MappingProxyType({}),
     numerics: str = REPEATABLE,
+    objective: str = TIME,
     budget: float = BUDGET,
     confidence: float = _CONFIDENCE,
     most: int = MOST,
@@ -93,18 +100,24 @@ def tune(
     rounds, until with `confidence` none is faster than the best by more than 1 %, or `budget` seconds have passed (at
     least one round is run). `at`: the extents to measure, by name, if the spec leaves them to run time. `numerics`: the
     promise to keep (docs/numerics.md); except for "any", only schedules with the bits of the model's own choice are
-    allowed. `journal`: a file from which an interrupted run continues. `progress`: show a bar if standard error is a
-    terminal.
+    allowed. `objective`: "time", or "energy": the joules of a launch by the counter of the GPU, among the model's own
+    choice and the fastest four others within 10 % of the leader. Each is measured for more than 2 s in each round, so
+    give more budget for certainty. `journal`: a file from which an interrupted run continues. `progress`: show a bar if
+    standard error is a terminal.
 
     The processes are spawned: in a script, call this under `if __name__ == "__main__":`. Raises SpecError, TargetError,
-    DeviceError without a GPU or torch, ScheduleError if no schedule is legal, CompileError if the model's own choice
-    cannot be compiled or is wrong, and Error for a journal of another problem, and for a cache that is off or cannot be
-    written.
+    DeviceError without a GPU or torch, or for energy without its counter, ScheduleError if no schedule is legal,
+    CompileError if the model's own choice cannot be compiled or is wrong, and Error for a journal of another problem,
+    and for a cache that is off or cannot be written.
     """
+    if objective not in OBJECTIVES:
+        raise SpecError(f"objective={objective!r}: give {' or '.join(map(repr, OBJECTIVES))} [tuning-objective]")
     settings = _settled(spec, target, at, numerics, budget, confidence, most)
     store = _store()
     begun = time.monotonic()
     measured = bench(settings.sized, seed, numerics != ANY)
+    if objective == ENERGY:
+        measured.check_energy()
     described = settings.described(measured.device)
     held = Journal.open(None if journal is None else Path(journal), described)
     own = compile_gemm(spec, settings.target.name, numerics=numerics, tuned=False)
@@ -121,9 +134,16 @@ def tune(
         def on_round(state: search.Progress) -> None:
             show(f"round {state.rounds}, {state.left} left", min(1.0, (time.monotonic() - begun) / budget))
 
-        certain = search.run(measured, names, race, held, until=until, seed=seed, on_round=on_round)
-        show("comparing with the model's own choice", 1.0)
-        found = _result(race, measured, schedules, certain, held.refused)
+        timed_until = until if objective == TIME else begun + _TIMING * budget
+        more: dict[str, Any] = {"seed": seed, "on_round": on_round}
+        certain = search.run(measured.seconds, names, race, held, until=timed_until, **more)
+        if objective == TIME:
+            show("comparing with the model's own choice", 1.0)
+            found = _result(race, measured, schedules, certain, held.refused)
+        else:
+            energies, near = Race(confidence, _MARGIN), _near(race)
+            certain = search.run(measured.joules, near, energies, Journal(described), until=until, **more)
+            found = _result_of_energy(race, energies, measured.device, schedules, certain, held.refused)
     _keep(store, settings, found)
     return found
 
@@ -300,6 +320,43 @@ def _result(
         rounds=race.rounds,
         device=bench.device,
         refused=dict(refused),
+    )
+
+
+def _near(race: Race) -> list[str]:
+    """The model's own choice, and the fastest of those that are not far behind the leader."""
+    own, leader = next(iter(race.seconds)), race.leader()
+    behind = {name: race.ratio(name, leader) for name in race.seconds}
+    near = [name for name in sorted(behind, key=behind.__getitem__) if behind[name] <= _NEAR and name != own]
+    return [own, *near[:_MOST_NEAR]]
+
+
+def _result_of_energy(
+    race: Race,
+    energies: Race,
+    device: str,
+    schedules: Mapping[str, Schedule],
+    certain: bool,
+    refused: Mapping[str, str],
+) -> Tuned:
+    """The one that takes the least energy; the model's own choice, if it does not take more by the margin."""
+    own, leader = next(iter(schedules)), energies.leader()
+    winner = own if energies.ratio(own, leader) <= 1 + energies.margin else leader
+    return Tuned(
+        schedule=schedules[winner],
+        own_choice=schedules[own],
+        seconds=statistics.median(race.seconds[winner]),
+        own_seconds=statistics.median(race.seconds[own]),
+        speedup=1.0 if winner == own else race.ratio(own, winner),
+        certain=certain,
+        confidence=energies.confidence,
+        margin=energies.margin,
+        candidates=len(race.seconds),
+        rounds=energies.rounds,
+        device=device,
+        refused=dict(refused),
+        joules=statistics.median(energies.seconds[winner]),
+        own_joules=statistics.median(energies.seconds[own]),
     )
 
 

@@ -4,6 +4,8 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
+from lowtide.errors import DeviceError
+
 DEVICE = "Fake GPU"
 
 
@@ -17,6 +19,7 @@ class FakeBench:
         self.asked: list[str] = []
         self.admitted: list[str] = []
         self._rng = random.Random(seed)
+        self.joules_of: dict[str, float] | None = None  # None: this GPU has no counter
 
     @property
     def device(self) -> str:
@@ -32,3 +35,12 @@ class FakeBench:
 
     def settled_seconds(self, name: str) -> float:
         return self.seconds(name)
+
+    def check_energy(self) -> None:
+        if self.joules_of is None:
+            raise DeviceError("this GPU has no counter [energy-counter]")
+
+    def joules(self, name: str) -> float:
+        assert self.joules_of is not None
+        self.asked.append(f"energy of {name}")
+        return self.joules_of[name] * self._rng.gauss(1.0, 0.002)

@@ -22,7 +22,7 @@ def run(bench: FakeBench, journal: Journal, until: float = float("inf"), names: 
     race = Race(0.95, 0.01)
     ticks = itertools.count()
     decided = search.run(
-        bench,
+        bench.seconds,
         list(TIMES) if names is None else names,
         race,
         journal,

@@ -87,6 +87,53 @@ def test_the_fastest_is_found_kept_and_used(gpu: None, store: KernelStore, monke
     assert lt.compile_gemm(SPEC, "native").schedule == own
 
 
+@pytest.fixture
+def schedules() -> list[str]:
+    return [each.shorthand() for each in tuning.candidates(SPEC, get(TARGET), most=2)]
+
+
+def tune_energy(times: dict[str, float], joules: dict[str, float] | None, **given: Any) -> tuple[lt.Tuned, FakeBench]:
+    bench = FakeBench(times)
+    bench.joules_of = joules
+    options = {"most": 2, "objective": "energy", "progress": False, **given}
+    return lt.tune(SPEC, TARGET, bench=lambda *_: bench, **options), bench
+
+
+def test_the_least_energy_is_kept_though_it_takes_longer(gpu: None, schedules: list[str]) -> None:
+    own, other = schedules
+    found, _ = tune_energy({own: 1.0, other: 1.04}, {own: 3.0, other: 2.0})
+    assert found.schedule.shorthand() == other and found.certain and found.rounds >= 3
+    assert found.joules == pytest.approx(2.0, rel=0.01) and found.own_joules == pytest.approx(3.0, rel=0.01)
+    assert found.speedup == pytest.approx(1 / 1.04, rel=0.01)
+    assert lt.compile_gemm(SPEC, "native").schedule == found.schedule
+
+
+def test_the_chosen_schedule_stays_unless_another_takes_less_energy_by_the_margin(
+    gpu: None, schedules: list[str]
+) -> None:
+    own, other = schedules
+    found, _ = tune_energy({own: 1.0, other: 1.0}, {own: 1.004, other: 1.0})
+    assert found.schedule == found.own_choice and found.speedup == 1.0 and found.joules == found.own_joules
+
+
+def test_energy_is_not_measured_of_kernels_that_are_far_slower(gpu: None, schedules: list[str]) -> None:
+    own, other = schedules
+    found, bench = tune_energy({own: 1.0, other: 1.2}, {own: 2.0})
+    assert found.schedule == found.own_choice and bench.asked.count(f"energy of {own}") == 1
+    # The own choice is measured, however slow it is.
+    _, bench = tune_energy({own: 2.0, other: 1.0}, {own: 2.0, other: 1.0})
+    assert {f"energy of {own}", f"energy of {other}"} < {*bench.asked}
+
+
+def test_without_a_counter_energy_is_refused_before_anything_is_timed(gpu: None, schedules: list[str]) -> None:
+    with pytest.raises(DeviceError, match=r"\[energy-counter\]"):
+        tune_energy({}, None)
+    bench = FakeBench({})
+    with pytest.raises(SpecError, match=r"objective='power': give 'time' or 'energy' \[tuning-objective\]"):
+        lt.tune(SPEC, TARGET, objective="power", bench=lambda *_: bench)
+    assert not bench.admitted
+
+
 def test_the_chosen_schedule_stays_where_nobody_is_faster(gpu: None) -> None:
     found = tune(times={"none": 1.0})
     assert found.schedule == found.own_choice and found.speedup == 1.0
