@@ -82,6 +82,26 @@ def test_each_split_is_right_and_added_to_d(split: str) -> None:
     assert torch.equal(d.double(), before + expected(torch, a, b, ends))
 
 
+def test_calls_with_scales_of_blocks_round_ends_down_to_whole_blocks() -> None:
+    """Scales are powers of two, so that sums are exact."""
+    torch = pytest.importorskip("torch")
+    if torch.cuda.get_device_capability()[0] != 9:
+        pytest.skip("scales of blocks need sm_90a")
+    k, m, n, block = 1000, 192, 272, 128
+    torch.manual_seed(0)
+    x, y = (torch.randint(-3, 4, (k, each), device="cuda").float().to(torch.float8_e4m3fn) for each in (m, n))
+    of_x, of_y = (2.0 ** torch.randint(-1, 2, (-(-k // block), each), device="cuda") for each in (m, n))
+    at = torch.arange(k, device="cuda") // block
+    left, right = x.double() * of_x[at].double(), y.double() * of_y[at].double()
+    for ends in ([128, 128, 512, 896, k], [0, 100, 600, 700, k], [k] * 5, [0] * 5):
+        d = torch.full((len(ends), m, n), 77.0, device="cuda")
+        on_device = torch.tensor(ends, dtype=torch.int32, device="cuda")
+        scales = {"block_scales": lt.BlockScales(b=(1, 128)), "scale_a": of_x, "scale_b": of_y}
+        lt.grouped_matmul(x.mT, y, on_device, out=d, **scales)
+        rounded = [end if end == k else end // block * block for end in ends]
+        assert torch.equal(d.double(), expected(torch, left, right, rounded)), ends
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_nan_in_rows_of_no_group_is_not_multiplied(seed: int) -> None:
     torch = pytest.importorskip("torch")
