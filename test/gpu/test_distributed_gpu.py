@@ -11,10 +11,13 @@ import importlib
 import os
 import random
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+import lowtide as lt
 
 torch = pytest.importorskip("torch")
 dist = pytest.importorskip("torch.distributed")
@@ -107,6 +110,36 @@ def test_data_of_an_earlier_call_are_never_read() -> None:
     for number in range(100):
         assert found[2 * number].tolist() == [number % 64]
         assert found[2 * number + 1].tolist() == [size * (number % 64)]
+
+
+def test_a_late_rank_is_an_error_that_names_it() -> None:
+    """The last rank is late for longer than the limit; the others say so, and calls go on."""
+    of = cases.Products((1024, 512, 256), torch.bfloat16, _DEVICE)
+    rows, b = of.gathered()
+    distributed.all_gather_matmul(rows, b)
+    distributed.matmul_reduce_scatter(of.a[of.rank], of.b[of.rank])
+    ranks = distributed.ranks_of(None)
+    flags = [engine.exchange.flags for engine in ranks.engines.values()]
+    for each in flags:
+        each.turn[2] = 100
+    late = of.size - 1
+    for call in (lambda: distributed.all_gather_matmul(rows, b), lambda: distributed.matmul_reduce_scatter(of.a[0], b)):
+        torch.cuda.synchronize()
+        dist.barrier()
+        if of.rank == late:
+            time.sleep(1)
+        call()
+        if of.rank != late:
+            with pytest.raises(lt.LaunchError, match=rf"for rank {late}, whose flag .*\[ranks-late\]"):
+                distributed.check_ranks()
+        else:
+            distributed.check_ranks()
+    for each in flags:
+        each.turn[2] = 30_000
+    dist.barrier()
+    found = distributed.all_gather_matmul(rows, b)
+    distributed.check_ranks()
+    cases.assert_close(found, of.a[0].double() @ b.double(), of.k)
 
 
 def test_calls_in_a_graph_are_replayed_with_other_data() -> None:

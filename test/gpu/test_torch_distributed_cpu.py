@@ -2,6 +2,8 @@
 
 import importlib
 import os
+import random
+import time
 import traceback
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +19,7 @@ if not dist.is_available() or not dist.is_gloo_available():
     pytest.skip("torch has no gloo", allow_module_level=True)
 
 cases = importlib.import_module("distributed_cases")
+fakes = importlib.import_module("fake_ranks")
 distributed = importlib.import_module("lowtide.torch.distributed")
 
 
@@ -74,6 +77,44 @@ def errors() -> None:
     assert (distributed.all_gather_matmul(torch.ones(3, 4), b) == 4).all()
 
 
+def by_kernels() -> None:
+    """The ops as on GPUs, with windows, flags and epochs, but with kernels that torch computes."""
+    with fakes.gpus(dist.get_rank()):
+        for seed, name in enumerate(cases.EPILOGUES):
+            cases.check_values((16, 8, 24), torch.float32, "cpu", name, seed)
+        cases.check_values((64, 16, 32), torch.bfloat16, "cpu", "gelu_bias")
+        cases.check_gradients((16, 8, 24), torch.float32, "cpu")
+        ranks = distributed.ranks_of(None)
+        assert [key for key in ranks.agreed.values() if not key] and len(ranks.engines) == 2
+        for number in range(20):
+            time.sleep(random.Random(f"{number} {ranks.rank}").choice([0, 0, 0.01]))
+            a = torch.full((16, 8), float(number))
+            assert (distributed.all_gather_matmul(a, torch.eye(8)) == number).all()
+            assert (distributed.matmul_reduce_scatter(a, torch.eye(8)) == number * ranks.size).all()
+        _late_ranks_are_named(ranks)
+        ranks.agreed.clear()
+        ranks.engines.clear()
+
+
+def _late_ranks_are_named(ranks: Any) -> None:
+    late = ranks.size - 1
+    for op in (distributed.all_gather_matmul, distributed.matmul_reduce_scatter):
+        for engine in ranks.engines.values():
+            engine.exchange.flags.turn[2] = 100
+        dist.barrier()
+        time.sleep(0.5 * (ranks.rank == late))
+        op(torch.ones(16, 8), torch.eye(8))
+        if ranks.rank != late:
+            with pytest.raises(lt.LaunchError, match=rf"for rank {late}, whose flag is at .*\[ranks-late\]"):
+                op(torch.ones(16, 8), torch.eye(8))
+        dist.barrier()
+        if ranks.rank == late:
+            op(torch.ones(16, 8), torch.eye(8))
+        else:
+            time.sleep(0)
+        dist.barrier()
+
+
 def one_rank() -> None:
     group = [dist.new_group([rank]) for rank in range(dist.get_world_size())][dist.get_rank()]
     a, b = torch.randn(5, 4), torch.randn(4, 3)
@@ -81,7 +122,7 @@ def one_rank() -> None:
         torch.testing.assert_close(op(a, b, group), a @ b)
 
 
-PARTS = (values, any_rows, gradients, errors, one_rank)
+PARTS = (values, any_rows, gradients, errors, by_kernels, one_rank)
 
 
 def _run(rank: int, size: int, folder: str) -> None:

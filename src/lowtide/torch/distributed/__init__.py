@@ -6,7 +6,12 @@ and the product. docs/ranks.md says who sends what when.
 """
 
 from lowtide.torch.distributed.agreement import Signature
-from lowtide.torch.distributed.functional import all_gather_matmul, matmul_all_reduce, matmul_reduce_scatter
+from lowtide.torch.distributed.functional import (
+    all_gather_matmul,
+    check_ranks,
+    matmul_all_reduce,
+    matmul_reduce_scatter,
+)
 from lowtide.torch.distributed.modules import ColumnParallelLinear, RowParallelLinear
 from lowtide.torch.distributed.ranks import ranks_of
 
@@ -15,6 +20,7 @@ __all__ = [
     "RowParallelLinear",
     "Signature",
     "all_gather_matmul",
+    "check_ranks",
     "matmul_all_reduce",
     "matmul_reduce_scatter",
     "ranks_of",

@@ -7,7 +7,8 @@ import torch
 import torch.distributed as dist
 
 from lowtide.errors import Error, LaunchError
-from lowtide.torch.calls import How, check, d_type
+from lowtide.torch.calls import How, d_type
+from lowtide.torch.calls import check as check_operands
 from lowtide.torch.distributed import plain
 from lowtide.torch.distributed.agreement import Signature, why_plain
 from lowtide.torch.distributed.gathering import Gathering
@@ -54,7 +55,7 @@ def compute(
     d = d_type(a, b, how)
     if out is None:
         out = a.new_empty(rows_of_d(op, a.shape[0], ranks), b.shape[1], dtype=d)
-    if reason or is_capturing(a.device):
+    if reason:
         _PLAIN[op](a, b, operands, how, out, ranks)
     else:
         _by_kernels(op, a, b, operands, how, ranks, out)
@@ -100,6 +101,12 @@ def _by_kernels(
     dist.all_gather_into_tensor(out, out[own], group=ranks.group)
 
 
+def check(ranks: Ranks) -> None:
+    """Waits for all calls of this rank. Raises LaunchError if another rank was late."""
+    for engine in ranks.engines.values():
+        engine.exchange.check()
+
+
 def _engine(ranks: Ranks, kind: type[Any], device: torch.device) -> Any:
     if (kind, device) not in ranks.engines:
         ranks.engines[kind, device] = kind(ranks, device)
@@ -122,7 +129,7 @@ def _check(
         )
     rows = rows_of_d(op, a.shape[0], ranks)
     like = a.new_empty(1).as_strided((rows, a.shape[1]), (0, 0))
-    shape, d = check(like, b, operands, how), d_type(a, b, how)
+    shape, d = check_operands(like, b, operands, how), d_type(a, b, how)
     if out is None:
         return
     if (tuple(out.shape), out.device, out.dtype) != (shape, a.device, d) or not out.is_contiguous():

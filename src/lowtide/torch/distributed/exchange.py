@@ -2,42 +2,61 @@
 
 The data of an epoch lie in one of two slots. A rank writes those of epoch e + 2 after its own work of e + 1, which has
 waited for all peers' data of e + 1; these were sent after the peers' work of e. So no slot is written while a late rank
-reads it.
+reads it. The slot of a call is fixed in a CUDA graph, which may be replayed with no call between. So calls in graphs
+have a third slot, and write to it only after all ranks have begun the call.
 """
+
+from math import prod
 
 import torch
 
-from lowtide.torch.distributed.flags import Epochs
-from lowtide.torch.distributed.ranks import Ranks
+from lowtide.torch.distributed.flags import Flags
+from lowtide.torch.distributed.launching import Launches
+from lowtide.torch.distributed.ranks import Ranks, is_capturing
 from lowtide.torch.distributed.symmetric import Window
 
-_SLOTS = 2
+_TURNS = 2
+_OF_GRAPHS = 2  # the number of the slot
+DATA, READY = 0, 1  # kinds of flags
 
 
 class Exchange:
     """`begin` and `end` stand around the work of a call, which all ranks make in the same order."""
 
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
-        self.ranks, self.device = ranks, device
-        self.slot = 0
-        self._windows: list[tuple[Window, Epochs]] = []  # the last one is the largest; others may be in use
+        self.ranks, self.device, self.launches = ranks, device, Launches()
+        self.slot = self._turn = 0
+        self._windows: list[tuple[Window, Flags, Flags]] = []  # the last one is the largest; others may be in use
         self._last: tuple[torch.cuda.Stream, torch.cuda.Event] | None = None
 
     def begin(self, size: int) -> torch.cuda.Stream:
         """A new epoch, with slots of at least this many bytes; returns the current stream. The first call, and one that
-        needs larger slots, is a collective."""
-        stream = torch.cuda.current_stream(self.device)
-        if self._last is not None and self._last[0] != stream:
+        needs larger slots, is a collective. Raises LaunchError if a rank was late before."""
+        stream, captures = torch.cuda.current_stream(self.device), is_capturing(self.device)
+        for window in self._windows:
+            for flags in window[1:] if not captures else ():
+                flags.check()
+        if self._last is not None and self._last[0] != stream and not captures:
             stream.wait_event(self._last[1])
         if not self._windows or self.window.size < size:
-            window = Window(self.device, self.ranks.group, _SLOTS, size)
-            self._windows.append((window, Epochs(window, self.ranks.rank, self.ranks.size, self.device)))
-        self.slot = (self.slot + 1) % _SLOTS
-        self.epochs.begin()
+            self._windows.append(self._made(size))
+        self._turn = self._turn if captures else (self._turn + 1) % _TURNS
+        self.slot = _OF_GRAPHS if captures else self._turn
+        self.flags.begin()
+        if captures:
+            ready = self._windows[-1][2]
+            ready.begin()
+            for rank in range(self.ranks.size):
+                ready.tell(rank)
+            ready.wait(stream)
+            ready.report()
         return stream
 
     def end(self, stream: torch.cuda.Stream) -> None:
         """All work of the call is in the stream."""
+        self.flags.report()
+        if is_capturing(self.device):
+            return
         event = torch.cuda.Event() if self._last is None else self._last[1]
         event.record(stream)
         self._last = stream, event
@@ -47,12 +66,26 @@ class Exchange:
         return self._windows[-1][0]
 
     @property
-    def epochs(self) -> Epochs:
+    def flags(self) -> Flags:
         return self._windows[-1][1]
 
     def part(self, on: int, number: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """A tensor in this epoch's slot on a rank: the one with this number, of tensors of one shape."""
-        size = dtype.itemsize
-        for extent in shape:
-            size *= extent
-        return self.window.part(on, self.slot, shape, dtype, number * size)
+        return self.window.part(on, self.slot, shape, dtype, number * prod(shape) * dtype.itemsize)
+
+    def parts(self, on: int, number: int, shape: tuple[int, ...], dtype: torch.dtype) -> list[torch.Tensor]:
+        """As `part`, in each of the slots."""
+        offset = number * prod(shape) * dtype.itemsize
+        return [self.window.part(on, slot, shape, dtype, offset) for slot in range(_OF_GRAPHS + 1)]
+
+    def check(self) -> None:
+        """Waits for all calls, and raises LaunchError if a rank was late."""
+        torch.cuda.synchronize(self.device)
+        for window in self._windows:
+            for flags in window[1:]:
+                flags.check()
+
+    def _made(self, size: int) -> tuple[Window, Flags, Flags]:
+        window = Window(self.device, self.ranks.group, _OF_GRAPHS + 1, size)
+        data, ready = (Flags(window, kind, self.ranks, self.device, self.launches) for kind in (DATA, READY))
+        return window, data, ready

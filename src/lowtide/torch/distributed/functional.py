@@ -14,7 +14,7 @@ from lowtide.errors import LaunchError
 from lowtide.torch.autograd import multiply
 from lowtide.torch.calls import How, read
 from lowtide.torch.dispatch import records_gradient
-from lowtide.torch.distributed.computing import GATHER, REDUCE, SCATTER, compute
+from lowtide.torch.distributed.computing import GATHER, REDUCE, SCATTER, check, compute
 from lowtide.torch.distributed.plain import gathered
 from lowtide.torch.distributed.ranks import Ranks, ranks_of
 from lowtide.torch.evaluation import evaluate
@@ -86,6 +86,14 @@ def matmul_all_reduce(
     `matmul_reduce_scatter`.
     """
     return _call(REDUCE, a, b, group, (epilogue, out, out_dtype, numerics, operands))
+
+
+def check_ranks(group: dist.ProcessGroup | None = None) -> None:
+    """Waits for this rank's calls. Raises LaunchError if one of them waited too long for another rank.
+
+    Calls do not wait for the GPU, so the next one says it only once it is known.
+    """
+    check(ranks_of(group))
 
 
 def _call(

@@ -1,47 +1,86 @@
-"""All-gather and product: each rank pushes its rows to the others by the copy engine, and multiplies rows that arrived.
+"""All-gather and product: each rank pushes its rows to the others by the copy engine, while one kernel multiplies.
 
-The peer that needs them first gets them first: rank p multiplies the shards p, p + 1, … round the ring.
+The kernel is a batch whose products read one rank's rows each (`GemmSpec(batch=ranks, arrivals=True)`). It begins with
+the rows of its own rank, goes round the ring, and waits for a rank's flag before it reads that rank's rows. The peer
+that needs a rank's rows first gets them first.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
-from lowtide.torch.calls import How
+import lowtide as lt
+from lowtide.compiler.epilogue.operands import OperandKind
+from lowtide.torch.calls import How, read
 from lowtide.torch.distributed.exchange import Exchange
-from lowtide.torch.distributed.plain import rows_of
+from lowtide.torch.distributed.launching import readable_b, readable_rows
 from lowtide.torch.distributed.ranks import Ranks
-from lowtide.torch.ops import compute_out
+from lowtide.torch.dtypes import name_of
 
 
 class Gathering:
     """The windows of a group on a device, and the stream that pushes."""
 
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
-        self._ranks, self._exchange = ranks, Exchange(ranks, device)
+        self._ranks, self.exchange = ranks, Exchange(ranks, device)
         self._side = torch.cuda.Stream(device)
 
     def run(
         self, a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], how: How, out: torch.Tensor
     ) -> None:
         """out (ranks · S, N) = epilogue(gathered A · B) for A (S, K)."""
-        a, exchange, rank = a.contiguous(), self._exchange, self._ranks.rank
-        main = exchange.begin(a.numel() * a.itemsize * self._ranks.size)
+        a, exchange, size = a.contiguous(), self.exchange, self._ranks.size
+        main = exchange.begin(a.numel() * a.itemsize * size)
         self._side.wait_stream(main)
         with torch.cuda.stream(self._side):
-            self._push(a)
-        for shard in self._ranks.around(rank):
-            rows = slice(shard * a.shape[0], (shard + 1) * a.shape[0])
-            if shard != rank:
-                exchange.epochs.wait(shard)
-            own = a if shard == rank else exchange.part(rank, shard, tuple(a.shape), a.dtype)
-            compute_out(own, b, rows_of(operands, how, rows), how, out[rows])
+            for step in range(1, size):
+                self._copy(a, (self._ranks.rank - step) % size)
+        # A copy within a GPU may be a kernel, which does not run beside one that takes all SMs and waits for it.
+        self._copy(a, self._ranks.rank)
+        d, (layout, lies) = readable_rows(out), readable_b(b)
+        whole = exchange.part(self._ranks.rank, 0, (size, *a.shape), a.dtype)
+        given = {"a": whole, "b": lies, "d": d.view(size, a.shape[0], -1)} | exchange.flags.operands()
+        tensors, scalars = _by_name(operands, how, size)
+        spec = _spec(
+            size, tuple(a.shape), b.shape[1], (name_of(a.dtype), name_of(b.dtype), name_of(out.dtype)), layout, how
+        )
+        exchange.launches.run(spec, how.numerics, given | tensors, scalars, main)
+        if d is not out:
+            out.copy_(d)
         main.wait_stream(self._side)  # A may be written again after the call
         exchange.end(main)
 
-    def _push(self, a: torch.Tensor) -> None:
-        rank, size = self._ranks.rank, self._ranks.size
-        for step in range(1, size):
-            peer = (rank - step) % size
-            self._exchange.part(peer, rank, tuple(a.shape), a.dtype).copy_(a, non_blocking=True)
-            self._exchange.epochs.tell(peer)
+    def _copy(self, a: torch.Tensor, peer: int) -> None:
+        """This rank's rows to a rank, then the flag."""
+        self.exchange.part(peer, self._ranks.rank, tuple(a.shape), a.dtype).copy_(a, non_blocking=True)
+        self.exchange.flags.tell(peer)
+
+
+def _spec(size: int, shape: tuple[int, ...], n: int, types: tuple[str, str, str], layout: str, how: How) -> lt.GemmSpec:
+    asked, (a, b, d) = read(how.epilogue), types
+    return lt.GemmSpec(
+        m=shape[0],
+        n=n,
+        k=shape[1],
+        batch=size,
+        arrivals=True,
+        layout=layout,
+        a=a,
+        b=b,
+        d=d,
+        epilogue=None if asked is None else asked.function,
+    )
+
+
+def _by_name(operands: Sequence[torch.Tensor], how: How, size: int) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """The tensors of an epilogue, those with rows as batches, and its scalars."""
+    asked = read(how.epilogue)
+    if asked is None:
+        return {}, {}
+    tensors: dict[str, torch.Tensor] = {}
+    for operand, x in zip(asked.tensors(), operands, strict=True):
+        lies = readable_rows(x)
+        is_shared = operand.kind is OperandKind.PER_COLUMN
+        tensors[operand.name] = lies.flatten() if is_shared else lies.view(size, x.shape[0] // size, *x.shape[1:])
+    return tensors, {scalar.name: value for scalar, value in zip(asked.scalars(), how.scalars, strict=True)}

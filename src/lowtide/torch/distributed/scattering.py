@@ -11,95 +11,56 @@ from typing import Any
 import torch
 
 import lowtide as lt
-from lowtide.runtime import driver
 from lowtide.runtime.call_keys import Recent
-from lowtide.runtime.kernel import Kernel
 from lowtide.runtime.lists import matrix_list
-from lowtide.runtime.operands import view
 from lowtide.torch.calls import How
 from lowtide.torch.distributed.exchange import Exchange
+from lowtide.torch.distributed.launching import readable_b, readable_rows
 from lowtide.torch.distributed.ranks import Ranks
 from lowtide.torch.distributed.sums import add_in_order
 from lowtide.torch.dtypes import name_of
 
-_MOST = 256  # kernels, lists and launches that are kept
-_UNIT = 16  # bytes, of bases and rows
+_MOST = 256  # lists that are kept
 
 
 class Scattering:
-    """The windows of a group on a device, with the kernels that store to them."""
+    """The windows of a group on a device, with the lists of places in them."""
 
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
-        self._ranks, self._exchange = ranks, Exchange(ranks, device)
-        self._kernels, self._lists, self._launches = Recent(_MOST), Recent(_MOST), Recent(_MOST)
+        self._ranks, self.exchange = ranks, Exchange(ranks, device)
+        self._lists = Recent(_MOST)
 
     def run(
         self, a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], how: How, out: torch.Tensor
     ) -> None:
         """out (M / ranks, N) = epilogue(this rank's rows of the sum over ranks of A · B) for A (M, K)."""
-        exchange, ranks = self._exchange, self._ranks
+        exchange, ranks = self.exchange, self._ranks
         stream = exchange.begin(out.numel() * out.itemsize * ranks.size)
-        launch = self._launch(_readable(a, by_rows=True), _readable(b), how, out)
-        launch.run(stream.cuda_stream, driver.api().cuCtxGetCurrent()[1])
-        peers = ranks.around(ranks.rank + 1)[:-1]
-        for peer in peers:
-            exchange.epochs.tell(peer)
-        for peer in peers:
-            exchange.epochs.wait(peer)
-        parts = [exchange.part(ranks.rank, source, tuple(out.shape), out.dtype) for source in range(ranks.size)]
+        (rows, n), k, (layout, lies) = out.shape, a.shape[1], readable_b(b)
+        batch = readable_rows(a).view(ranks.size, rows, k)
+        types = {name: name_of(x.dtype) for name, x in (("a", a), ("b", b), ("d", out))}
+        spec = _spec((ranks.size, rows, n, k), types, layout)
+        exchange.launches.run(spec, how.numerics, {"a": batch, "b": lies, "d": self._list(out)}, {}, stream)
+        for rank in ranks.around(ranks.rank + 1):
+            exchange.flags.tell(rank)
+        exchange.flags.wait(stream)
+        parts = [exchange.part(ranks.rank, source, (rows, n), out.dtype) for source in range(ranks.size)]
         add_in_order(parts, operands, how, a.dtype, out)
         exchange.end(stream)
 
-    def _launch(self, a: torch.Tensor, b: torch.Tensor, how: How, out: torch.Tensor) -> Any:
-        """The launch for operands at these addresses."""
-        lie = tuple((x.data_ptr(), x.shape, x.stride(), x.dtype) for x in (a, b))
-        key = (*lie, out.shape, out.dtype, how.numerics, *self._place())
-        found = self._launches[key]
-        if found is None:
-            by_rows = b.stride(-1) == 1
-            kernel = self._kernel(a, b, how, out, "tt" if by_rows else "tn")
-            batch = a.view(self._ranks.size, out.shape[0], a.shape[1])
-            windows = self._list(out)
-            records = {"a": view(batch, "a"), "b": view(b if by_rows else b.mT, "b"), "d": windows}
-            found = self._launches[key] = kernel.prepare(records, {})[0]
-        return found
-
-    def _kernel(self, a: torch.Tensor, b: torch.Tensor, how: How, out: torch.Tensor, layout: str) -> Kernel:
-        key = (out.shape, a.shape[1], a.dtype, b.dtype, out.dtype, how.numerics, layout)
-        found: Kernel | None = self._kernels[key]
-        if found is None:
-            spec = lt.GemmSpec(
-                m=out.shape[0],
-                n=out.shape[1],
-                k=a.shape[1],
-                batch=self._ranks.size,
-                lists="d",
-                layout=layout,
-                a=name_of(a.dtype),
-                b=name_of(b.dtype),
-                d=name_of(out.dtype),
-            )
-            made = lt.compile_gemm(spec, "native", numerics=how.numerics)
-            found = self._kernels[key] = Kernel(made.manifest, made.ptx, made.cubin)
-        return found
-
-    def _place(self) -> tuple[Any, int]:
-        return self._exchange.window, self._exchange.slot
-
     def _list(self, out: torch.Tensor) -> Any:
-        """This rank's places on all ranks. The list is kept, since a launch reads its table."""
-        key = (out.shape, out.dtype, *self._place())
+        """This rank's places on all ranks, in this epoch's slot. Those in all slots are made at once, since none can be
+        made in a capture. They are kept, since launches read their tables."""
+        exchange, key = self.exchange, (out.shape, out.dtype, self.exchange.window)
         if self._lists[key] is None:
-            own, shape = self._ranks.rank, tuple(out.shape)
-            places = [self._exchange.part(owner, own, shape, out.dtype) for owner in range(self._ranks.size)]
-            self._lists[key] = matrix_list(places)
-        return self._lists[key]
+            places = [
+                exchange.parts(owner, self._ranks.rank, tuple(out.shape), out.dtype)
+                for owner in range(self._ranks.size)
+            ]
+            self._lists[key] = [matrix_list(list(of_slot)) for of_slot in zip(*places, strict=True)]
+        return self._lists[key][exchange.slot]
 
 
-def _readable(x: torch.Tensor, *, by_rows: bool = False) -> torch.Tensor:
-    """The matrix if the kernel can read it in place, else a copy: rows, or columns, at multiples of 16 bytes."""
-    lies = (x.stride(-1) == 1, x.stride(-2)) if by_rows or x.stride(-1) == 1 else (x.stride(-2) == 1, x.stride(-1))
-    is_aligned = not x.data_ptr() % _UNIT and not lies[1] * x.itemsize % _UNIT
-    if by_rows and not x.is_contiguous():
-        return x.contiguous()
-    return x if lies[0] and is_aligned else x.clone(memory_format=torch.contiguous_format)
+def _spec(extents: tuple[int, int, int, int], types: dict[str, str], layout: str) -> lt.GemmSpec:
+    batch, m, n, k = extents
+    return lt.GemmSpec(m=m, n=n, k=k, batch=batch, lists="d", layout=layout, a=types["a"], b=types["b"], d=types["d"])

@@ -13,21 +13,21 @@ import torch.distributed as dist
 _ALIGNED = 256  # bytes, of each part of a window
 _BACK_END = "CUDA"
 _WORD = 4  # bytes of a flag
+_KINDS = 2  # of flags
 
 
 class Window:
-    """Memory of the same size on every rank of a group: `slots` of `size` bytes, and flags, s32, zero at first.
+    """Memory of the same size on every rank of a group: `slots` of `size` bytes, and two kinds of flags, s32.
 
     Making one is a collective. Memory is kept for as long as the window, since graphs and late peers may use it.
     """
 
     def __init__(self, device: torch.device, group: dist.ProcessGroup, slots: int, size: int) -> None:
-        shared = _module()
-        self.size = -(-size // _ALIGNED) * _ALIGNED
-        self._flags_at, ranks = slots * self.size, dist.get_world_size(group)
-        self._whole = shared.empty(
-            self._flags_at + _ALIGNED * -(-ranks * _WORD // _ALIGNED), dtype=torch.uint8, device=device
-        )
+        shared, ranks = _module(), dist.get_world_size(group)
+        self.size = _aligned(size)
+        self._flags_at, self._flags_size = slots * self.size, _aligned(ranks * _WORD)
+        bytes_ = self._flags_at + _KINDS * self._flags_size
+        self._whole = shared.empty(bytes_, dtype=torch.uint8, device=device)
         self._handle = shared.rendezvous(self._whole, group)
         self._whole[self._flags_at :].zero_()
         torch.cuda.synchronize(device)
@@ -39,10 +39,10 @@ class Window:
         found: torch.Tensor = self._handle.get_buffer(rank, shape, dtype, place // dtype.itemsize)
         return found
 
-    def flags(self, rank: int) -> torch.Tensor:
-        """The flags on a rank, s32 (ranks,)."""
-        ranks = self._handle.world_size
-        found: torch.Tensor = self._handle.get_buffer(rank, (ranks,), torch.int32, self._flags_at // _WORD)
+    def flags(self, rank: int, kind: int = 0) -> torch.Tensor:
+        """The flags of a kind on a rank, s32 (ranks,)."""
+        at = (self._flags_at + kind * self._flags_size) // _WORD
+        found: torch.Tensor = self._handle.get_buffer(rank, (self._handle.world_size,), torch.int32, at)
         return found
 
 
@@ -69,6 +69,10 @@ def try_to_share(device: torch.device, group: dist.ProcessGroup) -> str:
     except (RuntimeError, AttributeError, TypeError) as error:
         return f"torch's symmetric memory refuses: {str(error).splitlines()[0]}"
     return ""
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNED) * _ALIGNED
 
 
 def _module() -> Any:

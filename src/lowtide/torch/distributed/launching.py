@@ -1,0 +1,64 @@
+"""Launches of kernels of given problems, kept by the addresses of their operands."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+import lowtide as lt
+from lowtide.runtime import driver
+from lowtide.runtime.call_keys import Recent
+from lowtide.runtime.kernel import Kernel
+from lowtide.runtime.operands import view
+
+_MOST = 512  # kernels and launches that are kept
+_UNIT = 16  # bytes, of bases and rows
+
+
+class Launches:
+    """Compiles a kernel for each problem, and prepares a launch for each set of addresses. Tensors are not kept."""
+
+    def __init__(self) -> None:
+        self._kernels, self._launches = Recent(_MOST), Recent(_MOST)
+
+    def run(
+        self,
+        spec: lt.GemmSpec,
+        numerics: str,
+        operands: Mapping[str, Any],
+        scalars: Mapping[str, Any],
+        stream: torch.cuda.Stream,
+    ) -> None:
+        """Launch with operands by name: tensors, and lists of matrices. Raises LaunchError, and what compilation
+        raises."""
+        lie = tuple(
+            (x.data_ptr(), x.shape, x.stride()) if isinstance(x, torch.Tensor) else x.address for x in operands.values()
+        )
+        key = spec, numerics, lie, tuple(scalars.values())
+        launch = self._launches[key]
+        if launch is None:
+            records = {name: view(x, name) if isinstance(x, torch.Tensor) else x for name, x in operands.items()}
+            launch = self._launches[key] = self._kernel(spec, numerics).prepare(records, scalars)[0]
+        launch.run(stream.cuda_stream, driver.api().cuCtxGetCurrent()[1])
+
+    def _kernel(self, spec: lt.GemmSpec, numerics: str) -> Kernel:
+        found: Kernel | None = self._kernels[spec, numerics]
+        if found is None:
+            made = lt.compile_gemm(spec, "native", numerics=numerics)
+            found = self._kernels[spec, numerics] = Kernel(made.manifest, made.ptx, made.cubin)
+        return found
+
+
+def readable_rows(x: torch.Tensor) -> torch.Tensor:
+    """The matrix if its rows lie one behind the other from an aligned address on, else a copy that does."""
+    return x if x.is_contiguous() and not x.data_ptr() % _UNIT else x.clone(memory_format=torch.contiguous_format)
+
+
+def readable_b(b: torch.Tensor) -> tuple[str, torch.Tensor]:
+    """The layout of a product with B (K, N), and B as it lies in memory: by columns, or by rows. It is copied if its
+    rows do not begin at multiples of 16 bytes."""
+    by_columns = b.stride(-2) == 1 and b.stride(-1) != 1
+    lies = b.mT if by_columns else b
+    if lies.stride(-1) != 1 or lies.data_ptr() % _UNIT or lies.stride(-2) * lies.itemsize % _UNIT:
+        lies = lies.clone(memory_format=torch.contiguous_format)
+    return ("tn" if by_columns else "tt"), lies

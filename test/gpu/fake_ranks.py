@@ -1,0 +1,117 @@
+"""GPUs that share memory, played by processes: windows are files that all map, and torch computes what kernels do."""
+
+import contextlib
+import itertools
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.distributed as dist
+
+from lowtide.torch.calls import read
+from lowtide.torch.distributed import agreement, exchange, launching, scattering, symmetric
+from lowtide.torch.evaluation import evaluate
+
+_numbers = itertools.count()
+
+
+class Window(symmetric.Window):
+    """Memory of each rank as a file. torch's handle is replaced; offsets are those of the class."""
+
+    def __init__(self, device: torch.device, group: Any, slots: int, size: int) -> None:
+        folder: list[Any] = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
+        dist.broadcast_object_list(folder)
+        files = [Path(folder[0]) / str(rank) for rank in range(dist.get_world_size())]
+
+        def empty(count: int, dtype: torch.dtype, device: Any) -> torch.Tensor:
+            files[dist.get_rank()].write_bytes(bytes(count))
+            dist.barrier()
+            self.files = [torch.from_file(str(each), shared=True, size=count, dtype=dtype) for each in files]
+            return self.files[dist.get_rank()]
+
+        def get_buffer(rank: int, shape: Any, dtype: torch.dtype, offset: int) -> torch.Tensor:
+            count = torch.Size(shape).numel()
+            return self.files[rank].view(dtype)[offset : offset + count].view(shape)
+
+        handle = SimpleNamespace(get_buffer=get_buffer, world_size=len(files))
+        module = SimpleNamespace(empty=empty, rendezvous=lambda whole, group: handle)
+        with mock.patch.object(symmetric, "_module", lambda: module):
+            super().__init__(device, group, slots, size)
+
+
+class Launches(launching.Launches):
+    """Runs a kernel of a spec by torch."""
+
+    def run(
+        self, spec: Any, numerics: str, operands: Mapping[str, Any], scalars: Mapping[str, Any], stream: Any
+    ) -> None:
+        b = operands["b"].mT if spec.layout == "tn" else operands["b"]
+        if spec.lists == "d":
+            for a, place in zip(operands["a"], operands["d"].matrices, strict=True):
+                place.copy_(a.float() @ b.float())
+            return
+        rank, size = int(operands["turn"][0]), spec.batch
+        for shard in (*range(rank, size), *range(rank)):
+            if not arrives(shard, operands["arrived"], operands["turn"], operands["status"]):
+                return
+            operands["d"][shard] = self._product(spec, operands, scalars, shard, b)
+
+    def _product(self, spec: Any, operands: Mapping[str, Any], scalars: Any, shard: int, b: torch.Tensor) -> Any:
+        sums = operands["a"][shard].float() @ b.float()
+        if spec.epilogue is None:
+            return sums
+        asked = read(spec.epilogue.text)
+        tensors = [(operands[each.name], each.kind.value) for each in asked.tensors()]
+        own = [x if kind == "per_column" else x[shard] for x, kind in tensors]
+        return evaluate(asked, sums, own, [*scalars.values()])
+
+
+def arrives(shard: int, arrived: torch.Tensor, turn: torch.Tensor, status: torch.Tensor) -> bool:
+    until = time.monotonic() + int(turn[2]) / 1000
+    while int(arrived[shard]) < int(turn[1]):
+        if time.monotonic() > until:
+            status.copy_(torch.tensor([1, shard, int(arrived[shard]), int(turn[1])]))
+            return False
+        time.sleep(0.0005)
+    return True
+
+
+class Stream:
+    """Work is done at once, in order."""
+
+    def __init__(self, device: Any = None) -> None:
+        pass
+
+    def wait_stream(self, other: Any) -> None:
+        pass
+
+    wait_event = record = wait_stream
+
+
+@contextlib.contextmanager
+def gpus(rank: int) -> Iterator[None]:
+    """Within it, tensors of the CPU count as those of a GPU of this rank."""
+    listed = lambda places: SimpleNamespace(address=next(_numbers), matrices=places)  # noqa: E731
+    stream = Stream()
+    with contextlib.ExitStack() as stack:
+        for where, name, what in (
+            (exchange, "Window", Window),
+            (exchange, "Launches", Launches),
+            (scattering, "matrix_list", listed),
+            (agreement, "_FEWEST_ROWS", 1),
+            (symmetric, "why_not", lambda device, group: ""),
+            (symmetric, "name_of_gpu", lambda device: str(rank)),
+            (symmetric, "try_to_share", lambda device, group: ""),
+            (torch.cuda, "current_stream", lambda device=None: stream),
+            (torch.cuda, "Stream", Stream),
+            (torch.cuda, "Event", Stream),
+            (torch.cuda, "stream", lambda stream: contextlib.nullcontext()),
+            (torch.cuda, "synchronize", lambda device=None: None),
+        ):
+            stack.enter_context(mock.patch.object(where, name, what))
+        yield
