@@ -17,10 +17,10 @@ from lowtide.interpreter.host import LEVELS
 ROWS, COLUMNS, DEPTH = 40, 24, 300
 FIELDS: dict[str, Any] = {"a": "e4m3", "b": "e4m3", "d": "f32", "layout": "nt"}
 SCHEDULE = "grid.tile = [64, 32], k = 64, stages = 2"
-ROUNDED, WRONG = [0, 128, 256, 256, DEPTH, DEPTH], [100, 130, -5, 260, 999]
+ROUNDED, WRONG = [0, 256, DEPTH, DEPTH], [130, -5, 260, 999]
 SCALES = {
     "of rows and columns": (lt.BlockScales(b=(1, 128)), LEVELS),
-    "of rows and 128 columns": (lt.BlockScales(), ("problem", "atoms", "ptx")),
+    "of rows and 128 columns": (lt.BlockScales(), ("atoms", "ptx")),
     "of 128 rows and columns": (lt.BlockScales(a=(128, 128)), ("cta", "nvvm")),
 }
 
