@@ -31,6 +31,9 @@ LAST_LINES = {
     "results.py": "pre and act in one matrix of (100, 144): -10.0625 and -0.000",
     "save_and_load.py": "torch has no GPU here: the kernel was loaded, but not run",
     "scaled_fp8.py": "all 15360 elements within bound",
+    "tensor_parallel_mlp.py": "not run: lowtide.torch needs PyTorch"
+    if not importlib.util.find_spec("torch")
+    else "1 rank(s) on cpu",
     "torch_experts.py": "not run: lowtide.torch needs PyTorch"
     if not importlib.util.find_spec("torch")
     else "8 experts agree with a loop in float64",

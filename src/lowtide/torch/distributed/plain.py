@@ -21,8 +21,14 @@ def gathered(a: torch.Tensor, ranks: Ranks) -> torch.Tensor:
     if ranks.size == 1:
         return a
     found = a.new_empty(ranks.size * a.shape[0], *a.shape[1:])
-    dist.all_gather_into_tensor(_bytes(found), _bytes(a.contiguous()), group=ranks.group)
+    gather_rows(found, a, ranks)
     return found
+
+
+def gather_rows(out: torch.Tensor, a: torch.Tensor, ranks: Ranks) -> None:
+    """The rows of all ranks into `out`. The function has another name from torch 2.13 on."""
+    gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+    gather(_bytes(out), _bytes(a.contiguous()), group=ranks.group)
 
 
 def all_gather_matmul(
