@@ -8,6 +8,7 @@ import traceback
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -77,6 +78,17 @@ def errors() -> None:
     assert (distributed.all_gather_matmul(torch.ones(3, 4), b) == 4).all()
 
 
+def refusals_of_one_rank() -> None:
+    b = torch.ones(4, 5)
+    group = dist.new_group([0])
+    if dist.get_rank():
+        with pytest.raises(lt.LaunchError, match=r"\[ranks-member\]"):
+            distributed.all_gather_matmul(torch.ones(3, 4), b, group)
+    captures = mock.patch("lowtide.torch.distributed.computing.is_capturing", lambda device: True)
+    with captures, pytest.raises(lt.LaunchError, match=r"\[ranks-capture\]"):
+        distributed.all_gather_matmul(torch.ones(17, 4), b)
+
+
 def by_kernels() -> None:
     """The ops as on GPUs, with windows, flags and epochs, but with kernels that torch computes."""
     with fakes.gpus(dist.get_rank()):
@@ -122,7 +134,7 @@ def one_rank() -> None:
         torch.testing.assert_close(op(a, b, group), a @ b)
 
 
-PARTS = (values, any_rows, gradients, errors, by_kernels, one_rank)
+PARTS = (values, any_rows, gradients, errors, refusals_of_one_rank, by_kernels, one_rank)
 
 
 def _run(rank: int, size: int, folder: str) -> None:

@@ -106,10 +106,11 @@ def check(ranks: Ranks) -> None:
         engine.exchange.check()
 
 
-def _engine(ranks: Ranks, kind: type[Any], device: torch.device) -> Any:
-    if (kind, device) not in ranks.engines:
-        ranks.engines[kind, device] = kind(ranks, device)
-    return ranks.engines[kind, device]
+def _engine(ranks: Ranks, make: Callable[[Ranks, torch.device], Any], device: torch.device) -> Any:
+    key = make, device
+    if key not in ranks.engines:
+        ranks.engines[key] = make(ranks, device)
+    return ranks.engines[key]
 
 
 def _check(
