@@ -12,7 +12,7 @@ from lowtide.compiler.fx.regions import Growth, Region, grow
 from lowtide.compiler.fx.replay import text_of
 from lowtide.compiler.fx.report import Row
 from lowtide.compiler.fx.results import with_results
-from lowtide.compiler.fx.rule import MOST_FULL, Rule
+from lowtide.compiler.fx.rule import MOST_FULL, Rule, copied_by
 from lowtide.errors import Error
 
 _ALONE = "kernels of groups take other ops only for groups of rows of torch._grouped_mm"
@@ -49,17 +49,20 @@ def choose(
     refusal = rule.refusal(product)
     if refusal is not None:
         return Choice(Row(*about, None, refusal))
-    growth = grow(node, position, is_backward)
+    growth, is_copied = grow(node, position, is_backward), bool(copied_by(product))
     if product.form.grouped:
         return _of_groups(product, growth, about, Place(position, is_backward, rule))
     refusals: list[str] = []
-    for region in _with_results(product, growth, Place(position, is_backward, rule)):
+    # Rows of tensors of D's size are odd too if D's are; kernels with results do not copy them.
+    several = () if is_copied else _with_results(product, growth, Place(position, is_backward, rule))
+    for region in several:
         found = _taken(product, region, about, Place(position, is_backward, rule))
         if isinstance(found, Choice):
             return found
         refusals.append(f"with several results: {found}")
     for region in growth.regions:
-        fusion = rule.refusal_of_ops(region) or fusion_of(product, region, position, rule.most_full(region))
+        most = 0 if is_copied else rule.most_full(region)
+        fusion = rule.refusal_of_ops(region) or fusion_of(product, region, position, most)
         if not isinstance(fusion, Fusion):
             refusals.append(f"before {region.exit.name}: {fusion}")
             continue

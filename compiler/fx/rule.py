@@ -3,6 +3,7 @@
 The rule uses what is known when the graph is compiled: types, strides, extents. docs/pytorch.md has the measurements.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lowtide.compiler.fx.products import Product
@@ -13,7 +14,10 @@ from lowtide.errors import SpecError
 
 MOST_FULL = 4  # tensors of D's size that an epilogue may read
 _FULL = ("none", "alone", "any")
-_ALIGNED = 16  # bytes, required by TMA for strides and for rows of D
+_ALIGNED = 16  # bytes, required by TMA for strides and for rows of D; other matrices are copied to such rows
+# How many multiplications take as long as the copy of an element, read and written at 3 TB/s, and as a further launch.
+# A product does 3·10¹⁴ of them in a second.
+_OF_COPY, _OF_LAUNCH = 400, 2**30
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,9 @@ class Rule:
     tensors of D's size: "none"; "alone", if only results of the graph, products and attention read the result, so that
     Inductor would need a kernel just for it; or "any". `left`: ops that no epilogue computes, because they take longer
     there, while nothing multiplies, than in a kernel of Inductor's. `results`: whether kernels store several values,
-    pairs of columns and reductions; their epilogues may read tensors of D's size.
+    pairs of columns and reductions; their epilogues may read tensors of D's size. `unaligned`: whether products with
+    rows that are no multiples of 16 bytes are taken, whatever their M and N are, if the copies to aligned rows should
+    take no longer than the product itself: torch's kernels for odd rows take several times as long as for aligned ones.
 
     Raises SpecError for another word.
     """
@@ -37,10 +43,18 @@ class Rule:
     full: str = "none"
     left: tuple[str, ...] = ("aten.erf.default",)
     results: bool = True
+    unaligned: bool = True
 
     def __post_init__(self) -> None:
         if self.full not in _FULL:
             raise SpecError(f"full={self.full!r}; choose one of {', '.join(_FULL)} [rule-full]")
+
+    def may_take(self, values: Iterable[Value | None]) -> bool:
+        """Whether a graph with these tensors may have a product that is taken: whether one is of a type and on a device
+        that the rule names. Conversions of what a graph computes are tensors of it."""
+        return any(
+            value is not None and value.dtype in self.dtypes and value.device in self.devices for value in values
+        )
 
     def most_full(self, region: Region) -> int:
         """The most tensors of D's size that the epilogue of a region may read."""
@@ -63,17 +77,31 @@ class Rule:
             if (reason := _strides(value)) is not None:
                 return f"{name}: {reason}"
         refusal = _of_groups(product) if product.form.grouped else None
-        return refusal or _rows_of_d(product.value) or self._too_small(product)
+        least_rows = 0 if product.form.grouped or copied_by(product) else self.least_rows
+        return refusal or self._too_small(product, least_rows) or self._not_worth_copies(product)
 
-    def _too_small(self, product: Product) -> str | None:
+    def _not_worth_copies(self, product: Product) -> str | None:
+        """Why a product is left that has unaligned rows; None for others, and if it is taken."""
+        copied = copied_by(product)
+        if not copied:
+            return None
+        rows = f"rows of {' and '.join(copied)} are not multiples of {_ALIGNED} bytes"
+        batch, m, n, k = (expected(extent) for extent in product.extents)
+        if not self.unaligned or product.form.grouped or batch != 1 or m is None or n is None or k is None:
+            return f"{rows}; only single products of known extents are taken then"
+        elements = {"A": m * k, "B": n * k, "D": m * n}
+        least = _OF_COPY * sum(elements[name] for name in copied) + _OF_LAUNCH * len(copied)
+        return None if m * n * k >= least else f"{rows}, and copies would take longer than the product {m}×{n}×{k}"
+
+    def _too_small(self, product: Product, least_rows: int) -> str | None:
         batch, m, n, k = (expected(extent) for extent in product.extents)
         if batch is None or m is None or n is None or k is None:
             return None
         shape = f"{m}×{n}×{k}" if batch == 1 else f"{batch} of {m}×{n}×{k}"
         if 0 in (batch, m, n, k):
             return f"{shape}: it has no elements or no products"
-        if min(m, n) < self.least_rows and not product.form.grouped:
-            return f"{shape}: M and N of at least {self.least_rows} are taken"
+        if min(m, n) < least_rows:
+            return f"{shape}: M and N of at least {least_rows} are taken"
         if batch * m * n * k < self.least:
             return f"{shape}: fewer than {self.least} multiplications"
         return None
@@ -97,21 +125,26 @@ def _of_groups(product: Product) -> str | None:
 
 
 def _strides(value: Value) -> str | None:
-    """Why no kernel can read a matrix without copying it first; None if one can."""
+    """Why no kernel can read a matrix; None if one can."""
     *_, rows, columns = value.strides
     if not is_one(rows) and not is_one(columns):
         return f"strides {value.strides}: neither rows nor columns are contiguous"
+    return None
+
+
+def copied_by(product: Product) -> tuple[str, ...]:
+    """The matrices that a launch copies, because their rows are no multiples of 16 bytes: D, and A and B, which are
+    copied both if one of them has such rows."""
+    of_inputs = ("A", "B") if any(_has_odd_rows(value) for value in (product.a_value, product.b_value)) else ()
+    assert product.value.dtype is not None
+    columns = product.value.shape[-1]
+    is_odd = isinstance(columns, int) and columns * element_type(product.value.dtype).bytes % _ALIGNED
+    return (*of_inputs, "D") if is_odd else of_inputs
+
+
+def _has_odd_rows(value: Value) -> bool:
     assert value.dtype is not None
     size = element_type(value.dtype).bytes
-    apart = [stride for stride in value.strides if isinstance(stride, int) and stride not in (0, 1)]
-    if any(stride * size % _ALIGNED for stride in apart):
-        return f"strides {value.strides} are not multiples of {_ALIGNED} bytes"
-    return None
-
-
-def _rows_of_d(value: Value) -> str | None:
-    assert value.dtype is not None
-    columns = value.shape[-1]
-    if isinstance(columns, int) and columns * element_type(value.dtype).bytes % _ALIGNED:
-        return f"rows of D have {columns} elements, not a multiple of {_ALIGNED} bytes"
-    return None
+    return any(
+        isinstance(stride, int) and stride not in (0, 1) and stride * size % _ALIGNED for stride in value.strides
+    )

@@ -27,8 +27,9 @@ class Value:
 
 
 def value_of(node: Any) -> Value | None:
-    """The tensor in a node's metadata; None if it is not a tensor."""
-    tensor: Any = getattr(node, "meta", {}).get("val")
+    """The tensor in a node's metadata; None if it is not a tensor. Graphs of Dynamo have it by another name."""
+    meta = getattr(node, "meta", {})
+    tensor: Any = meta.get("val", meta.get("example_value"))
     if not all(hasattr(tensor, name) for name in ("shape", "stride", "dtype", "device")):
         return None
     dtype = LIBRARY_NAMES.get(str(tensor.dtype).rpartition(".")[2])

@@ -305,6 +305,18 @@ def test_by_default_nothing_on_the_cpu_is_taken(eager: None) -> None:
     assert row.reason == "A is on cpu; kernels run on cuda"
 
 
+def test_a_graph_without_tensors_that_could_be_taken_is_compiled_without_the_pass(
+    eager: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(self: Any, graph: Any) -> None:
+        raise AssertionError("the pass ran")
+
+    monkeypatch.setattr(ltt.GemmPass, "__call__", run)
+    x, w = torch.randn(64, 64), torch.randn(64, 64)
+    d = torch.compile(lambda x, w: (x @ w).relu(), backend=ltt.Backend(ltt.Rule(devices=("cpu",))))(x, w)
+    assert torch.allclose(d, (x @ w).relu(), atol=1e-4)
+
+
 def test_inductor_caches_what_the_pass_does_by_its_rule_and_sources() -> None:
     uuid = ltt.GemmPass().uuid()
     assert uuid == ltt.GemmPass().uuid() and "Rule" in uuid

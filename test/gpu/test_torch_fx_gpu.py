@@ -197,6 +197,19 @@ def test_the_rule_takes_large_products_alone() -> None:
     assert first.taken == ("relu",) and second.taken is None and "64×2048×2048" in second.reason
 
 
+def test_products_with_odd_rows_are_taken_with_rows_copied_by_the_launch(checked: list[float]) -> None:
+    x = torch.randn(1527, 1020, device="cuda", dtype=torch.bfloat16)
+    narrow, wide = (torch.randn(n, k, device="cuda", dtype=torch.bfloat16) for n, k in ((1022, 4080), (4080, 1020)))
+    bias, backend = torch.randn(4080, device="cuda", dtype=torch.bfloat16), ltt.Backend(explain=True)
+
+    def mlp(x: Any) -> Any:
+        return functional.linear(functional.relu(functional.linear(x, wide, bias)), narrow)
+
+    with torch.no_grad(), torch._inductor.config.patch(shape_padding=False):
+        torch.compile(mlp, backend=backend, dynamic=False)(x)
+    assert [row.is_taken for row in backend.report()] == [True, True] and len(checked) == 2
+
+
 def test_calls_that_differ_in_addresses_or_device_memory_alone_are_told_apart() -> None:
     """What is kept of a call is by where its tensors are; new ones take the long way, once."""
     torch.manual_seed(0)

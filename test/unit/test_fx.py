@@ -15,6 +15,7 @@ from lowtide.compiler.fx.choosing import Choice, choose
 from lowtide.compiler.fx.products import product_of
 from lowtide.compiler.fx.report import Report, Row
 from lowtide.compiler.fx.rule import Rule
+from lowtide.compiler.fx.values import value_of
 
 ALL = Rule(least_rows=1, least=0, full="any", left=())
 M, N, K = 256, 512, 128
@@ -242,10 +243,14 @@ def test_symbolic_extents_are_compared_as_they_are_written() -> None:
         ({"shape": (M, K), "device": "cpu"}, {}, "A is on cpu; kernels run on cuda"),
         ({"shape": (M, K), "dtype": "torch.float32"}, {"dtype": "torch.float32"}, "f32 × f32: products of bf16, f16"),
         ({"shape": (M, K), "strides": (2 * K, 2)}, {}, "neither rows nor columns are contiguous"),
-        ({"shape": (M, K), "strides": (K + 1, 1)}, {}, "are not multiples of 16 bytes"),
+        (
+            {"shape": (M, K), "strides": (K + 1, 1)},
+            {},
+            "rows of A and B are not multiples of 16 bytes, and copies would",
+        ),
         ({"shape": (4, K)}, {}, "M and N of at least 16 are taken"),
         ({"shape": (16, K)}, {}, "fewer than 2000000 multiplications"),
-        ({"shape": (M, K)}, {"shape": (K, 77)}, "not a multiple of 16 bytes"),
+        ({"shape": (M, K)}, {"shape": (K, 77)}, "rows of D are not multiples of 16 bytes"),
         ({"shape": (M, 0)}, {"shape": (0, N)}, "it has no elements or no products"),
     ],
 )
@@ -257,6 +262,60 @@ def test_products_are_left_with_a_reason(a: dict[str, Any], b: dict[str, Any], r
     sums = graph.call("aten.mm.default", left, right, shape=shape)
     choice = chosen(graph, sums, Rule(least_rows=16, least=2_000_000))
     assert choice.fusion is None and not choice.row.is_taken and reason in choice.row.reason
+
+
+def odd(m: int, n: int, k: int, rule: Rule | None = None) -> Choice:
+    """The choice for a product that a bias, a relu and a sum with a tensor of D's size follow."""
+    graph = Graph()
+    weight = graph.input(k, n, strides=(1, k))
+    sums = graph.call("aten.addmm.default", graph.input(n), graph.input(m, k), weight, shape=(m, n))
+    relu = graph.call("aten.relu.default", sums)
+    graph.output(relu, graph.call("aten.add.Tensor", relu, graph.input(m, n)))
+    return chosen(graph, sums, Rule(full="any") if rule is None else rule)
+
+
+@pytest.mark.parametrize(
+    ("extents", "is_taken"),
+    [
+        ((4095, 4097, 4103), True),
+        ((1527, 4080, 1020), True),
+        ((1527, 1020, 4080), True),  # only D is copied
+        ((1527, 1020, 1020), False),  # copies take longer
+        ((4095, 4097, 100), False),
+    ],
+)
+def test_products_with_odd_rows_are_taken_if_copies_take_less_time_than_the_product(
+    extents: tuple[int, int, int], is_taken: bool
+) -> None:
+    choice = odd(*extents)
+    assert choice.row.is_taken == is_taken and ("copies would take longer" in choice.row.reason) != is_taken
+
+
+def test_kernels_with_odd_rows_have_one_result_and_read_no_tensor_of_ds_size() -> None:
+    choice = odd(4095, 4097, 4103)
+    assert choice.row.taken == ("relu",) and choice.row.results == ""
+    # With aligned rows, the relu and the sum are two results.
+    assert odd(4096, 4096, 4096).row.results != ""
+
+
+def test_products_with_odd_rows_are_left_if_the_rule_says_so_or_their_size_is_not_known() -> None:
+    wanted = "rows of A and B and D are not multiples of 16 bytes; only single products of known extents"
+    assert odd(4095, 4097, 4103, Rule(unaligned=False)).row.reason.startswith(wanted)
+    graph = Graph()
+    left, right = graph.input(8, 2048, 2044), graph.input(8, 2044, 2048)
+    batch = graph.call("aten.bmm.default", left, right, shape=(8, 2048, 2048))
+    assert "only single products" in chosen(graph, batch, Rule()).row.reason
+
+
+def test_a_graph_without_tensors_of_a_type_that_is_taken_takes_nothing() -> None:
+    graph = Graph()
+    f32, bf16 = graph.input(M, K, dtype="torch.float32"), graph.input(M, K)
+    on_cpu, other = graph.input(M, K, device="cpu"), graph.input(M, dtype="torch.int64")
+    values = {node: value_of(node) for node in (f32, bf16, on_cpu, other)}
+    assert Rule().may_take(values.values()) and not Rule().may_take([values[f32], values[on_cpu], values[other], None])
+    assert Rule(("f32",)).may_take([values[f32]]) and not Rule().may_take([])
+    bf16.meta["example_value"] = bf16.meta.pop("val")  # as graphs of Dynamo have it
+    assert value_of(bf16) == values[bf16]
 
 
 def test_the_report_is_a_table() -> None:

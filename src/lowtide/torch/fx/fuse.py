@@ -48,7 +48,8 @@ def fuse(graph: torch.fx.Graph, name: str, rule: Rule, how: How) -> list[Row]:
                 _replace(graph, choice.fusion, how._replace(epilogue=choice.epilogue))
         elif choice.row.is_taken:
             replace_groups(graph, product)
-    graph.eliminate_dead_code()
+    if any(row.is_taken for row in rows):  # otherwise Inductor gets the graph as it was
+        graph.eliminate_dead_code()
     return rows
 
 

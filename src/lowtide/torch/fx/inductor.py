@@ -8,7 +8,7 @@ model = torch.compile(model, backend=backend); model(x); print(backend.report())
 import functools
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from lowtide.compiler import fx as matching
 from lowtide.compiler.cache.sources import own_digest
 from lowtide.compiler.fx.report import Report, Row
 from lowtide.compiler.fx.rule import Rule
+from lowtide.compiler.fx.values import Value, value_of
 from lowtide.compiler.numerics_words import BATCH_INVARIANT, REPEATABLE, check_numerics
 from lowtide.torch.calls import OF_PRECISIONS, How, check_precision
 from lowtide.torch.fx import lowering
@@ -122,6 +123,9 @@ class Backend:
         """Compile a graph. `mode`, `options`: those of torch.compile for Inductor."""
         patches = {**(list_mode_options(mode) if mode else {}), **(options or {})}
         patches = {name.replace("-", "_"): value for name, value in patches.items()}
+        own = self._pass()
+        if not (self._measure or own.explain or own.rule.may_take(_values(graph))):
+            return compile_fx(graph, list(example_inputs), config_patches=patches or None)
         before = patches.get("joint_custom_post_pass", config.joint_custom_post_pass)
         patches["joint_custom_post_pass"] = self._pass(before=before)
         if self._measure:
@@ -132,6 +136,13 @@ class Backend:
     def report(self) -> Report:
         """As `GemmPass.report`. Without `explain`, graphs that Inductor found in its cache are missing."""
         return Report(self._log.rows)
+
+
+def _values(graph: torch.fx.GraphModule) -> Iterator[Value | None]:
+    """The tensors of the graph and of those inside it, as far as they are known."""
+    for module in graph.modules():
+        if isinstance(module, torch.fx.GraphModule):
+            yield from map(value_of, module.graph.nodes)
 
 
 backend = Backend()

@@ -14,7 +14,7 @@ from torch._inductor.pattern_matcher import stable_topological_sort
 from lowtide.compiler.fx.halves import Halves, halves_of
 from lowtide.compiler.fx.pointwise import CASTS
 from lowtide.compiler.fx.products import Product
-from lowtide.compiler.fx.rule import Rule
+from lowtide.compiler.fx.rule import Rule, copied_by
 from lowtide.compiler.fx.scaled_rows import ScaledRows, scaled_rows
 from lowtide.compiler.fx.values import same_shape, sizes_for_reshape
 from lowtide.torch.fx.nodes import call, shaped
@@ -25,7 +25,8 @@ _add, _mm, _mul = torch.ops.aten.add.Tensor, torch.ops.aten.mm.default, torch.op
 
 def scale_after_products(graph: torch.fx.Graph, rule: Rule) -> None:
     """Rewrite the graph, if the rule takes kernels with results."""
-    found = scaled_rows(graph.nodes, lambda product: rule.refusal(product) is None) if rule.results else []
+    is_taken = lambda product: rule.refusal(product) is None and not copied_by(product)  # noqa: E731
+    found = scaled_rows(graph.nodes, is_taken) if rule.results else []
     for each in found:
         with graph.inserting_before(each.node):
             x = _unscaled(graph, each)
