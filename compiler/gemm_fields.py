@@ -167,6 +167,11 @@ class GemmFields:
         groups = (self.group_count,) if self.k_is_grouped else ()
         return (*self.batch_shape, *groups, *((self.m, self.n) if self.d_order == "row" else (self.n, self.m)))
 
+    @property
+    def row_axis(self) -> int:
+        """Which of the two dimensions of a matrix of D, or of a full operand, is that of its rows."""
+        return 0 if self.d_order == "row" else 1
+
     def in_rows(self, matrix: Any) -> Any:
         """D or a full operand as an array of (…, M, N), from its array in memory; and back."""
         return matrix if self.d_order == "row" else matrix.swapaxes(-1, -2)

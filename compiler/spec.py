@@ -68,8 +68,7 @@ class GemmSpec(GemmFields):
     - `counts`: whether each product of a batch has its own number of rows, at most M, as in padded groups of rows;
       False, the default. If True, the kernel also takes `counts`, s32 (batch,), which only the device reads. A count is
       clamped to 0 … M. Product i has the first `counts[i]` rows of its A; the other rows are not computed, and those of
-      D are not written. D must be by rows; packed weights, f32 by pieces, reductions and indices of rows are not
-      supported.
+      D are not written. Packed weights, f32 by pieces, reductions and indices of rows are not supported.
     - `arrivals`: whether the matrices of A are shards that other GPUs fill while the kernel runs, as in an all-gather;
       False, the default. If True, the kernel also takes three operands, which only the device reads. `arrived`, s32
       (batch,): shard r of A is complete once `arrived[r]` − epoch, in 32 bits, is not negative. `turn`, s32 (3,): the
@@ -84,13 +83,13 @@ class GemmSpec(GemmFields):
       `ends[g] − 1`. Only the device reads `ends`. An end that is less than the end before it, or greater than M, is
       clamped. Rows of D after the last end are not written. A per-column operand is (groups, N), or (N,) if all groups
       share it. So are the scales of columns and the zero points below: they have a part for each group, or are shared.
-      Block scales of A must be of one row. D must be by rows. A batch is not supported; reductions are those over N,
-      beside a full result. With `lt.Groups(groups, axis="k")`, K is grouped: D (groups, M, N) has a matrix for each
-      group: the product over the K from `ends[g − 1]` to `ends[g] − 1`, which is 0 for an empty group. `ends[g − 1]` is
-      clamped to 0 … K, and then `ends[g]` to the result … K. With block scales, ends other than K should be multiples
-      of 128; others are rounded down. The layout must be nt, and K at most 2³⁰; packed weights, f32 by pieces and
-      reductions are not supported. Full operands have the shape of D, or (M, N) if all groups share one. All groups
-      share the other operands.
+      Block scales of A must be of one row. A batch is not supported; reductions are those over N, beside a full result.
+      With `lt.Groups(groups, axis="k")`, K is grouped: D (groups, M, N) has a matrix for each group: the product over
+      the K from `ends[g − 1]` to `ends[g] − 1`, which is 0 for an empty group. `ends[g − 1]` is clamped to 0 … K, and
+      then `ends[g]` to the result … K. With block scales, ends other than K should be multiples of 128; others are
+      rounded down. The layout must be nt, D by rows, and K at most 2³⁰; packed weights, f32 by pieces and reductions
+      are not supported. Full operands have the shape of D, or (M, N) if all groups share one. All groups share the
+      other operands.
     - `a_rows`: whether the rows of A are taken at an index (a gather), as for tokens that are sent to experts; False,
       the default. If True, the kernel also takes `a_rows`, s32 (M,): row m of the product is computed from row
       `a_rows[m]` of A, or from zeros if A has no such row. A has any number of rows. Only the device reads `a_rows`.

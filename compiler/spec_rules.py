@@ -141,8 +141,10 @@ def check_groups(spec: GemmFields) -> None:
     """Raises SpecError for fields that groups do not support."""
     if not spec.is_grouped:
         return
-    sums = _pieces(spec) | {"packed weights": spec.is_mixed} if spec.k_is_grouped else {}
-    _refuse("groups", _matrices(spec) | sums, "launch the groups one by one [groups-beside]")
+    of_k = _matrices(spec) | _pieces(spec) | {"packed weights": spec.is_mixed}
+    beside = of_k if spec.k_is_grouped else {"a batch": spec.is_batched}
+    _refuse("groups", beside, "launch the groups one by one [groups-beside]")
+    _check_columns(spec)
     if spec.k_is_grouped:
         if spec.layout != K_GROUPED_LAYOUT:
             raise SpecError(
@@ -163,11 +165,26 @@ def check_counts(spec: GemmFields) -> None:
             "counts=True without a batch: each product of a batch has its own number of rows; give batch=, the number "
             "of groups [counts-batch]"
         )
-    _refuse(
-        "counts of rows",
-        _beside_batch(spec) | {"packed weights": spec.is_mixed},
-        "launch the products one by one [counts-beside]",
-    )
+    beside = _pieces(spec) | {"packed weights": spec.is_mixed}
+    _refuse("counts of rows", beside, "launch the products one by one [counts-beside]")
+    _check_columns(spec)
+
+
+def _check_columns(spec: GemmFields) -> None:
+    """Raises SpecError for a result by columns that is converted in whole rows, for groups of rows: they may end at any
+    element of a column, so elements are stored one by one."""
+    stored = _converted(spec)
+    if spec.d_order != "row" and stored is not None:
+        raise SpecError(
+            f"a result of {stored} by columns with groups of rows: {stored} is converted in whole rows, but elements "
+            "of a column are stored one by one; use d_order='row', or store bf16 or f16 [groups-columns-result]"
+        )
+
+
+def _converted(spec: GemmFields) -> str | None:
+    """The type of a result whose elements threads do not hold: they are converted as they are stored."""
+    types = (spec.d, *dict(spec.result_types).values())
+    return next((x for x in types if element_type(x).is_converted_to), None)
 
 
 def check_arrivals(spec: GemmFields) -> None:
@@ -279,7 +296,7 @@ def check_pairs(spec: GemmFields) -> None:
             f"pairs of columns with layout={spec.layout!r}, whose B is (K, 2·N): pass B as (2·N, K), with layout='tn' "
             "or 'nn' [pairs-layout]"
         )
-    stored = next((x for x in (spec.d, *dict(spec.result_types).values()) if element_type(x).is_converted_to), None)
+    stored = _converted(spec)
     if stored is not None:
         raise SpecError(
             f"a result of {stored} with pairs of columns: {stored} is converted in whole rows, but pairs are combined "

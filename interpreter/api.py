@@ -287,13 +287,17 @@ def _written(host: Host, matrix: Any, given: Array, rows: Array | None) -> Array
         payload, written = payload.reshape(stored), written.reshape(stored)
     if rows is not None and len(matrix.shape) == 1:  # a vector with an element for each row of D
         payload, written, given = (x.reshape(-1, 1) for x in (payload, written, given))
-    if rows is not None and written[~rows].any():
-        place = np.argwhere(written & ~rows[..., None])[0].tolist()
+    others = np.zeros_like(written)  # elements that are not written
+    if rows is not None:
+        others |= ~np.expand_dims(rows, -2 if matrix.is_column_major else -1)
+    if (written & others).any():
+        place = np.argwhere(written & others)[0].tolist()
+        row = place[-1 if matrix.is_column_major else -2]
         raise InterpreterError(
-            f"level {host.level}: {name}[{', '.join(map(str, place))}] was written, but row {place[-2]} is in no group "
+            f"level {host.level}: {name}[{', '.join(map(str, place))}] was written, but row {row} is in no group "
             "of rows, or is not named by the index of rows of D [d-row-of-none]"
         )
-    missing = ~written if rows is None else ~written & rows[..., None]
+    missing = ~written & ~others
     if missing.any():
         place = np.unravel_index(np.flatnonzero(missing)[0], missing.shape)
         raise InterpreterError(
@@ -302,7 +306,7 @@ def _written(host: Host, matrix: Any, given: Array, rows: Array | None) -> Array
         )
     found = host.domain.matrix_of(payload, matrix.element.name)
     if rows is not None:
-        found[~rows] = given[~rows]
+        found[others] = given[others]
     return found
 
 

@@ -207,8 +207,8 @@ def _scaled(
 
 
 def in_rows(manifest: Mapping[str, Any], values: np.ndarray) -> np.ndarray:
-    """D, or a full operand, as (M, N)."""
-    return values if manifest["spec"].get("d_order", "row") == "row" else values.T
+    """D, or a full operand, as (…, M, N), from its array in memory; and back."""
+    return values if manifest["spec"].get("d_order", "row") == "row" else values.swapaxes(-1, -2)
 
 
 def _part_of(manifest: Mapping[str, Any], operands: Mapping[str, HostArray], name: str, matrix: int) -> np.ndarray:

@@ -73,9 +73,9 @@ def host_array(
     return array
 
 
-def check_written(result: HostArray, places: np.ndarray | None = None) -> str:
-    """A message if bytes outside of D were written, or an element of D was not; "" otherwise. `places`: the rows of D
-    that are written, and −1 any number of times; all rows by default.
+def check_written(result: HostArray, wanted: np.ndarray | None = None) -> str:
+    """A message if bytes outside of D were written, or an element of D was not; "" otherwise. `wanted`: whether each
+    element is to be written, broadcast to D; all are by default.
 
     In an integer D all bits are valid: unwritten elements show as wrong values.
     """
@@ -85,18 +85,14 @@ def check_written(result: HostArray, places: np.ndarray | None = None) -> str:
         return "bytes before or after D were written"
     if (np.ascontiguousarray(elements[:, columns:]).view(np.uint8) != POISON).any():
         return "the padding of D's rows was written"
-    others = np.full(len(elements), places is not None)
-    if places is not None:
-        others[places[places >= 0]] = False
-    if (np.ascontiguousarray(elements[others]).view(np.uint8) != POISON).any():
-        return "rows of D were written that belong to no group, or that d_rows does not name"
-    if not element_type(result.dtype).is_float:
-        return ""
-    poison = np.full(element_type(result.dtype).bytes, POISON, dtype=np.uint8).view(elements.dtype)
+    inside = np.broadcast_to(True if wanted is None else wanted, result.shape).reshape(-1, columns)
     bits = np.dtype(f"u{element_type(result.dtype).bytes}")
-    untouched = np.ascontiguousarray(elements[:, :columns]).view(bits) == poison.view(bits)
-    untouched &= ~others[:, None]
-    if untouched.any():
+    poison = np.full(bits.itemsize, POISON, dtype=np.uint8).view(bits)
+    untouched = np.ascontiguousarray(elements[:, :columns]).view(bits) == poison
+    if not (untouched | inside).all():
+        return "rows of D were written that belong to no group, or that d_rows does not name"
+    untouched &= inside
+    if element_type(result.dtype).is_float and untouched.any():
         place = np.unravel_index(np.flatnonzero(untouched)[0], result.shape)
         return f"{int(untouched.sum())} elements of D were not written, first D[{', '.join(map(str, place))}]"
     return ""

@@ -223,12 +223,12 @@ def verify_kernel(
     if m > most_rows and math.prod(extents.values()) > 2**30:
         rows = _some(m, most_rows, rng)
     counts, places = _counts(manifest, operands), _places(manifest, operands)
-    written = places if counts is None else np.flatnonzero(np.arange(m) < counts[:, None])
+    written = _written(manifest, counts, places)
     rows = rows if places is None else rows[places[rows] >= 0]
     message, ratio = "", 0.0
     for number, (name, array) in enumerate(outputs.items()):
         values = array.values().reshape(-1, *array.shape[-2:])
-        stored = values if counts is None else values.reshape(-1, array.shape[-1])[written]
+        stored = values if written is None else values[np.broadcast_to(written, values.shape)]
         own = check_written(array, written) or ("" if number else check_others(manifest, operands, stored))
         for matrix in _some(len(values), _MOST_MATRICES, rng).tolist():
             result = in_rows(manifest, values[matrix])
@@ -278,6 +278,18 @@ def _places(manifest: Mapping[str, Any], operands: Mapping[str, Any]) -> np.ndar
     """The row of D of each row of the product, −1 for rows that are not stored; None if all are stored in order."""
     index = next((operands[x["name"]].values() for x in manifest["arguments"] if x["kind"] == "d_rows"), None)
     return None if index is None else places_in(index, example_extents(manifest)[ROWS_OF_D])
+
+
+def _written(manifest: Mapping[str, Any], counts: np.ndarray | None, places: np.ndarray | None) -> np.ndarray | None:
+    """Whether each element of D is written, to be broadcast to D; None if all are."""
+    extents = example_extents(manifest)
+    if counts is not None:
+        rows = np.arange(extents["m"]) < counts[:, None]
+    elif places is not None:
+        rows = np.isin(np.arange(extents[ROWS_OF_D]), places)
+    else:
+        return None
+    return in_rows(manifest, rows[..., None])
 
 
 def _unwritten(manifest: Mapping[str, Any], output: Mapping[str, Any]) -> HostArray:

@@ -55,6 +55,12 @@ class Argument:
     is_status: bool = False
     shapes: Shapes | None = None
 
+    @property
+    def rows(self) -> int:
+        """The number of rows of a matrix, or of elements of a vector; in a batch, of each."""
+        assert isinstance(self.type, MemRef)
+        return np.shape(self.value)[-1 if self.type.is_column_major else int(self.is_batch)]
+
 
 def arguments_of(function: ir.Operation, inputs: Mapping[str, Any], domain: Domain) -> list[Argument]:
     """The arguments of the host function. Full results, such as D, and reductions are allocated if they are not given.
@@ -138,14 +144,14 @@ def rows_written(arguments: Sequence[Argument]) -> Array | None:
     names; in a batch, the rows of each matrix that count. None if it writes all of D, as with groups of K. Raises
     InterpreterError if two rows of the product are stored into one row of D."""
     ends, places = _rows_of(arguments)
-    of_d = np.shape(arguments[output_of(arguments)].value)
+    d = arguments[output_of(arguments)]
     if ends is not None and arguments[0].is_batch:
-        return np.arange(of_d[1]) < ends[:, None]
-    if (ends is None and places is None) or len(of_d) == 3:
+        return np.arange(d.rows) < ends[:, None]
+    if (ends is None and places is None) or d.is_batch:
         return None
-    places = np.arange(of_d[0]) if places is None else places
+    places = np.arange(d.rows) if places is None else places
     counted = places[: len(places) if ends is None else max([0, *ends.tolist()])]
-    named, counts = np.unique(counted[(counted >= 0) & (counted < of_d[0])], return_counts=True)
+    named, counts = np.unique(counted[(counted >= 0) & (counted < d.rows)], return_counts=True)
     if (counts > 1).any():
         row = int(named[counts > 1][0])
         first, second, *_ = np.flatnonzero(places == row).tolist()
@@ -153,7 +159,7 @@ def rows_written(arguments: Sequence[Argument]) -> Array | None:
             f"rows {first} and {second} of the product are both stored into row {row} of D, which is a race; name "
             "different rows in the index [row-stored-twice]"
         )
-    return np.isin(np.arange(of_d[0]), named)
+    return np.isin(np.arange(d.rows), named)
 
 
 def rows_computed(arguments: Sequence[Argument]) -> Array | None:

@@ -62,10 +62,11 @@ class Matrix:
         return tuple(part_name(self.name, at) for at in range(self.shape[0])) if self.is_list else (self.name,)
 
     def rows(self, first: int, end: int) -> "Matrix":
-        """Some rows of a matrix that lies by rows, or some elements of a vector."""
+        """Some rows of a matrix, or some elements of a vector."""
         if self.index is not None:
             return replace(self, index=self.index.rows(first, end), shape=(end - first, *self.shape[1:]))
-        address = self.address + first * (self.row_stride or 1) * self.element.bytes
+        apart = 1 if self.is_column_major else self.row_stride or 1
+        address = self.address + first * apart * self.element.bytes
         return replace(self, address=address, shape=(end - first, *self.shape[1:]))
 
     def columns(self, first: int, end: int) -> "Matrix":

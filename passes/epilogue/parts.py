@@ -25,6 +25,7 @@ from lowtide.passes.support.agents.atoms import (
     part_of,
     rows_of_part,
     stacked_tv,
+    stored_at_once,
 )
 from lowtide.passes.support.agents.reductions import reduction_of, slots_of
 from lowtide.passes.support.ir.arithmetic import add
@@ -227,13 +228,14 @@ class Epilogue:
 
     def store_fragment(self, value: ir.Value, matrix: ir.Value, origin: Origin) -> None:
         """Stores a fragment to a full result from the registers of its threads, in the widest runs that a thread holds,
-        or of `epilogue.store` bytes. Rows and columns past the end of the result are not stored."""
-        bytes_of = element_bits(element_of(matrix)) // 8
-        held = held_run(value.type, self.by_columns) * bytes_of
-        bytes_per_store = max(bytes_of, min(held, self.schedule.epilogue.store or held))
+        or of as many elements as `epilogue.store` bytes of the widest result have. Rows and columns past the end of the
+        result are not stored."""
+        bytes_of, *others = (element_bits(element) // 8 for element in (element_of(matrix), *self.d_elements))
+        held, most = held_run(value.type, self.by_columns), self.schedule.epilogue.store
+        run = stored_at_once(held, max(bytes_of, *others), most)
         window = self.window(matrix, value.type.shape, origin)
         hint = self.cache if self.schedule.epilogue.path is StorePath.direct else None
-        sm.StoreGlobalOp(value, window, f"st.global.{bytes_per_store}", cache=hint)
+        sm.StoreGlobalOp(value, window, f"st.global.{run * bytes_of}", cache=hint)
 
     @property
     def _matrix(self) -> list[ir.Value]:

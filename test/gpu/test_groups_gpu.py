@@ -27,6 +27,9 @@ CASES: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "wgmma, three consumers": ("sm_90a", {"a": "bf16", "d": "f32"}, "roles = cooperative(3), grid.tile = [192, 128]"),
     "wgmma, even shares": ("sm_90a", {"a": "f16", "d": "f16"}, "scheduler = even_split"),
     "wgmma of 8-bit floats": ("sm_90a", {"a": "e4m3", "d": "bf16"}, None),
+    "mma.sync, D by columns": ("sm_80", {"a": "f16", "d": "f32", "d_order": "column"}, None),
+    "products in f32, D by columns": ("sm_80", {"a": "f32", "d": "f32", "d_order": "column"}, None),
+    "wgmma, D by columns": ("sm_90a", {"a": "bf16", "d": "bf16", "layout": "nt", "d_order": "column"}, None),
 }
 
 

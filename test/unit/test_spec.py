@@ -125,7 +125,8 @@ def test_accumulators_are_those_of_the_inputs_where_none_are_given(a: str, b: st
         ({"batch": 0}, "batch is 0; it must be at least 1"),
         ({"groups": 0}, "groups is 0; it must be at least 1"),
         ({"groups": 2, "batch": 3}, r"groups with a batch are not supported.*\[groups-beside\]"),
-        ({"groups": 2, "d_order": "column"}, r"groups with d_order='column'.*\[groups-beside\]"),
+        ({"groups": Groups(2, "k"), "d_order": "column"}, r"groups with d_order='column'.*\[groups-beside\]"),
+        ({"groups": 2, "d_order": "column", "d": "e4m3"}, r"e4m3 by columns.*\[groups-columns-result\]"),
         (FP8 | {"groups": 2, "block_scales": BlockScales(a=(128, 128))}, r"use a=\(1, 128\) \[scales-groups\]"),
         (
             {"a": "f32", "b": "f32", "d": "f32", "precision": "tf32x3", "groups": Groups(2, "k"), "layout": "nt"},
@@ -138,7 +139,23 @@ def test_accumulators_are_those_of_the_inputs_where_none_are_given(a: str, b: st
         ({"groups": 2, "epilogue": adds_ends}, r"operand 'ends' has the name of the ends.*\[ends-operand-name\]"),
         ({"counts": True}, r"counts=True without a batch.*give batch=.*\[counts-batch\]"),
         ({"counts": 1, "batch": 2}, r"counts is 1 \(int\); it must be True or False \[rows-word\]"),
-        ({"counts": True, "batch": 2, "d_order": "column"}, r"counts of rows with d_order='column'.*\[counts-beside\]"),
+        (
+            {"counts": True, "batch": 2, "precision": "tf32x3", "a": "f32", "b": "f32"},
+            r"counts of rows with precision.*\[counts-beside\]",
+        ),
+        (
+            {"counts": True, "batch": 2, "d_order": "column", "d": "e5m2"},
+            r"e5m2 by columns with groups of rows.*use d_order='row'.*\[groups-columns-result\]",
+        ),
+        *(
+            (fields | {"d_order": "column"}, rf"with d_order='column' are not.*\[{code}\]")
+            for fields, code in (
+                ({"groups": 2, "lists": "b"}, "lists-beside"),
+                ({"groups": 2, "a_rows": True}, "a-rows-beside"),
+                ({"groups": 2, "d_rows": True}, "d-rows-beside"),
+                ({"batch": 2, "counts": True, "pairs": "stacked"}, "pairs-beside"),
+            )
+        ),
         ({"counts": True, "batch": 2, "a_rows": True}, r"rows of A at an index with a batch.*\[a-rows-beside\]"),
         (
             {"counts": True, "batch": 2, "epilogue": sums_rows},

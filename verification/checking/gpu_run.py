@@ -97,12 +97,11 @@ def _complaint(spec: GemmSpec, inputs: Mapping[str, Any], result: Result, array:
     """What is wrong with the bytes that were written of a result, or "". A reduction of rows has an element for each
     row of the product, and those of no group are not written."""
     if (reduction := result.kind.reduction) is None:
-        return check_written(array, written_rows(spec, inputs, array.shape[-2]))
+        rows = written_rows(spec, inputs, array.shape[spec.row_axis - 2])
+        return check_written(array, None if rows is None else spec.in_rows(rows[..., None]))
     if reduction.axis != "row" or spec.is_batched:
         return check_written(array)
-    (rows,) = array.shape
-    one_by_one = replace(array, shape=(rows, 1), row_stride=1)
-    return check_written(one_by_one, written_rows(replace(spec, d_rows=False), inputs, rows))
+    return check_written(array, written_rows(replace(spec, d_rows=False), inputs, array.shape[0]))
 
 
 def _shape_of(result: Result, extents: tuple[int, int], whole: tuple[int, ...]) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from lowtide.elements import SCALE_BLOCK
 from lowtide.errors import SpecError
 from lowtide.runtime.row_indices import places_in
 
-_OF_ROWS = (OperandKind.FULL, OperandKind.PER_ROW, OperandKind.TARGET)
+_OF_ROWS = (OperandKind.PER_ROW, OperandKind.TARGET)
 _BY_K = (OperandKind.ROW_SCALE, OperandKind.COLUMN_SCALE)  # scales whose first dimension is that of blocks of K
 _BLOCK = 1 << 16  # elements of D for which the epilogue is evaluated at once: the arrays stay in cache
 
@@ -47,6 +47,7 @@ def _of_rows(spec: GemmSpec, arrays: Mapping[str, np.ndarray], rows: slice) -> d
     """A and the operands that have rows of D, or blocks of them from row 0 on, for some of these rows."""
     kinds = {x.name: x.kind for x in spec.operands}
     along = {name: 0 for name, kind in kinds.items() if kind in _OF_ROWS}
+    along |= {name: spec.row_axis for name, kind in kinds.items() if kind is OperandKind.FULL}
     along |= {name: 1 for name, kind in kinds.items() if kind is OperandKind.ROW_SCALE}
     along |= {"a": int(spec.layout[0] == "n")}
     blocks = [name for name, kind in kinds.items() if kind is OperandKind.ROW_BLOCK_SCALE]
@@ -95,15 +96,16 @@ def in_order(spec: GemmSpec, inputs: Mapping[str, Any]) -> tuple[GemmSpec, dict[
 
 
 def written_rows(spec: GemmSpec, inputs: Mapping[str, Any], rows_of_d: int) -> np.ndarray | None:
-    """The rows of D that a kernel writes, with −1 for rows of the product that are not stored: those before the last
-    end of groups of rows, or those that an index names. With `counts`, the rows of all matrices of D are numbered one
-    after the other. None if it writes all of D."""
+    """Whether a kernel writes each row of D: those before the last end of groups of rows, or those that an index
+    names. With `counts`, of each matrix of D. None if it writes all of D."""
     if spec.counts:
-        return np.flatnonzero(counted_rows(inputs[COUNTS], rows_of_d))
+        return counted_rows(inputs[COUNTS], rows_of_d)
     if not spec.rows_are_grouped and not spec.d_rows:
         return None
     places = places_in(inputs[D_ROWS], rows_of_d) if spec.d_rows else np.arange(rows_of_d)
-    return places[: ends_of_groups(inputs[ENDS], len(places)).max(initial=0)] if spec.rows_are_grouped else places
+    if spec.rows_are_grouped:
+        places = places[: ends_of_groups(inputs[ENDS], len(places)).max(initial=0)]
+    return np.isin(np.arange(rows_of_d), places)
 
 
 def at_places(index: Any, before: Any, values: np.ndarray, bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -138,8 +138,9 @@ def _computed(
         values = np.zeros((np.shape(a)[spec.layout[0] == "n"], columns))
         bounds = np.full(values.shape, np.inf)
         for rows, one, own in grouped_products(spec, {"a": a, "b": b, **operands}):
-            values[rows], bounds[rows] = _computed(one, own.pop("a"), own.pop("b"), own, with_bound=with_bound)
-        return values, bounds
+            of_group = _computed(one, own.pop("a"), own.pop("b"), own, with_bound=with_bound)
+            values[rows], bounds[rows] = map(spec.in_rows, of_group)
+        return spec.in_rows(values), spec.in_rows(bounds)
     left, right = matrices_of(spec, a, b, operands)
     left, right, lost = scaled(spec, operands, left, right)
     columns = right.shape[1] // (1 if spec.pairs is None else 2)
@@ -179,8 +180,8 @@ def _of_counted(spec: GemmSpec, inputs: Mapping[str, Any], *, with_bound: bool) 
         rows = own["a"].shape[0 if spec.layout[0] == "t" else 1]
         if rows:
             found = _computed(one, own.pop("a"), own.pop("b"), own, with_bound=with_bound)
-            values[number, :rows], bounds[number, :rows] = found
-    return values, bounds
+            values[number, :rows], bounds[number, :rows] = map(spec.in_rows, found)
+    return spec.in_rows(values), spec.in_rows(bounds)
 
 
 def _of_pair(array: np.ndarray, spec: GemmSpec) -> list[np.ndarray]:

@@ -158,7 +158,7 @@ def _of_d(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, seed: int) -> Ver
     some = replace(spec, m=None, block_scales=of_rows(spec.block_scales))
     part = spec.in_rows(spec.in_rows(d)[rows])
     found = compare(some, part, *reference_with_bound(some, **_rows_of(spec, inputs, rows)))
-    worst = found.worst_index[0 if spec.d_order == "row" else 1]
+    worst = found.worst_index[spec.row_axis]
     message = f"{found.message} (row {rows[worst]} of D; {count} of {m} rows compared)"
     return Verdict(found.ok, message, found.judged > 0)
 
@@ -199,7 +199,8 @@ def _of_some_matrices(spec: GemmSpec, inputs: Mapping[str, Any], d: Array, k: in
     for number, (one, own) in enumerate(parts):
         rows = own["a"].shape[0 if spec.layout[0] == "t" else 1]
         if verdict.ok and number in chosen and rows:
-            verdict = _of_d(one, own, d[number][:rows] if spec.counts else d[number], seed)
+            counted = spec.in_rows(spec.in_rows(d[number])[:rows])
+            verdict = _of_d(one, own, counted if spec.counts else d[number], seed)
             verdict = replace(verdict, message=f"{verdict.message} (matrix {number} of D; {compared})")
     return verdict
 

@@ -222,12 +222,12 @@ def lower_subview(context: Context, op: memref.SubViewOp) -> None:
     rank = ir.MemRefType(op.result.type).rank
     is_part = rank < len(sizes)
     begins = (sizes[0], len(op.offsets)) == (1, 1) if is_part else first == 0
-    is_matrix = len(sizes) <= _MATRIX_RANK + 1 and not matrix.by_columns
+    is_matrix = len(sizes) <= _MATRIX_RANK + 1 and not (is_part and matrix.by_columns)
     if not begins or any(others) or set(op.static_strides) != {1} or not is_matrix:
         raise Refusal(
             op,
-            "must take the first rows and columns of a matrix that lies by rows, [0, 0] [rows, columns] [1, 1], the "
-            "vector of a row, [row, 0] [1, columns] [1, 1], or a matrix of a batch [subview-of-first]",
+            "must take the first rows and columns of a matrix, [0, 0] [rows, columns] [1, 1]; or, of one that lies by "
+            "rows, the vector of a row, [row, 0] [1, columns] [1, 1]; or a matrix of a batch [subview-of-first]",
         )
     extents = [context.scalar(next(given)) if ir.ShapedType.is_dynamic_size(size) else size for size in sizes]
     if is_part:

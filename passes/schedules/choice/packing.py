@@ -14,7 +14,7 @@ which moves each element once. That pays if the kernel reads each element often 
 from math import gcd
 from typing import Any
 
-from lowtide.dialects.tile import PackKind
+from lowtide.dialects.tile import PackKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError, TargetError
@@ -79,7 +79,11 @@ def follow(schedule: Schedule, problem: Problem) -> Schedule:
 
 
 def unpacked_stores(given: Schedule, problem: Problem) -> dict[str, Any]:
-    """By path, the width of stores to a D that is not packed: only as wide as the rows of a contiguous D allow."""
+    """By path, the width of stores to a D that is not packed: only as wide as the rows of a contiguous D allow. If D
+    lies by columns, threads store its elements one by one."""
+    if problem.d_is_column_major:
+        single = {"epilogue.path": StorePath.direct, "epilogue.store": element_type(problem.widest).bytes}
+        return {path: value for path, value in single.items() if given.get(path) is None}
     columns = problem.columns_of_d
     store = gcd(*((columns or 0) * element_type(each).bytes for each in problem.stored), _WIDEST)
     is_narrow = store < _WIDEST and columns is not None and given.epilogue.store is None

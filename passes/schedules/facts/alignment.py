@@ -23,6 +23,7 @@ from lowtide.passes.support.agents.atoms import (
     epilogue_rows,
     fragment_run,
     part_of,
+    stored_at_once,
     tiled_mma,
 )
 from lowtide.passes.support.problem.matrix_layouts import k_is_last, turned_layout
@@ -108,7 +109,7 @@ def _of_output(schedule: Schedule, problem: Problem) -> int:
     if path is StorePath.direct:
         shape, d = problem.tile_of_d(schedule.grid.tile), element_type(problem.d)
         tv, by_columns = part_of(tiled_mma(schedule, problem), shape).tv("c", shape), problem.d_is_column_major
-        held = fragment_run(tv, shape, d.bits, by_columns) * d.bytes
-        return max(d.bytes, min(held, schedule.epilogue.store or held))
+        held, widest = fragment_run(tv, shape, d.bits, by_columns), element_type(problem.widest).bytes
+        return d.bytes * stored_at_once(held, widest, schedule.epilogue.store)
     atom = epilogue_rows(schedule, problem, multiplying_threads(schedule)).store(problem.d)
     return targets.copy_atom(atom).bytes_per_thread

@@ -35,7 +35,7 @@ from lowtide.targets.atoms import WGMMA_ROWS
 
 _THREAD_HINTS = (CacheHint.normal, CacheHint.streaming, CacheHint.write_through)
 
-_STORE_BYTES = (16, 8, 4, 2)
+_STORE_BYTES = (16, 8, 4, 2, 1)
 
 # The hints that each path's stores take.
 STORE_HINTS = {

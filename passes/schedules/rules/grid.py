@@ -36,7 +36,7 @@ def operands(schedule: Schedule, problem: Problem, target: Target) -> Iterator[s
             f"grid.operands = {asks}, but the product is {is_}; lower again from the problem that was asked for"
             " [operands-order]"
         )
-    elif problem.d_is_column_major and not wanted:
+    elif problem.d_is_column_major and not wanted and not problem.is_grouped:
         yield (
             "grid.operands = as_given leaves a D that the kernel would store column by column; take swapped"
             " [column-major-d]"

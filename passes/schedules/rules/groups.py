@@ -19,10 +19,12 @@ from lowtide.dialects.tile import (
     RepeatKind,
     ScalesKind,
     SchedulerKind,
+    StorePath,
     TailKind,
     WavesKind,
 )
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
 from lowtide.passes.schedules.rules.required import Table, not_taken
 from lowtide.passes.support.agents.atoms import TMA_RANKS
 from lowtide.passes.support.problem.matrix_layouts import a_is_mk
@@ -90,13 +92,13 @@ def groups(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
     begins_anywhere = problem.is_grouped and not problem.is_padded
     is_open = schedule.mainloop.a.copy is None and schedule.mainloop.a.pack is None  # until the schedule is chosen
     lies_by_rows = a_is_mk(problem.layout) or is_open
-    if begins_anywhere and (not lies_by_rows or problem.d_is_column_major):
+    if begins_anywhere and not lies_by_rows:
         yield (
-            f"groups with layout {problem.layout}: a group begins at any row, so A and D lie by rows; take layout tn or"
-            " tt, or a.pack = transposed, and D by rows [groups-of-rows]"
+            f"groups with layout {problem.layout}: a group begins at any row, so A lies by rows; take layout tn or tt, "
+            "or a.pack = transposed [groups-of-rows]"
         )
-    if problem.is_padded and problem.d_is_column_major:
-        yield "padded groups with D by columns: the rows of a group are stored up to its end; take D by rows [padded-d]"
+    if problem.is_grouped and problem.d_is_column_major:
+        yield from _by_columns(schedule, problem, is_open=is_open)
     begins_alone = problem.k_is_grouped or problem.is_padded
     if begins_alone and problem.precision is not None:
         what = "groups of K" if problem.k_is_grouped else "padded groups"
@@ -116,6 +118,19 @@ def groups(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
     why = WHY if problem.is_grouped else _WHY_OF_K
     for field, way_out in not_taken(taken_with_groups(problem), schedule):
         yield f"{field}: {why}; {way_out} [groups-field]"
+
+
+def _by_columns(schedule: Schedule, problem: Problem, *, is_open: bool) -> Iterator[str]:
+    """The rules of a D by columns. A column of a group may begin and end at any element, so threads store single
+    elements."""
+    widest = element_type(problem.widest).bytes
+    path, store = schedule.epilogue.path, schedule.epilogue.store
+    stores = (widest, None) if is_open or path is None else (widest,)
+    if path not in (None, StorePath.direct) or store not in stores:
+        yield (
+            "groups with D by columns: a group may begin and end at any element of a column; take epilogue.path = "
+            f"direct with epilogue.store = {widest} [groups-columns]"
+        )
 
 
 def _of_k(schedule: Schedule) -> Iterator[str]:

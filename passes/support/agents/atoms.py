@@ -206,6 +206,12 @@ def fragment_run(tv: Layout, shape: tuple[int, int], element_bits: int, by_colum
     return min(neighbours(tv, shape, by_columns), 128 // element_bits)
 
 
+def stored_at_once(held: int, widest: int, most: int | None) -> int:
+    """How many of the neighbouring elements that a thread holds it stores at once: at most those of `most` bytes of the
+    widest result, whose elements have `widest` bytes."""
+    return held if most is None else min(held, max(1, most // widest))
+
+
 def rows_of_part(
     shape: tuple[int, int], element: str, d: str, threads: int, most: int | None = None, by_columns: bool = False
 ) -> EpilogueAccess:

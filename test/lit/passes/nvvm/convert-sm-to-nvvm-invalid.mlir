@@ -78,7 +78,7 @@ func.func @host(%ctas: index, %d: memref<8x8xf32>) {
   return
 }
 tile.kernel @kernel(%d: memref<8x8xf32>) {
-  // expected-error @below {{convert-sm-to-nvvm: must take the first rows and columns of a matrix that lies by rows, [0, 0] [rows, columns] [1, 1], the vector of a row, [row, 0] [1, columns] [1, 1], or a matrix of a batch [subview-of-first]}}
+  // expected-error @below {{convert-sm-to-nvvm: must take the first rows and columns of a matrix, [0, 0] [rows, columns] [1, 1]; or, of one that lies by rows, the vector of a row, [row, 0] [1, columns] [1, 1]; or a matrix of a batch [subview-of-first]}}
   %late = memref.subview %d[4, 0] [4, 8] [1, 1] : memref<8x8xf32> to memref<4x8xf32, strided<[8, 1], offset: 32>>
   tile.return
 }
@@ -93,6 +93,20 @@ func.func @host(%ctas: index, %d: memref<8x8xf32>) {
 tile.kernel @kernel(%d: memref<8x8xf32>, %g: index) {
   // expected-error @below {{[subview-of-first]}}
   %late = memref.subview %d[%g, 4] [1, 4] [1, 1] : memref<8x8xf32> to memref<4xf32, strided<[1], offset: ?>>
+  tile.return
+}
+}
+// -----
+
+!by_columns = memref<8x8xf32, strided<[1, 8]>>
+module attributes {tile.target = "sm_80"} {
+func.func @host(%ctas: index, %d: !by_columns) {
+  tile.launch @kernel grid(%ctas) threads(32) shared_memory(0) args(%d, %ctas) : !by_columns, index
+  return
+}
+tile.kernel @kernel(%d: !by_columns, %g: index) {
+  // expected-error @below {{[subview-of-first]}}
+  %row = memref.subview %d[%g, 0] [1, 8] [1, 1] : !by_columns to memref<8xf32, strided<[8], offset: ?>>
   tile.return
 }
 }

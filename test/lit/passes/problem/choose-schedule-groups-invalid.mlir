@@ -38,7 +38,7 @@ func.func @division(%a: !mat, %b: !mats, %d: !mat, %ends: memref<?xi32>) {
 !mats = memref<?x?x?xbf16, strided<[?, ?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @layout(%a: !mat, %b: !mats, %d: !mat, %ends: memref<?xi32>) {
-  // expected-error @below {{choose-schedule: groups with layout nn: a group begins at any row, so A and D lie by rows; take layout tn or tt, or a.pack = transposed, and D by rows [groups-of-rows]}}
+  // expected-error @below {{choose-schedule: groups with layout nn: a group begins at any row, so A lies by rows; take layout tn or tt, or a.pack = transposed [groups-of-rows]}}
   tile.gemm nn %a, %b into %d acc(f32) operands(ends %ends : memref<?xi32>) schedule(#tile.schedule<mainloop = <a = <copy = tma>>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
@@ -126,12 +126,29 @@ func.func @groups_in_turn(%a: !mat, %b: !mat, %d: !mats, %ends: memref<?xi32>) {
 
 // -----
 
+!mat = memref<?x?xbf16, strided<[?, 1]>>
+!mats = memref<?x?x?xbf16, strided<[?, ?, 1]>>
+!by_columns = memref<?x?xbf16, strided<[1, ?]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @columns(%a: !mat, %b: !mats, %d: !by_columns, %ends: memref<?xi32>) {
+  // expected-error @below {{choose-schedule: groups with D by columns: a group may begin and end at any element of a column; take epilogue.path = direct with epilogue.store = 2 [groups-columns]}}
+  tile.gemm tn %a, %b into %d acc(f32) operands(ends %ends : memref<?xi32>) schedule(#tile.schedule<epilogue = <store = 4>>) {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mats, !by_columns
+  return
+}
+}
+
+// -----
+
 !mats = memref<?x?x?xbf16, strided<[?, ?, 1]>>
 !by_columns = memref<?x?x?xbf16, strided<[?, 1, ?]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @padded(%a: !mats, %b: !mats, %d: !by_columns, %counts: memref<?xi32>) {
-  // expected-error @below {{choose-schedule: padded groups with D by columns: the rows of a group are stored up to its end; take D by rows [padded-d]}}
-  tile.gemm tn %a, %b into %d acc(f32) operands(ends %counts : memref<?xi32>) {
+  // expected-error @below {{choose-schedule: groups with D by columns: a group may begin and end at any element of a column; take epilogue.path = direct with epilogue.store = 2 [groups-columns]}}
+  tile.gemm tn %a, %b into %d acc(f32) operands(ends %counts : memref<?xi32>) schedule(#tile.schedule<epilogue = <path = smem>>) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
     tile.yield %y : bf16
