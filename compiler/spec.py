@@ -76,7 +76,7 @@ class GemmSpec(GemmFields):
       which is zero before the launch: if a wait takes longer, it becomes [1, shard, the number in `arrived`, epoch], no
       further elements of D are stored, and the kernel ends. Shards are multiplied in the order rank, rank + 1, …
       (docs/ranks.md). The layout must be tn or tt, and D by rows; packed weights, block scales, f32 by
-      pieces, lists, indices of rows and results other than full ones are not supported.
+      pieces, lists of A or B, indices of rows and results other than full ones are not supported.
     - `groups`: the number of groups of rows, 1 to 2³¹−1, or `None` for a run-time argument; `UNGROUPED`, the default:
       none. Each group of rows of A is multiplied by its own matrix of B, whose first dimension is the group. The kernel
       also takes `ends`, s32 (groups,): group g consists of the rows `ends[g − 1]` (0 for the first group) to

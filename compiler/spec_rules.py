@@ -200,7 +200,7 @@ def check_arrivals(spec: GemmFields) -> None:
     beside = _beside_batch(spec) | _sums_of_parts(spec)
     beside |= {
         f"layout={spec.layout!r}": spec.layout not in GROUPED_LAYOUTS,
-        f"lists={spec.lists!r}": spec.lists is not None,
+        f"lists={spec.lists!r}": spec.lists not in (None, LIST_OF_D),
         "rows of A at an index": spec.a_rows,
         "rows of D at an index": spec.d_rows,
     }

@@ -20,6 +20,11 @@ from lowtide.verification.checking.tile_order import TileOrder
 
 ROWS, COLUMNS, DEPTH, COUNT = 90, 24, 48, 4
 ENDS, COUNTS = [0, 37, 37, 80], [90, 0, 13, 200]
+ARRIVED = {
+    "arrived": np.zeros(COUNT, np.int32),
+    "turn": np.array([2, 0, 1], np.int32),
+    "status": np.zeros(4, np.int32),
+}
 
 _MMA = "grid.tile = [32, 32], k = 32, stages = 2"
 _ROLES = "grid.tile = [64, 32], roles = cooperative(1), stages = 2"
@@ -62,6 +67,12 @@ CASES: dict[str, tuple[str, str | None, dict[str, Any], tuple[str, ...] | None]]
         {"batch": COUNT, "lists": "d"},
         ("cta", "epilogue", "nvvm", "ptx"),
     ),
+    "D, in the order of arrivals": (
+        "sm_90a",
+        f"{_ROLES}, epilogue.path = tma",
+        {"batch": COUNT, "lists": "d", "arrivals": True},
+        ("pipelined", "ptx"),
+    ),
     "D, padded groups": ("sm_90a", _ROLES, {"batch": None, "counts": True, "lists": "d"}, ("cta", "ptx")),
 }
 
@@ -79,6 +90,7 @@ def inputs(spec: lt.GemmSpec) -> dict[str, NDArray[Any]]:
     given = {"a": rng.integers(-4, 5, (*outer, ROWS, DEPTH)), "b": rng.integers(-4, 5, (COUNT, *of_b))}
     given |= {"ends": np.array(ENDS, np.int32)} if spec.is_grouped else {}
     given |= {"counts": np.array(COUNTS, np.int32)} if spec.counts else {}
+    given |= ARRIVED if spec.arrivals else {}
     return given | ({"a_rows": np.arange(ROWS, dtype=np.int32)[::-1].copy()} if spec.a_rows else {})
 
 

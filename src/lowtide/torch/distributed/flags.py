@@ -52,6 +52,10 @@ class Flags:
         """The operands of a kernel with `arrivals`, by name."""
         return {"arrived": self.arrived, "turn": self.turn, "status": self.status}
 
+    def marks(self, count: int) -> torch.Tensor:
+        """f32 (count,): zeros; NaN if a flag was late, so that no sum with earlier data passes for a result."""
+        return torch.special.xlogy(self.status[:1].expand(count), -1.0)  # 0 · log(−1) is 0 there
+
     def report(self) -> None:
         """Brings the status to the host, in order in the current stream."""
         self._seen.copy_(self.status, non_blocking=True)

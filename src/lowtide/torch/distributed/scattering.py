@@ -1,8 +1,8 @@
 """Product and reduce-scatter: one kernel stores each rank's rows to their owner's window, and the owner adds the parts.
 
 The kernel is a batch: product q is that of the rows that rank q owns, and D is a list of windows on the peers
-(`GemmSpec(batch=ranks, lists="d")`). Parts are in D's type. The owner adds them in f32 from rank 0 on, so bits do not
-depend on time.
+(`GemmSpec(batch=ranks, lists="d")`). It begins with those of the next rank, so that ranks do not all store to one peer.
+Parts are in D's type. The owner adds them in f32 from rank 0 on, so bits do not depend on time.
 """
 
 from collections.abc import Sequence
@@ -29,6 +29,10 @@ class Scattering:
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
         self._ranks, self.exchange = ranks, Exchange(ranks, device)
         self._lists = Recent(_MOST)
+        # The order of a kernel with arrivals whose turn is the next rank's: the own rows last. All of A is there.
+        turn = torch.tensor([(ranks.rank + 1) % ranks.size, 0, 1], dtype=torch.int32, device=device)
+        arrived, status = (turn.new_zeros(count) for count in (ranks.size, 4))
+        self._order = {"arrived": arrived, "turn": turn, "status": status}
 
     def run(
         self, a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], how: How, out: torch.Tensor
@@ -40,12 +44,13 @@ class Scattering:
         batch = readable_rows(a).view(ranks.size, rows, k)
         types = {name: name_of(x.dtype) for name, x in (("a", a), ("b", b), ("d", out))}
         spec = _spec((ranks.size, rows, n, k), types, layout)
-        exchange.launches.run(spec, how.numerics, {"a": batch, "b": lies, "d": self._list(out)}, {}, stream)
+        given = {"a": batch, "b": lies, "d": self._list(out)} | self._order
+        exchange.launches.run(spec, how.numerics, given, {}, stream)
         for rank in ranks.around(ranks.rank + 1):
             exchange.flags.tell(rank)
         exchange.flags.wait(stream)
         parts = [exchange.part(ranks.rank, source, (rows, n), out.dtype) for source in range(ranks.size)]
-        add_in_order(parts, operands, how, a.dtype, out)
+        add_in_order(parts, operands, how, a.dtype, out, exchange.flags.marks(n))
         exchange.end(stream)
 
     def _list(self, out: torch.Tensor) -> Any:
@@ -63,4 +68,6 @@ class Scattering:
 
 def _spec(extents: tuple[int, int, int, int], types: dict[str, str], layout: str) -> lt.GemmSpec:
     batch, m, n, k = extents
-    return lt.GemmSpec(m=m, n=n, k=k, batch=batch, lists="d", layout=layout, a=types["a"], b=types["b"], d=types["d"])
+    return lt.GemmSpec(
+        m=m, n=n, k=k, batch=batch, lists="d", arrivals=True, layout=layout, a=types["a"], b=types["b"], d=types["d"]
+    )

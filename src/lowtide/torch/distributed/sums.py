@@ -19,27 +19,38 @@ from lowtide.torch.ops import compute_out
 
 
 def add_in_order(
-    parts: Sequence[torch.Tensor], operands: Sequence[torch.Tensor], how: How, like: torch.dtype, out: torch.Tensor
+    parts: Sequence[torch.Tensor],
+    operands: Sequence[torch.Tensor],
+    how: How,
+    like: torch.dtype,
+    out: torch.Tensor,
+    marks: torch.Tensor | None = None,
 ) -> None:
-    """out (M, N) = epilogue(sum of the parts (M, N)). `like`: the type of A and B of the product. Gradients are not
-    recorded. Raises LaunchError for operands that do not fit."""
+    """out (M, N) = epilogue(sum of the parts (M, N)). `like`: the type of A and B of the product. `marks`: f32 (N,),
+    zeros, or NaN where D must not be used; they are added too. Gradients are not recorded. Raises LaunchError for
+    operands that do not fit."""
     m, n = out.shape
-    text = _text_of_sum(len(parts), name_of(parts[0].dtype), how.epilogue, sums_type(like, like), name_of(out.dtype))
+    types = name_of(parts[0].dtype), sums_type(like, like), name_of(out.dtype)
+    text = _text_of_sum(len(parts), types, how.epilogue, marks is not None)
     empty = out.new_empty(0, dtype=like)
     asked = How(how.scalars, text, how.numerics, None, out.dtype)
-    compute_out(empty.view(m, 0), empty.view(0, n), [*parts, *operands], asked, out)
+    compute_out(
+        empty.view(m, 0), empty.view(0, n), [*parts, *([] if marks is None else [marks]), *operands], asked, out
+    )
 
 
 @functools.lru_cache(maxsize=1024)
-def _text_of_sum(count: int, part: str, epilogue: str, sums: str, d: str) -> str:
+def _text_of_sum(count: int, types: tuple[str, str, str], epilogue: str, has_marks: bool) -> str:
+    part, sums, d = types
+    kinds = [OperandType(OperandKind.FULL, part)] * count + [OperandType(OperandKind.PER_COLUMN, "f32")] * has_marks
     asked = read(epilogue)
-    return epilogue_text(_sum(count, part, None if asked is None else asked.function), sums, d)
+    return epilogue_text(_sum(kinds, None if asked is None else asked.function), sums, d)
 
 
-def _sum(count: int, part: str, then: Callable[..., Any] | None) -> Callable[..., Any]:
-    """The epilogue. Its operands are the parts, then those of the epilogue that follows."""
+def _sum(kinds: Sequence[OperandType], then: Callable[..., Any] | None) -> Callable[..., Any]:
+    """The epilogue. Its operands are those that are added, then those of the epilogue that follows."""
     others = [] if then is None else [*inspect.signature(then).parameters.values()][1:]
-    taken, prefix = {each.name for each in others}, "part"
+    taken, prefix, count = {each.name for each in others}, "part", len(kinds)
     while any(f"{prefix}{number}" in taken for number in range(count)):
         prefix += "x"
 
@@ -50,10 +61,7 @@ def _sum(count: int, part: str, then: Callable[..., Any] | None) -> Callable[...
         return value if then is None else then(value, *given[count:])
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    own = [
-        inspect.Parameter(f"{prefix}{number}", kind, annotation=OperandType(OperandKind.FULL, part))
-        for number in range(count)
-    ]
+    own = [inspect.Parameter(f"{prefix}{number}", kind, annotation=each) for number, each in enumerate(kinds)]
     total.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [inspect.Parameter("acc", kind), *own, *others]
     )
