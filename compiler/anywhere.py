@@ -29,7 +29,8 @@ _OF_OTHER_STORES = ("epilogue.tile", "epilogue.buffers", "epilogue.swizzle")
 def packing(lowered: Lowered) -> Lowered | None:
     """Compile again with the same schedule and `pack = rows` for each of A, B and D whose packing is not set.
 
-    If TMA loads full operands, threads load them in the new kernel, whose tile is chosen again.
+    If TMA loads full operands, threads load them in the new kernel, whose tile is chosen again. So is the tile of a
+    kernel for which ptxas spills.
     `pack = none` stays. If D cannot be packed, threads store its elements, which may lie anywhere. If the rules allow
     neither, only A and B, or only D, are packed. None if no more can be packed, or if the levels at hand do not define
     what the kernel computes.
@@ -52,17 +53,24 @@ def packing(lowered: Lowered) -> Lowered | None:
     by_elements = _by_elements(_packed(schedule, operands), found.spec)
     choices = [_packed(schedule, left), *([by_elements] if d else [])]
     choices += [_packed(schedule, names) for names in (operands, d) if names]
-    return next(filter(None, (_lowered(found.spec, lowered.target, wanted) for wanted in choices)), None)
+    for wanted in choices:
+        if (made := _lowered(found.spec, lowered.target, wanted)) is not None:
+            return made if attempts.is_good(made, wanted) else _chosen_again(found.spec, lowered.target, wanted)
+    return None
 
 
 def _with_operands_anywhere(spec: GemmSpec, target: Target, schedule: Schedule) -> Lowered | None:
     packs = {path: schedule.get(path) or PackKind.rows for path in PACK_FIELDS.values()}
-    kept = {path: schedule.get(path) for path in _OF_SUMS} | {
-        "mainloop.k_order": schedule.mainloop.k_order or KOrderKind.forward
-    }
-    wanted = Schedule().set({**kept, **packs, "epilogue.path": StorePath.smem})
+    return _chosen_again(spec, target, schedule.set({**packs, "epilogue.path": StorePath.smem, "epilogue.store": None}))
+
+
+def _chosen_again(spec: GemmSpec, target: Target, schedule: Schedule) -> Lowered | None:
+    """The kernel with these copies, stores and order of sums, whose other fields are chosen again."""
+    kept = (*_OF_SUMS, *PACK_FIELDS.values(), "epilogue.path", "epilogue.store")
+    wanted = Schedule().set({path: schedule.get(path) for path in kept})
+    order = schedule.mainloop.k_order or KOrderKind.forward
     try:
-        return attempts.compile_ir(problem_text(spec, target, wanted))
+        return attempts.compile_ir(problem_text(spec, target, wanted.set({"mainloop.k_order": order})))
     except Error:
         return None
 

@@ -13,6 +13,7 @@ from lowtide.compiler.driver import Lowered, Progress, lower
 from lowtide.compiler.ptxas import Assembly, BadCode, assemble, confirm_registers
 from lowtide.compiler.ptxas_program import find_ptxas
 from lowtide.dialects.levels import Level
+from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, before_code, without_codes
 from lowtide.passes.schedules.choice.asked import PassedOver, passed_over_in, set_passed_over
 
@@ -54,6 +55,15 @@ def compile_ir(
     first, others = refused[0], len(refused) - 1
     tried = f"; the next choices do no better ({others} tried)" if others else ""
     raise type(first)(before_code(str(first), tried)) from None
+
+
+def is_good(lowered: Lowered, schedule: Schedule) -> bool:
+    """Whether the machine code of a kernel with this schedule has no fault that ptxas reports; True without ptxas."""
+    try:
+        _good_code(replace(lowered, chosen=schedule))
+    except BadCode:
+        return False
+    return True
 
 
 def _good_code(lowered: Lowered) -> Assembly | None:

@@ -1,9 +1,14 @@
 """What a kernel is compiled once more for, when matrices come that its schedule cannot take where they lie."""
 
+from typing import Any
+
+import pytest
+
 import lowtide as lt
 from lowtide.compiler import driver
 from lowtide.compiler.anywhere import packing
 from lowtide.compiler.problem_ir import problem_text
+from lowtide.compiler.ptxas_program import find_ptxas
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.targets import get
@@ -38,3 +43,21 @@ def test_threads_store_the_elements_of_a_d_that_cannot_be_packed() -> None:
     assert "path = direct" in text
     text = packed("operands = swapped, epilogue.path = tma, epilogue.pack = none")
     assert text is not None and "path = tma" in text
+
+
+@pytest.mark.skipif(find_ptxas() is None, reason="needs ptxas, which counts spills")
+def test_a_smaller_tile_is_chosen_if_ptxas_spills() -> None:
+    """Rows of D at an index cannot be packed, and stores of single elements need more registers beside reductions."""
+
+    def epilogue(acc: Any, weight: lt.PerRow) -> Any:
+        return {"d": acc * weight, "sums": lt.sum(acc, dim=1), "most": lt.amax(acc * weight, dim=1)}
+
+    spec = lt.GemmSpec(groups=None, a="bf16", b="bf16", d="f32", d_rows=True, epilogue=epilogue)
+    own = lt.compile_gemm(spec, "sm_90a", "grid.tile = [128, 256]")
+    text = next(text for level, text in own.levels.items() if level == "problem")
+    found = packing(driver.lower(text, target="sm_90a"))
+    assert found is not None
+    kernel = lt.compile_ir(found.levels["problem"], target="sm_90a")
+    assert kernel.assembly is not None
+    assert kernel.schedule.grid.tile[1] < own.schedule.grid.tile[1]
+    assert str(kernel.schedule.epilogue.path) == "direct"
