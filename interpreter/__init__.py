@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lowtide.interpreter.machine.options import MAX_STEPS, Observers, Options
     from lowtide.interpreter.machine.paths import Paths
     from lowtide.interpreter.machine.traces import Trace
+    from lowtide.interpreter.ranks import Sending, interpret_ranks
 
 _HOMES = {
     "api": ("Loaded", "interpret", "launch_record"),
@@ -23,6 +24,7 @@ _HOMES = {
     "machine.options": ("MAX_STEPS", "Observers", "Options"),
     "machine.paths": ("Paths",),
     "machine.traces": ("Trace",),
+    "ranks": ("Sending", "interpret_ranks"),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -35,9 +37,11 @@ __all__ = [
     "Options",
     "Paths",
     "Report",
+    "Sending",
     "Trace",
     "explore",
     "interpret",
+    "interpret_ranks",
     "launch_record",
     "run",
 ]

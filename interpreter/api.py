@@ -1,6 +1,6 @@
 """`interpret`: run a module of any level on numpy arrays."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -39,6 +39,7 @@ from lowtide.interpreter.recording import arrays_of
 from lowtide.launches import LaunchRecord
 
 Array = NDArray[Any]
+_NOT_STORED = (None, ResultKind.absent)  # the kinds of arguments that are no results, or none that are stored
 
 
 class Loaded:
@@ -118,43 +119,81 @@ def _run(
     options: Options,
     observers: Observers,
 ) -> Any:
-    trace, paths = observers.trace, observers.paths
-    memory = GlobalMemory(numbers.payload, None if trace is None else trace.store)
-    host = Host(loaded.module, loaded.ptx, loaded.programs, Launcher(numbers, memory, options, observers))
-    arguments = arguments_of(host.function(), inputs, numbers)
-    output = output_of(arguments)
-    d = arguments[output].value
-    assert isinstance(d, np.ndarray)
-    results = [(position, x) for position, x in enumerate(arguments) if x.result not in (None, ResultKind.absent)]
-    others = [(position, x) for position, x in results if position != output]
-    counted = rows_written(arguments)
-    if 0 in d.shape:  # nothing to compute
-        return _results(arguments, _zeros(arguments[output], numbers), [(x, _zeros(x, numbers)) for _, x in others])
-    if any(each.is_places and not np.size(each.value) for each in arguments):  # the product has no rows
-        return _results(arguments, _given(arguments[output], numbers), [(x, _given(x, numbers)) for _, x in others])
+    run = Run(loaded, inputs, numbers, options, observers)
+    if (found := run.without_launches()) is not None:
+        return found
     with np.errstate(all="ignore"):
-        placed = _placed(host, arguments, offsets)
+        run.place(offsets)
+        run.host.run(run.placed)
+    return run.results()
+
+
+class Run:
+    """A module on the memory of one device: its host function, with its arguments, which `place` puts into memory."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        inputs: Mapping[str, Any],
+        numbers: domains.Domain,
+        options: Options,
+        observers: Observers,
+    ) -> None:
+        trace = observers.trace
+        self.memory = GlobalMemory(numbers.payload, None if trace is None else trace.store)
+        launcher = Launcher(numbers, self.memory, options, observers)
+        self.host = Host(loaded.module, loaded.ptx, loaded.programs, launcher)
+        self.arguments = arguments_of(self.host.function(), inputs, numbers)
+        self.output = output_of(self.arguments)
+        self.placed: list[Any] = []
+        self._given: Any = None
+
+    @property
+    def _others(self) -> list[tuple[int, Argument]]:
+        """The results other than D that are stored, with their positions."""
+        results = [(position, x) for position, x in enumerate(self.arguments) if x.result not in _NOT_STORED]
+        return [(position, x) for position, x in results if position != self.output]
+
+    def without_launches(self) -> Any:
+        """The results if they need no sums; None if they do."""
+        arguments, output, numbers = self.arguments, self.output, self.host.domain
+        make = _zeros if 0 in np.shape(arguments[output].value) else None  # nothing to compute
+        if make is None and any(each.is_places and not np.size(each.value) for each in arguments):
+            make = _given  # the product has no rows
+        if make is None:
+            return None
+        return _results(arguments, make(arguments[output], numbers), [(x, make(x, numbers)) for _, x in self._others])
+
+    def place(self, offsets: Mapping[str, int] = MappingProxyType({})) -> None:
+        """Put the arguments into memory. Matrices begin at multiples of 256 bytes, plus the offset of their name."""
+        self.placed, trace = _placed(self.host, self.arguments, offsets), self.host.observers.trace
         if trace is not None:
-            trace.level = host.level
-            trace.outputs = tuple(memory.buffer(name) for name in placed[output].names_of_parts())
-        given = memory.snapshot()
-        host.run(placed)
-    if paths is not None:
-        paths.settle()
-    results_there = (name for x in (output, *dict(others)) for name in placed[x].names_of_parts())
-    statuses = [(placed[position], x) for position, x in enumerate(arguments) if x.is_status]
-    changed = memory.changed_since(given, {*results_there, *(matrix.name for matrix, _ in statuses)})
-    if changed is not None:
-        raise InterpreterError(
-            f"level {host.level}: {changed} has changed; a kernel writes only results and workspaces [kernel-wrote]"
-        )
-    read = _stored if any(_is_late(host, *each) for each in statuses) else _written
-    written = [
-        (x, read(host, placed[position], np.asarray(x.value), _rows_of(x, arguments)).reshape(np.shape(x.value)))
-        for position, x in others
-    ]
-    of_d = read(host, placed[output], d, counted).reshape(d.shape)
-    return _results(arguments, of_d, written)
+            trace.level = self.host.level
+            trace.outputs = tuple(self.memory.buffer(name) for name in self.placed[self.output].names_of_parts())
+        self._given = self.memory.snapshot()
+
+    def results(self, written_by_others: Collection[str] = ()) -> Any:
+        """What the launches have stored. `written_by_others`: the arguments that other devices write. Raises
+        InterpreterError if elements of results are not written, or if other arguments have changed."""
+        host, arguments, placed = self.host, self.arguments, self.placed
+        if host.observers.paths is not None:
+            host.observers.paths.settle()
+        results_there = (name for x in (self.output, *dict(self._others)) for name in placed[x].names_of_parts())
+        statuses = [(placed[position], x) for position, x in enumerate(arguments) if x.is_status]
+        may_change = {*results_there, *(matrix.name for matrix, _ in statuses), *written_by_others}
+        changed = self.memory.changed_since(self._given, may_change)
+        if changed is not None:
+            raise InterpreterError(
+                f"level {host.level}: {changed} has changed; a kernel writes only results and workspaces [kernel-wrote]"
+            )
+        read = _stored if any(_is_late(host, *each) for each in statuses) else _written
+        written = [
+            (x, read(host, placed[position], np.asarray(x.value), _rows_of(x, arguments)).reshape(np.shape(x.value)))
+            for position, x in self._others
+        ]
+        d = np.asarray(arguments[self.output].value)
+        of_d = read(host, placed[self.output], d, rows_written(arguments)).reshape(d.shape)
+        return _results(arguments, of_d, written)
 
 
 def _rows_of(result: Argument, arguments: Sequence[Argument]) -> Array | None:
@@ -176,7 +215,7 @@ def _stored(host: Host, matrix: Any, given: Array, rows: Array | None) -> Array:
     """As `_written`, of a kernel that has stopped storing: what it has not written is as given."""
     payload, written = host.memory.contents(matrix.name)
     found = host.domain.matrix_of(payload, matrix.element.name).reshape(given.shape)
-    return np.where(written.reshape(given.shape), found, given).astype(found.dtype)
+    return np.where(written.reshape(given.shape), found, given.astype(found.dtype))
 
 
 def launch_record(

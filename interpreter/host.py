@@ -1,6 +1,6 @@
 """The host side: runs the host function as IR, and each launch that it asks for to completion."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -9,9 +9,10 @@ from mlir import ir
 from lowtide import targets
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.launching import Launcher, check_shape
-from lowtide.interpreter.machine.agents import AgentState, Cta, LaunchRequest, Machine
+from lowtide.interpreter.machine.agents import AgentState, Cta, LaunchRequest, Machine, Wait
 from lowtide.interpreter.machine.execution import advance, run_block
 from lowtide.interpreter.machine.exploration import pause
+from lowtide.interpreter.machine.scheduling import Turns
 from lowtide.interpreter.numbers.registers import Number
 from lowtide.interpreter.ops.table import HANDLERS
 from lowtide.interpreter.ops.uses import use_of as op_use
@@ -65,6 +66,15 @@ class Host:
         """Evaluate the host function on `Matrix` and scalar arguments, and run its launches."""
         self._evaluate(arguments, self.launch)
 
+    def in_turns(self, arguments: list[Any]) -> Iterator[Wait | InterpreterError | None]:
+        """As `run`, taking turns with other devices, which may change this one's memory."""
+        state, program = self._begin(arguments, self._launch_in_turns)
+        self.memory.begin_launch()
+        self.memory.enter(0, state.cta.shared.clocks)
+        yield from run_block(state, program.block)
+        for check in state.cta.at_end:
+            check(state)
+
     def launches(self, arguments: list[Any]) -> tuple[Launch, ...]:
         """The launches of level llvm as data, without running them. Their arrays are those in memory at that point."""
         found: list[Launch] = []
@@ -77,12 +87,17 @@ class Host:
         types = [decode_type(argument.type) for argument in kernel.regions[0].blocks[0].arguments]
         return launch_of(request, types, self.memory)
 
-    def _evaluate(self, arguments: list[Any], launch: Callable[[LaunchRequest, Any], None]) -> None:
+    def _begin(self, arguments: list[Any], launch: Callable[[LaunchRequest, Any], Any]) -> tuple[AgentState, Program]:
+        """The host function, about to begin."""
         program = self._program(_symbol(self.function()))
         machine = Machine(self.level, self.domain, self.memory, self.launcher.options, self.observers, launch=launch)
         state = AgentState(machine, Cta(0, machine, None), machine.seats[0], program.slots)
         for slot, value in zip(program.block.arguments, arguments, strict=True):
             state.values[slot] = value
+        return state, program
+
+    def _evaluate(self, arguments: list[Any], launch: Callable[[LaunchRequest, Any], None]) -> None:
+        state, program = self._begin(arguments, launch)
         if (wait := advance(state, run_block(state, program.block))) is not None:
             raise InterpreterError(f"deadlock, level {self.level}: the host function waits: {wait.why()} [host-waits]")
         for check in state.cta.at_end:
@@ -90,11 +105,16 @@ class Host:
 
     def launch(self, request: LaunchRequest, op: DecodedOp) -> None:
         """Run one launch. Raises InterpreterError for an illegal launch."""
+        for deadlock in self._launch_in_turns(request, op):
+            if deadlock is not None:
+                raise deadlock
+
+    def _launch_in_turns(self, request: LaunchRequest, op: DecodedOp) -> Turns:
         check_shape(request, self.target, op)
         program = self.kernel(request.kernel, op)
         if self.ptx is not None:
             request = replace(request, arguments=_in_registers(request.arguments, op))
-        self.launcher.run(program, request, op, self._classify)
+        return self.launcher.in_turns(program, request, op, self._classify)
 
     @property
     def _classify(self) -> Classify:

@@ -21,7 +21,7 @@ from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.grid_workspace import place_workspace
 from lowtide.interpreter.machine.interleavings import Order
 from lowtide.interpreter.machine.options import Observers, Options
-from lowtide.interpreter.machine.scheduling import ctas_together, run_all, start_cluster
+from lowtide.interpreter.machine.scheduling import Turns, ctas_together, run_in_turns, start_cluster
 from lowtide.interpreter.machine.teams import WARP
 from lowtide.interpreter.machine.tensor_maps import TensorMap
 from lowtide.interpreter.numbers import domains
@@ -223,7 +223,14 @@ class Launcher:
     observers: Observers
 
     def run(self, program: Program, request: LaunchRequest, op: Described, classify: Classify) -> None:
-        """Run a launch to completion for `op`. Raises InterpreterError if it does not fit the kernel."""
+        """Run a launch to completion for `op`. Raises InterpreterError if it does not fit the kernel, or if no agent
+        can continue."""
+        for deadlock in self.in_turns(program, request, op, classify):
+            if deadlock is not None:
+                raise deadlock
+
+    def in_turns(self, program: Program, request: LaunchRequest, op: Described, classify: Classify) -> Turns:
+        """As `run`, taking turns with the launches of other devices."""
         if len(program.block.arguments) != len(request.arguments):
             raise InterpreterError(
                 f"{op.describe()}: @{program.name} takes {len(program.block.arguments)} arguments [kernel-arguments]"
@@ -261,7 +268,8 @@ class Launcher:
         if explorer is not None:
             explorer.launch()
         choose = None if explorer is None else explorer.choose
-        run_all(clusters, resident, self.options.seed, lambda cta: on_progress(next(ended), request.grid), choose)
+        seed = self.options.seed
+        yield from run_in_turns(clusters, resident, seed, lambda cta: on_progress(next(ended), request.grid), choose)
 
     def _order(self, program: Program, classify: Classify) -> Order | None:
         """The check of a launch for the report: at the levels of instructions, if a report is asked for."""

@@ -128,7 +128,7 @@ class Machine:
     grid: int = 0
     threads: int = WARP
     collective: bool = True
-    launch: Callable[[LaunchRequest, Any], None] | None = None
+    launch: Callable[[LaunchRequest, Any], Any] | None = None
     roles: tuple[Role, ...] = ()
     registers: int = 0
     parts: dict[int, dict[int, Any]] = field(default_factory=dict)  # partial sums, by slot of part 0 and part

@@ -58,6 +58,8 @@ class GlobalMemory(LaunchOrder):
         self.equals: EqualStores | None = None
         self.unused: UnusedReads | None = None
         self.words = Words()
+        #: Of each other device that writes here: notes its writes again, which no launch orders.
+        self.devices: list[Callable[[], None]] = []
         self._on_write = on_write
         self._limits: Mapping[Described, tuple[Buffer, ...]] = {}
         self.variables: dict[tuple[int, str], int] = {}  # addresses of variables of modules
@@ -79,7 +81,7 @@ class GlobalMemory(LaunchOrder):
         In a `programmatic` launch, only before the actions of an agent that knows that the earlier kernels have ended.
         `notes_reads`: also readers of bytes that this launch has not written are recorded, for it may write any.
         """
-        self._notes_reads = notes_reads
+        self._notes_reads = notes_reads or bool(self.devices)
         self._writer, self._reader = np.zeros(len(self._writer), np.int64), np.zeros(len(self._reader), np.int64)
         self._epoch, self._read_epoch = np.zeros(len(self._epoch), np.int32), np.zeros(len(self._read_epoch), np.int32)
         self._further = FurtherReaders()
@@ -87,6 +89,8 @@ class GlobalMemory(LaunchOrder):
             self.forgive(self.equals.relied)
         self.words = Words()
         self.begin_order(programmatic)
+        for each in self.devices:
+            each()
 
     def read_raw(self, access: Access, addresses: Ints, size: int, used: Ints | None) -> tuple[Values, Values]:
         """Raw bytes, `size` from each address: codes and payload (n, size).
@@ -199,6 +203,14 @@ class GlobalMemory(LaunchOrder):
             self.unused.add(span, parts_of(self.unused.current, access, span, made))
         elif is_written or self._notes_reads or (self._in_place is not None and _reaches(span, self._in_place)):
             self._note_read(access, span)
+
+    def note_write(self, access: Access, span: Span) -> None:
+        """Note a write of another device again, in a launch that has begun since."""
+        if access.strong is not None:
+            self.words.note(access, span, self.clocks[access.cta], self.site(access, span), writes=True)
+            return
+        self._writer[span.units], self._epoch[span.units] = self.thread(access), self.epoch_of(access) + 1
+        self._site[span.units] = self.site(access, span)
 
     def _note_read(self, access: Access, span: Span) -> None:
         """Record readers of bytes written in this launch: the last reader, and those that did not come before it."""

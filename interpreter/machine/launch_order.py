@@ -1,6 +1,7 @@
 """Which accesses of a launch are ordered before an access: by barriers within a CTA, by semaphores between CTAs, and by
 a wait for the kernels before this one in a programmatic launch. Nothing else orders accesses of different threads."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.allocations import Allocations
 from lowtide.interpreter.machine.clocks import Clocks
+from lowtide.interpreter.machine.views import is_elsewhere
 from lowtide.interpreter.numbers.accesses import (
     LANES,
     WARPS,
@@ -83,7 +85,8 @@ class LaunchOrder(Allocations):
 
     def thread(self, access: Access) -> Any:
         """The grid-wide number of each row's thread, + 1."""
-        return (cta_of(access) * WARPS + access.agents) * LANES + lane_column(access) + 1
+        first = (cta_of(access) * WARPS + access.agents) * LANES + 1
+        return (np.int64(first) if isinstance(first, int) else first) + lane_column(access)
 
     def epoch_of(self, access: Access) -> Any:
         """The epoch of each row's agent; 0 for the host."""
@@ -127,8 +130,8 @@ class LaunchOrder(Allocations):
             raise NotTogether
         other = thread - 1
         cta = other // LANES // WARPS
-        names = self.clocks[cta].names if cta in self.clocks else ()
-        who = f"CTA {cta} {thread_name(other % (LANES * WARPS), names)}"
+        names: Sequence[str] = self.clocks[cta].names if cta in self.clocks else ()
+        who = names[0] if is_elsewhere(cta) else f"CTA {cta} {thread_name(other % (LANES * WARPS), names)}"
         remedy = (
             "put a barrier of the CTA between the two"
             if cta == access.cta
@@ -136,7 +139,11 @@ class LaunchOrder(Allocations):
             "CTA arrive at a semaphore after that, and this one wait for it before"
         )
         if NARROW in rule:
-            remedy = "widen them to .gpu, the scope of an operation that names none"
+            others = ".sys, which includes other devices", ".gpu, the scope of an operation that names none"
+            wanted = others[0 if is_elsewhere(cta) else 1]
+            remedy = f"widen them to {wanted}"
+        elif is_elsewhere(cta) or is_elsewhere(access.cta):
+            remedy = "write the flag behind the data, and wait for it before they are read"
         what = f"race {rule.format(who)}, nothing orders the two; it did so{self.by(site)}; {remedy} [global-race]"
         self.fail(access, span.addresses, row, byte, what)
 

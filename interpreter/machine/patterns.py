@@ -14,7 +14,7 @@ from functools import reduce
 from typing import NamedTuple
 
 from lowtide.interpreter.machine.clocks import Clocks, Views, merge
-from lowtide.interpreter.machine.views import NOTHING, Chain, Origin, Scope, View, are_mutual, thread_of
+from lowtide.interpreter.machine.views import NOTHING, Chain, Origin, Scope, View, are_mutual, is_elsewhere, thread_of
 from lowtide.interpreter.machine.words import Word
 from lowtide.interpreter.numbers.accesses import WHOLE_AGENT
 
@@ -79,8 +79,8 @@ def write(clocks: Clocks, warp: int, lane: int, word: Word, ordering: Ordering, 
 
 
 def _is_wide(origin: Origin) -> bool:
-    """Whether the scope of an operation includes all threads of the GPU."""
-    return origin.scope >= Scope.gpu
+    """Whether the operation and any other one of a scope of at least .gpu include each other's thread on the GPU."""
+    return origin.scope >= Scope.gpu and not is_elsewhere(origin.cta)
 
 
 def _wide(views: Views) -> View:

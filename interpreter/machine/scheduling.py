@@ -6,6 +6,7 @@ If none can continue, it reports what each agent waits for.
 from collections.abc import Callable, Iterator
 from math import prod
 from random import Random
+from typing import TypeAlias
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.agents import Agent, AgentState, Cta, LaunchRequest, Machine, Steps
@@ -20,6 +21,9 @@ from lowtide.interpreter.machine.variables import LocalMemory, addresses
 from lowtide.interpreter.numbers.accesses import Described
 from lowtide.interpreter.numbers.codes import ZERO
 from lowtide.interpreter.program.program import Program
+
+Turns: TypeAlias = Iterator[InterpreterError | None]
+"""A run that takes turns with others: None after each turn, or why it cannot continue."""
 
 _TOGETHER = 16
 """The most CTAs of a convoy. With more, most of the time would be that of the arrays, which grows with the CTAs."""
@@ -115,10 +119,24 @@ def run_all(
     on_end: Callable[[int], None] = lambda cta: None,
     choose: Callable[[list[Agent]], Agent] | None = None,
 ) -> None:
-    """Run clusters of CTAs to completion, `resident` at a time, with agents in an order drawn from `seed`, or chosen by
-    `choose` among those that can continue.
+    """Run clusters of CTAs to completion, as `run_in_turns`. Raises InterpreterError if no agent can continue."""
+    for deadlock in run_in_turns(clusters, resident, seed, on_end, choose):
+        if deadlock is not None:
+            raise deadlock
 
-    `on_end` is told of the end of each CTA. Raises InterpreterError if no agent can continue.
+
+def run_in_turns(
+    clusters: Iterator[list[list[Agent]]],
+    resident: int,
+    seed: int,
+    on_end: Callable[[int], None] = lambda cta: None,
+    choose: Callable[[list[Agent]], Agent] | None = None,
+) -> Turns:
+    """Run clusters of CTAs, `resident` at a time, with agents in an order drawn from `seed`, or chosen by `choose`
+    among those that can continue. `on_end` is told of the end of each CTA.
+
+    Yields None after each turn of an agent, and the error of a deadlock if no agent can continue: unless another device
+    changes memory, it is one.
     """
     choose = choose or _chooser(seed)
     running: list[Agent] = []
@@ -137,7 +155,11 @@ def run_all(
     while running:
         able = [agent for agent in running if agent.waits is None or agent.waits.ready()]
         if not able or (is_quiet and is_stuck(running)):
-            able = [_left(running)]
+            try:
+                able = [_left(running)]
+            except InterpreterError as deadlock:
+                yield deadlock
+                continue
         agent = choose(able)
         if isinstance(agent.waits, Joinable):
             agent = _together(agent, agent.waits.place, running)
@@ -174,6 +196,7 @@ def run_all(
                         del begun[cluster]
                     on_end(index)
                     refill()
+        yield None
 
 
 def _left(running: list[Agent]) -> Agent:

@@ -17,6 +17,8 @@ Knowledge = NDArray[np.int32]
 """For each clock of a CTA, the number of ended epochs: array (clocks,)."""
 
 _WARP = 32
+ELSEWHERE = 1 << 32
+"""Agents of other devices, such as copy engines, are numbered from here on, as CTAs of one agent."""
 _CTA = WARPS * LANES
 
 
@@ -55,11 +57,20 @@ def cta_of(thread: int) -> int:
     return thread // _CTA
 
 
+def is_elsewhere(cta: int) -> bool:
+    """Whether this is not a CTA, but an agent of another device."""
+    return cta >= ELSEWHERE
+
+
 def are_mutual(x: Origin, y: Origin, cluster: int) -> bool:
     """Whether each operation's scope includes the other's thread (PTX ISA, "Morally Strong Operations"). Clusters have
     `cluster` CTAs."""
     narrow = min(x.scope, y.scope)
-    if narrow >= Scope.gpu or x.cta == y.cta:
+    if narrow >= Scope.sys or x.cta == y.cta:
+        return True
+    if is_elsewhere(x.cta) or is_elsewhere(y.cta):
+        return False
+    if narrow >= Scope.gpu:
         return True
     return narrow == Scope.cluster and x.cta // cluster == y.cta // cluster
 

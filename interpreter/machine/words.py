@@ -11,7 +11,17 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lowtide.interpreter.machine.clocks import Clocks, Views
-from lowtide.interpreter.machine.views import NOTHING, Chain, Origin, Scope, View, are_mutual, cta_of, thread_of
+from lowtide.interpreter.machine.views import (
+    NOTHING,
+    Chain,
+    Origin,
+    Scope,
+    View,
+    are_mutual,
+    cta_of,
+    is_elsewhere,
+    thread_of,
+)
 from lowtide.interpreter.numbers.accesses import Access, Span, lane_column
 from lowtide.interpreter.numbers.cells import LARGEST
 
@@ -146,7 +156,8 @@ class Words:
             for place in range(start, start + span.size, strong.size):
                 word = self.at(place, strong.size)
                 word.accesses[thread, writes] = Entry(stored, strong.scope, site)
-                word.narrowest = min(word.narrowest, strong.scope)
+                scope = Scope.cta if is_elsewhere(access.cta) else strong.scope  # .gpu includes no other device
+                word.narrowest = min(word.narrowest, scope)
 
     def overwritten(self, span: Span) -> list[Ended]:
         """A write that is not strong, ordered after all accesses so far: nothing is observed through the words. Returns

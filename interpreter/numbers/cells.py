@@ -322,7 +322,8 @@ class Cells:
         lane = "" if access.lanes is None else f" lane {int(access.lanes[row])}"
         at = int(addresses[row]) + byte
         level = f", level {access.level}" if access.level else ""
-        found = f"{access.op.describe()}{level}, CTA {access.cta} {access.who or f'warp {access.warp}'}{lane}: {rule}"
+        who = f"CTA {access.cta} {access.who or f'warp {access.warp}'}{lane}" if access.level else access.who
+        found = f"{access.op.describe()}{level}, {who}: {rule}"
         return before_code(found, f" ({self.space} address {at + self.origin:#x}{self.place_of(at)})")
 
     def place_of(self, at: int) -> str:

@@ -98,7 +98,7 @@ def cluster_count(state: AgentState, op: DecodedOp) -> None:
 
 
 @OPS.effects("tile.launch")
-def launch(state: AgentState, op: DecodedOp, grid: Any, *arguments: Any) -> None:
+def launch(state: AgentState, op: DecodedOp, grid: Any, *arguments: Any) -> Steps:
     start = state.machine.launch
     if start is None:
         raise state.violation(op, "a kernel launches nothing; launch from the host function [kernel-launches]")
@@ -115,7 +115,9 @@ def launch(state: AgentState, op: DecodedOp, grid: Any, *arguments: Any) -> None
         "cooperative" in attributes,
         tuple(attributes.get("cluster", (1, 1))),
     )
-    start(request, op)
+    turns = start(request, op)
+    if turns is not None:  # other devices take turns with this one
+        yield from turns
 
 
 # The kernel -----------------------------------------------------------------------------------------------------------

@@ -65,6 +65,7 @@ INTERPRETER = (
     "inputs",
     "host",
     "api",
+    "ranks",
 )
 
 
