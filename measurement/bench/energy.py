@@ -4,10 +4,10 @@ The counter moves about every 100 ms. So a measurement goes from one of its tick
 later, while the GPU runs the same launches without a gap. Launches per second are those between CUDA events in the same
 time. The energy is that of the whole card, idle power included.
 
-Source: NVML API reference, "nvmlDeviceGetTotalEnergyConsumption" (in mJ; Volta or later).
+Source: NVML API reference, "nvmlDeviceGetTotalEnergyConsumption" (in mJ; Volta or later), "nvmlReturn_t".
 """
 
-import importlib
+import ctypes
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from lowtide.runtime import driver
 LEAST_SECONDS, WARM_SECONDS = 2.0, 0.6
 _MOST_SECONDS = 10.0  # for a tick, of a counter that does not move
 _CHUNK_MS, _IN_FLIGHT = 20.0, 3
+_NVML = "libnvidia-ml.so.1"
 
 Clock = Callable[[], float]
 
@@ -63,34 +64,47 @@ class Energy:
 
 
 class NvmlCounter:
-    """The counter of the current GPU. Raises DeviceError if NVML, or the counter, is missing."""
+    """The counter of the current GPU. Raises DeviceError if NVML, or the counter, is missing.
+
+    NVML is called by its C functions: cuda-python has them only from 13.2 on.
+    """
 
     def __init__(self) -> None:
+        bus, self._handle = _pci_bus_id(), ctypes.c_void_p()
         try:
-            self._nvml: Any = importlib.import_module("cuda.bindings.nvml")
-            self._nvml.init_v2()
-            self._handle = self._nvml.device_get_handle_by_pci_bus_id_v2(_pci_bus_id())
-            self.joules()
-        except DeviceError:
-            raise
-        except Exception as error:  # NvmlError, and those of a missing library or function
-            raise DeviceError(
-                f"this GPU has no counter of energy that can be read: {type(error).__name__}: {error}; it needs "
-                "cuda-python 13 with NVML and a GPU of the Volta generation or later; measure time instead"
-                " [energy-counter]"
-            ) from None
+            self._nvml = ctypes.CDLL(_NVML)
+        except OSError as error:
+            raise _missing(str(error)) from None
+        self._call("nvmlInit_v2")
+        self._call("nvmlDeviceGetHandleByPciBusId_v2", ctypes.c_char_p(bus), ctypes.byref(self._handle))
+        self.joules()
 
     def joules(self) -> float:
         """Since the driver was loaded."""
-        return float(self._nvml.device_get_total_energy_consumption(self._handle)) / 1e3
+        millijoules = ctypes.c_ulonglong()
+        self._call("nvmlDeviceGetTotalEnergyConsumption", self._handle, ctypes.byref(millijoules))
+        return millijoules.value / 1e3
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        function = getattr(self._nvml, name, None)
+        status = "NVML lacks it" if function is None else function(*arguments)
+        if status:
+            raise _missing(f"{name}: {status}")
 
 
-def _pci_bus_id() -> str:
+def _missing(why: str) -> DeviceError:
+    return DeviceError(
+        f"the energy of this GPU cannot be read by NVML ({why}); it needs NVIDIA's driver and a GPU of the Volta "
+        "generation or later; measure time instead [energy-counter]"
+    )
+
+
+def _pci_bus_id() -> bytes:
     """Of the current GPU. NVML counts GPUs that CUDA does not see."""
     cuda, ordinal = driver.api(), driver.current_device().ordinal
     handle = driver.check(cuda.cuDeviceGet(ordinal), f"opening GPU {ordinal}")
     raw = driver.check(cuda.cuDeviceGetPCIBusId(32, handle), f"reading the bus of GPU {ordinal}")
-    return str(raw.split(b"\0")[0].decode())
+    return bytes(raw.split(b"\0")[0])
 
 
 class GraphLoad:

@@ -73,40 +73,59 @@ def test_chunks_longer_than_a_measurement_are_refused() -> None:
         measure(card, card, 2.0, 0.1, card.clock)
 
 
+class Nvml:
+    """NVML with one GPU, whose counter reads 1.5 J. A call of `refused` returns 3, NVML_ERROR_NOT_SUPPORTED."""
+
+    refused = ""
+
+    def nvmlInit_v2(self) -> int:
+        return 3 if self.refused == "init" else 0
+
+    def nvmlDeviceGetHandleByPciBusId_v2(self, bus: Any, handle: Any) -> int:
+        assert bus.value == b"0000:3B:00.0"
+        handle._obj.value = 7
+        return 0
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: Any, millijoules: Any) -> int:
+        assert handle.value == 7
+        millijoules._obj.value = 1500
+        return 3 if self.refused == "energy" else 0
+
+
 @pytest.fixture
-def nvml(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """NVML with one GPU, whose counter reads 1.5 J."""
-    found = SimpleNamespace(
-        init_v2=lambda: None,
-        device_get_handle_by_pci_bus_id_v2=lambda bus: {"0000:3B:00.0": 7}[bus],
-        device_get_total_energy_consumption=lambda handle: {7: 1500}[handle],
-    )
+def nvml(monkeypatch: pytest.MonkeyPatch) -> Nvml:
+    found = Nvml()
     cuda = SimpleNamespace(
         cuDeviceGet=lambda ordinal: (0, ordinal + 20), cuDeviceGetPCIBusId=lambda size, of: (0, b"0000:3B:00.0\0\0")
     )
-    monkeypatch.setitem(sys.modules, "cuda.bindings.nvml", found)  # type: ignore[arg-type]
+    monkeypatch.setattr(energy.ctypes, "CDLL", {"libnvidia-ml.so.1": found}.__getitem__)
     monkeypatch.setattr(energy.driver, "api", lambda: cuda)
     monkeypatch.setattr(energy.driver, "current_device", lambda: SimpleNamespace(ordinal=1))
     return found
 
 
-def test_the_counter_is_that_of_the_current_gpu_by_its_bus(nvml: SimpleNamespace) -> None:
+def test_the_counter_is_that_of_the_current_gpu_by_its_bus(nvml: Nvml) -> None:
     assert NvmlCounter().joules() == 1.5
 
 
-@pytest.mark.parametrize("missing", ["init_v2", "device_get_total_energy_consumption"])
-def test_without_the_counter_the_error_says_what_to_do(nvml: SimpleNamespace, missing: str) -> None:
-    def fail(*arguments: Any) -> None:
-        raise KeyError("Not Supported")
-
-    setattr(nvml, missing, fail)
-    with pytest.raises(DeviceError, match=r"Not Supported.*measure time instead \[energy-counter\]"):
+@pytest.mark.parametrize(
+    ("refused", "call"), [("init", "nvmlInit_v2"), ("energy", "nvmlDeviceGetTotalEnergyConsumption")]
+)
+def test_without_the_counter_the_error_says_what_to_do(nvml: Nvml, refused: str, call: str) -> None:
+    nvml.refused = refused
+    with pytest.raises(DeviceError, match=rf"{call}: 3\).*measure time instead \[energy-counter\]"):
         NvmlCounter()
 
 
-def test_without_the_bindings_the_error_is_the_same(nvml: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cuda.bindings.nvml", None)
-    with pytest.raises(DeviceError, match=r"\[energy-counter\]"):
+def test_without_nvml_or_the_function_the_error_is_the_same(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.delattr(Nvml, "nvmlDeviceGetTotalEnergyConsumption")
+    with pytest.raises(DeviceError, match=r"NVML lacks it.*\[energy-counter\]"):
+        NvmlCounter()
+    monkeypatch.setattr(energy.ctypes, "CDLL", missing)
+    with pytest.raises(DeviceError, match=r"cannot open shared object file.*\[energy-counter\]"):
         NvmlCounter()
 
 
