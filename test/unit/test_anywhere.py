@@ -13,6 +13,8 @@ from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.targets import get
 
+pytestmark = pytest.mark.code_at_once
+
 SPEC = lt.GemmSpec(m=64, n=64, k=64, a="bf16", b="bf16", d="bf16")
 
 
