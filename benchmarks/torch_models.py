@@ -3,11 +3,13 @@
     python benchmarks/torch_models.py [--model llama gpt2] [--tokens 4096 64] [--with inductor lowtide]
         [--rounds 9] [--seconds 0.4] [--forward] [--check] [--report] [--profile] [--seed 0]
 
-`llama` is one block with the shapes of Llama 3 8B, `gpt2` one of GPT-2 XL; weights are random bf16. Contenders are
+`llama` is one block with the shapes of Llama 3 8B, `gpt2` one of GPT-2 XL, and `gpt2-1020` one of width 1020, whose
+rows are no multiples of 16 bytes; weights are random bf16. Contenders are
 `inductor` (torch.compile's default), `max-autotune`, `max-autotune-no-cudagraphs`, `lowtide` (the backend), `lowtide-
 measure` (with measure=True), `lowtide-full` and `lowtide-alone` (with Rule(full=…) of "any" and of "alone"),
-`lowtide-small` (with Rule(least_rows=16)), `lowtide-single` (with Rule(results=False)), and `lowtide-cudagraphs` (with
-mode="reduce-overhead").
+`lowtide-small` (with Rule(least_rows=16)), `lowtide-single` (with Rule(results=False)), `lowtide-aligned` (with
+Rule(unaligned=False)), and `lowtide-cudagraphs` (with mode="reduce-overhead"). Two take nothing and should cost
+nothing: with `lowtide-none` the pass finds nothing to take, with `lowtide-away` Inductor compiles without the pass.
 
 A step is the forward pass, and the backward pass from a fixed gradient into new gradients of all weights and of the
 input; with `--forward` it is only the forward pass, and nothing requires a gradient. Each round runs every contender
@@ -63,12 +65,17 @@ class Llama(torch.nn.Module):
 class Gpt2(torch.nn.Module):
     """One block, without dropout."""
 
-    width = 1600
+    width, heads = 1600, 25
 
     def __init__(self, tokens: int) -> None:
         super().__init__()
         config = GPT2Config(
-            n_embd=self.width, n_head=25, n_positions=8192, resid_pdrop=0.0, attn_pdrop=0.0, attn_implementation="sdpa"
+            n_embd=self.width,
+            n_head=self.heads,
+            n_positions=8192,
+            resid_pdrop=0.0,
+            attn_pdrop=0.0,
+            attn_implementation="sdpa",
         )
         self.block = GPT2Block(config, layer_idx=0)
 
@@ -76,12 +83,21 @@ class Gpt2(torch.nn.Module):
         return _first(self.block(x))
 
 
-MODELS: dict[str, Any] = {"llama": Llama, "gpt2": Gpt2}
+class OddGpt2(Gpt2):
+    """One block of a width that is no multiple of 8."""
+
+    width, heads = 1020, 15
+
+
+MODELS: dict[str, Any] = {"llama": Llama, "gpt2": Gpt2, "gpt2-1020": OddGpt2}
 RULES = {
     "lowtide-full": Rule(full="any"),
     "lowtide-alone": Rule(full="alone"),
     "lowtide-small": Rule(least_rows=16),
     "lowtide-single": Rule(results=False),
+    "lowtide-aligned": Rule(unaligned=False),
+    "lowtide-none": Rule(least=2**62),
+    "lowtide-away": Rule(devices=()),
 }
 
 
