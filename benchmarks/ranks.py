@@ -25,7 +25,6 @@ import torch
 import torch.distributed as dist
 import torch.distributed._symmetric_memory as symmetric
 
-import lowtide
 import lowtide.torch as ltt
 from lowtide.torch import distributed
 
@@ -131,7 +130,7 @@ def timed(contenders: Contenders, rounds: int, seed: int) -> dict[str, list[floa
             torch.cuda.synchronize()
             dist.barrier()
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            torch.cuda._sleep(1_000_000)  # some 0.5 ms, in which the host gets ahead
+            torch.cuda._sleep(4_000_000)  # some 2 ms, in which the host gets ahead
             start.record()
             for _ in range(CALLS):
                 contenders[name]()
@@ -162,7 +161,6 @@ def main() -> None:
         "ranks": size,
         "torch": torch.__version__,
         "nccl": ".".join(map(str, torch.cuda.nccl.version())),
-        "lowtide": lowtide.__version__,
     }
     rows: list[dict[str, Any]] = []
     for shape_number in range(max(map(len, SHAPES.values()))):

@@ -63,18 +63,19 @@ def test_values_agree_with_float64(name: str, dtype: Any, seed: int) -> None:
     assert not reasons()[-1], "the kernels were not taken"
 
 
-def test_random_shapes() -> None:
-    """50 shapes, of which some take the plain ops. Each has kernels of its own, which are compiled."""
-    faulthandler.dump_traceback_later(500, exit=True, file=sys.__stderr__)
-    drawn, plain = random.Random(5), 0
+@pytest.mark.parametrize("seed", range(5))
+def test_random_shapes(seed: int) -> None:
+    """10 shapes, of which some may take the plain ops. Each has kernels of its own, which are compiled."""
+    faulthandler.dump_traceback_later(300, exit=True, file=sys.__stderr__)
+    drawn, plain = random.Random(seed), 0
     size = dist.get_world_size()
-    columns, depths = ([8 * drawn.randint(1, most) for _ in range(5)] for most in (200, 300))
-    for number in range(50):
+    columns, depths = ([8 * drawn.randint(1, most) for _ in range(3)] for most in (200, 300))
+    for number in range(10):
         m, n, k = size * drawn.randint(1, 700), drawn.choice(columns), drawn.choice(depths)
         k += 3 * (number % 10 == 9)
         cases.check_values((m, n, k), torch.bfloat16, _DEVICE, [*cases.EPILOGUES][number % 3], number)
         plain += bool(reasons()[-1])
-    assert 0 < plain < 40
+    assert plain < 10
 
 
 def test_gradients() -> None:

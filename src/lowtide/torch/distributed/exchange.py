@@ -40,16 +40,12 @@ class Exchange:
             stream.wait_event(self._last[1])
         if not self._windows or self.window.size < size:
             self._windows.append(self._made(size))
+            self._meet(stream)  # also loads the kernel that waits, which a capture could not
         self._turn = self._turn if captures else (self._turn + 1) % _TURNS
         self.slot = _OF_GRAPHS if captures else self._turn
         self.flags.begin()
         if captures:
-            ready = self._windows[-1][2]
-            ready.begin()
-            for rank in range(self.ranks.size):
-                ready.tell(rank)
-            ready.wait(stream)
-            ready.report()
+            self._meet(stream)
         return stream
 
     def end(self, stream: torch.cuda.Stream) -> None:
@@ -84,6 +80,15 @@ class Exchange:
         for window in self._windows:
             for flags in window[1:]:
                 flags.check()
+
+    def _meet(self, stream: torch.cuda.Stream) -> None:
+        """Work in the stream goes on when that of all ranks has come as far."""
+        ready = self._windows[-1][2]
+        ready.begin()
+        for rank in range(self.ranks.size):
+            ready.tell(rank)
+        ready.wait(stream)
+        ready.report()
 
     def _made(self, size: int) -> tuple[Window, Flags, Flags]:
         window = Window(self.device, self.ranks.group, _OF_GRAPHS + 1, size)
