@@ -24,6 +24,7 @@ from lowtide.runtime.storage import MANIFEST
 from lowtide.verification.checking.check import BUDGET
 from lowtide.verification.checking.check import check as check_subject
 from lowtide.verification.checking.check_result import CheckResult, branch_cells, condition_cells
+from lowtide.verification.checking.ranks import check_ranks, lines
 from lowtide.verification.checking.subjects import Subject, of_dump, of_file, of_kernel, of_saved
 
 What = Annotated[
@@ -42,6 +43,10 @@ JournalFile = Annotated[
     typer.Option("--journal", help="File of the presets checked so far; updated after each of them."),
 ]
 MarkdownFile = Annotated[Path | None, typer.Option("--markdown", help="Write the presets' table to this file.")]
+Ranks = Annotated[
+    int | None,
+    typer.Option("--ranks", help="Run so many ranks together, with --arrivals; in place of the other runs."),
+]
 Shapes = Annotated[
     bool, typer.Option("--shapes/--no-shapes", help="Print the conditions and the shapes that meet them.")
 ]
@@ -59,6 +64,7 @@ def check(
     seed: options.Seed = None,
     dump_ir: options.DumpDir = None,
     shapes: Shapes = True,
+    ranks: Ranks = None,
     all_presets: AllPresets = False,
     markdown_file: MarkdownFile = None,
     journal: JournalFile = None,
@@ -72,7 +78,7 @@ def check(
     seed = seed_or_drawn(seed)
     if all_presets:
         given = replace(problem, dtype=None, layout=None).given
-        _refuse_beside_presets(what=what, **given, target=target, schedule=schedule)
+        _refuse_beside_presets(what=what, **given, target=target, schedule=schedule, ranks=ranks)
         _check_presets(Options(problem.dtype, problem.layout, budget, seed), jobs, markdown_file, journal, as_json)
         return
     if what is None:
@@ -85,6 +91,9 @@ def check(
         options.refuse_beside_file(what, **problem.given, schedule=schedule)
         subject, note = _subject(what, against, target)
         where = f"{subject.target.name} ({what})" + (f"; {note}" if note else "")
+    if ranks is not None:
+        _check_ranks(subject, ranks, where, seed, as_json)
+        return
     with busy("choosing shapes") as update:
         result = check_subject(
             subject,
@@ -100,6 +109,23 @@ def check(
         _report(subject, result, where, seed, shapes)
     if not result.ok:
         raise typer.Exit(entry.FAILED if result.failed and result.guilty is None else 1)
+
+
+def _check_ranks(subject: Subject, ranks: int, where: str, seed: int, as_json: bool) -> None:
+    with busy("checking ranks") as update:
+        runs = check_ranks(subject, ranks, seed=seed, on_progress=lambda done, text: update(f"{done:.0%}, {text}"))
+    if as_json:
+        typer.echo(json.dumps({"seed": seed, "runs": [run.as_json() for run in runs]}, indent=2, ensure_ascii=False))
+    else:
+        spec = subject.spec
+        line("problem", problem_line(spec, (spec.m, spec.n, spec.k)))
+        line("target", where)
+        line("ranks", str(ranks))
+        for text in lines(runs):
+            typer.echo(text)
+        line("seed", str(seed))
+    if not all(run.ok for run in runs):
+        raise typer.Exit(1)
 
 
 def _refuse_beside_presets(**options_: object) -> None:

@@ -54,6 +54,7 @@ _GROUPS = "The number of groups of rows, each with its own matrix of B. Default:
 _K_GROUPS = "The number of groups of K, each with its own matrix of D; layout nt. Default: K is not grouped."
 _COUNTS = "Each product of the batch has its own number of rows, the operand counts."
 _A_ROWS = "Take the rows of A at an index, the operand a_rows."
+_ARRIVALS = "The matrices of A are shards that other GPUs fill while the kernel runs."
 _D_ROWS = "Store into the rows of D at an index, the operand d_rows."
 _LISTS = "Lists of matrices among the operands: b, with --groups or --batch; d, with --batch; abd, with --counts."
 _PRECISIONS = f"How products of f32 are computed: f32, tf32, {', '.join(DECOMPOSITIONS)}. Default f32."
@@ -82,6 +83,7 @@ class Problem:
     amax: Annotated[bool | None, _option("--amax", "Also compute D's largest absolute value.")] = None
     batch: str | int | None = None
     counts: Annotated[bool | None, _option("--counts", _COUNTS)] = None
+    arrivals: Annotated[bool | None, _option("--arrivals", _ARRIVALS)] = None
     groups: Annotated[int | None, _option("--groups", _GROUPS, min=1)] = None
     k_groups: Annotated[int | None, _option("--k-groups", _K_GROUPS, min=1)] = None
     a_rows: Annotated[bool | None, _option("--a-rows", _A_ROWS)] = None
@@ -111,6 +113,7 @@ class Problem:
             layout=self.layout or "tn",
             batch=make_batch(self.batch),
             counts=bool(self.counts),
+            arrivals=bool(self.arrivals),
             groups=_groups(self.groups, self.k_groups),
             d_order=self.d_order or D_ORDERS[0],
             precision=self.precision,

@@ -214,6 +214,10 @@ def _settled(
             "groups, counts of rows, rows at an index and lists of matrices cannot be tuned yet: give a schedule, or "
             "leave it to the cost model [rows-tuned]"
         )
+    if spec.arrivals:
+        raise SpecError(
+            "shards that arrive cannot be tuned yet: give a schedule, or leave it to the cost model [arrivals-tuned]"
+        )
     if spec.pairs is not None:
         raise SpecError(
             "pairs of columns cannot be tuned yet: give a schedule, or leave it to the cost model [pairs-tuned]"

@@ -1,0 +1,51 @@
+"""`lowtide check --ranks`: right kernels on several ranks, and one that reads its flags at the scope of one GPU."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+import lowtide as lt
+from lowtide.errors import SpecError
+from lowtide.verification.checking.ranks import FAULTS, IN_ORDER, check_ranks, lines
+from lowtide.verification.checking.subjects import Subject, of_kernel
+
+TYPES = {"a": "bf16", "b": "bf16", "d": "bf16"}
+
+
+@cache
+def subject() -> Subject:
+    """As test_ranks.py compiles it; levels cta, llvm and ptx."""
+    spec = lt.GemmSpec(batch=None, arrivals=True, **TYPES)
+    whole = of_kernel(lt.compile_gemm(spec, "sm_80", "grid.tile = [32, 32], k = 32, stages = 2"))
+    return replace(whole, levels={level: whole.levels[level] for level in ("cta", "llvm", "ptx")})
+
+
+def test_all_levels_are_right_and_all_faults_of_copies_are_found() -> None:
+    runs = check_ranks(subject(), 2)
+    assert all(run.ok for run in runs)
+    assert {(run.level, run.copies) for run in runs} == {
+        (level, copies) for level in ("cta", "llvm", "ptx") for copies in (IN_ORDER, *FAULTS)
+    }
+    assert [text.split()[0] for text in lines(runs)] == ["cta", "llvm", "ptx"]
+
+
+def test_a_kernel_that_reads_flags_at_a_narrow_scope_is_not_right() -> None:
+    ptx = subject().levels["ptx"]
+    narrow = replace(subject(), levels={**subject().levels, "ptx": ptx.replace("ld.acquire.sys", "ld.acquire.gpu")})
+    runs = check_ranks(narrow, 2)
+    assert {run.level for run in runs if not run.ok} == {"ptx"}
+    assert any(r"widen them to .sys" in text for text in lines(runs))
+
+
+def test_other_kernels_and_numbers_of_ranks_are_refused() -> None:
+    with pytest.raises(SpecError, match=r"\[check-ranks-number\]"):
+        check_ranks(subject(), 1)
+    plain = lt.compile_gemm(lt.GemmSpec(batch=None, **TYPES), "sm_80", "grid.tile = [32, 32], k = 32, stages = 2")
+    with pytest.raises(SpecError, match=r"\[check-ranks-arrivals\]"):
+        check_ranks(of_kernel(plain), 2)
+
+
+def test_shards_that_arrive_cannot_be_tuned_yet() -> None:
+    with pytest.raises(SpecError, match=r"\[arrivals-tuned\]"):
+        lt.tune(lt.GemmSpec(batch=2, arrivals=True, **TYPES), "sm_90a")

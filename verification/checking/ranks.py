@@ -1,0 +1,145 @@
+"""A kernel whose shards arrive, on several ranks: all levels, with copies in order, and with planted faults of copies.
+
+Each fault must be found: a kernel that does not notice a lost flag, or reads a shard too early, has one of its own.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from random import Random
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from lowtide.compiler.spec import GemmSpec
+from lowtide.errors import InterpreterError, SpecError
+from lowtide.interpreter import Sending, interpret_ranks
+from lowtide.interpreter.machine.views import Scope
+from lowtide.verification.checking.random_inputs import random_inputs
+from lowtide.verification.checking.subjects import Subject
+from lowtide.verification.checking.trials import loaded
+from lowtide.verification.checking.verdicts import against_float64
+
+MOST_RANKS = 16
+_SEEDS = 2  # orders of agents and copies
+_EPOCH = 7
+_WAIT = 1000  # ms; any number but 0
+_WIDE = 16  # elements of a row that any copy takes
+IN_ORDER = "in order"
+
+#: Faults of one copy, by name
+FAULTS: Mapping[str, Sending] = MappingProxyType(
+    {
+        "lost flag": Sending(flag=False),
+        "stale epoch": Sending(behind=1),
+        "flag before data": Sending(flag_first=True),
+        "narrow scope": Sending(scope=Scope.gpu),
+    }
+)
+
+
+@dataclass(frozen=True)
+class RankRun:
+    """A run of all ranks at a level: how copies were sent (`IN_ORDER`, or a fault), whether this went as it should, and
+    what was said."""
+
+    level: str
+    copies: str
+    seed: int
+    ok: bool
+    message: str
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+
+def check_ranks(
+    subject: Subject, ranks: int, *, seed: int = 0, on_progress: Callable[[float, str], None] = lambda done, what: None
+) -> list[RankRun]:
+    """Run each interpreted level on `ranks` ranks: in some orders with copies that are right, then once with each fault
+    of a copy between two ranks that are drawn. Shards have one tile of rows, or the extents of the spec.
+
+    `seed`: of inputs and orders. Raises SpecError for a kernel without arrivals, or of another number of ranks.
+    """
+    spec = subject.spec
+    if not spec.arrivals:
+        raise SpecError(
+            "ranks are those of shards that arrive; give a kernel of GemmSpec(batch=R, arrivals=True), or leave the "
+            "number of ranks out [check-ranks-arrivals]"
+        )
+    of_spec = next(iter(spec.batch_shape), None)
+    if not 2 <= ranks <= MOST_RANKS or of_spec not in (None, ranks):
+        wanted = f"2 to {MOST_RANKS} ranks" if of_spec is None else f"{of_spec} ranks, the kernel's batch"
+        raise SpecError(f"a check of {ranks} ranks; give {wanted} [check-ranks-number]")
+    inputs = _inputs(spec, _extents(subject), ranks, np.random.default_rng(seed))
+    runs: list[RankRun] = []
+    sources = subject.interpreted
+    for number, source in enumerate(sources):
+        on_progress(number / len(sources), f"level {source.level}")
+        module, draw = loaded(source), Random(seed)
+        runs += [_right(module, source.level, spec, inputs, seed + each) for each in range(_SEEDS)]
+        for name, sending in FAULTS.items():
+            pair = draw.sample(range(ranks), 2)
+            runs.append(_faulty(module, source.level, inputs, seed, (name, (pair[0], pair[1]), sending)))
+    loaded.cache_clear()
+    return runs
+
+
+def lines(runs: list[RankRun]) -> Iterator[str]:
+    """A line for each level, and one for each run that went wrong."""
+    for level in dict.fromkeys(run.level for run in runs):
+        own = [run for run in runs if run.level == level]
+        right, faults = ([run for run in own if (run.copies == IN_ORDER) is is_right] for is_right in (True, False))
+        yield (
+            f"{level:<10} right in {sum(run.ok for run in right)} of {len(right)} orders, "
+            f"{sum(run.ok for run in faults)} of {len(faults)} faults of copies found"
+        )
+    yield from (f"{run.level}, copies {run.copies}, seed {run.seed}: {run.message}" for run in runs if not run.ok)
+
+
+def _extents(subject: Subject) -> tuple[int, int, int]:
+    """M, N and K: those of the spec, or part of a tile, and a K of two steps."""
+    tile_m, tile_n, tile_k = subject.schedule.tile_mnk
+    spec, columns = subject.spec, -(-tile_n // 2 // _WIDE) * _WIDE
+    own = (tile_m // 2 + 3, max(columns, _WIDE), tile_k + _WIDE)
+    m, n, k = (given or open_ for given, open_ in zip((spec.m, spec.n, spec.k), own, strict=True))
+    return m, n, k
+
+
+def _inputs(
+    spec: GemmSpec, extents: tuple[int, int, int], ranks: int, rng: np.random.Generator
+) -> list[dict[str, Any]]:
+    """The inputs of each rank, with its own shard and flag, and those of the epoch before for the others."""
+    found = []
+    for rank in range(ranks):
+        own = random_inputs(spec, *extents, rng, batch=ranks, shared=())
+        own["arrived"][:] = _EPOCH - 1
+        own["arrived"][rank] = _EPOCH
+        own["turn"][:] = rank, _EPOCH, _WAIT
+        found.append(own)
+    return found
+
+
+def _right(module: Any, level: str, spec: GemmSpec, inputs: list[dict[str, Any]], seed: int) -> RankRun:
+    try:
+        products = interpret_ranks(module, inputs, seed=seed)
+    except InterpreterError as error:
+        return RankRun(level, IN_ORDER, seed, False, str(error))
+    gathered = np.stack([own["a"][rank] for rank, own in enumerate(inputs)])
+    for rank, (own, d) in enumerate(zip(inputs, products, strict=True)):
+        verdict = against_float64(spec, own | {"a": gathered}, d)
+        if not verdict.ok:
+            return RankRun(level, IN_ORDER, seed, False, f"rank {rank}: {verdict.message}")
+    return RankRun(level, IN_ORDER, seed, True, "")
+
+
+def _faulty(
+    module: Any, level: str, inputs: list[dict[str, Any]], seed: int, fault: tuple[str, tuple[int, int], Sending]
+) -> RankRun:
+    name, pair, sending = fault
+    try:
+        interpret_ranks(module, inputs, seed=seed, sendings={pair: sending})
+    except InterpreterError as error:
+        return RankRun(level, name, seed, True, str(error))
+    return RankRun(level, name, seed, False, f"the fault, from rank {pair[0]} to rank {pair[1]}, was not found")
