@@ -110,7 +110,7 @@ def errors(contenders: Contenders) -> dict[str, str]:
             difference = (contenders[name]().float() - wanted).abs().max() / wanted.abs().max()
             said = "" if difference < 0.03 else f"differs from NCCL by {difference:.2g} of the largest"
         except Exception as error:
-            said = str(error).splitlines()[0]
+            said = str(error).splitlines()[0][:200]
         all_said: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(all_said, said)
         found[name] = next((f"rank {number}: {each}" for number, each in enumerate(all_said) if each), "")
