@@ -37,12 +37,12 @@ from lowtide.measurement.bench.any_shape.racing import device_and_software
 from lowtide.measurement.bench.any_shape.rows import OWN, TORCH
 from lowtide.measurement.bench.corners.cells import Cell, cells, matching
 from lowtide.measurement.bench.energy import Counter, NvmlCounter
-from lowtide.measurement.bench.parallel import Compilers
 from lowtide.targets import get
 
 Rows = list[tuple[str, ...]]
 About = tuple[str, str, str]  # GPU, commit, date
-_CANDIDATES = "lowtide.measurement.tuning.candidates"  # imports MLIR
+# These import MLIR, which a machine that measures saved kernels need not have.
+_CANDIDATES, _COMPILERS = "lowtide.measurement.tuning.candidates", "lowtide.measurement.bench.parallel"
 _FASTEST = "the fastest"
 
 
@@ -100,7 +100,7 @@ def level_command(arguments: argparse.Namespace) -> int:
     counter = counter_at_hand()
     asked = matching(arguments.cells or energies.TWELVE, cells())
     done = Journal(arguments.journal).lines
-    with Compilers(arguments.jobs) as compilers:
+    with compilers_of(arguments.jobs) as compilers:
         schedules = {}
         for cell in (cell for cell in asked if cell.name not in done):
             schedules[cell.name] = schedules_of(cell, arguments)
@@ -124,7 +124,12 @@ def schedules_of(cell: Cell, arguments: argparse.Namespace) -> list[str]:
     return [one.shorthand() for one in candidates(cell.spec, get(arguments.target), "any", arguments.candidates)]
 
 
-def _right(cell: Cell, target: str, texts: Sequence[str], compilers: Compilers) -> Any:
+def compilers_of(jobs: int) -> Any:
+    """Processes that compile, as a context manager."""
+    return importlib.import_module(_COMPILERS).Compilers(jobs)
+
+
+def _right(cell: Cell, target: str, texts: Sequence[str], compilers: Any) -> Any:
     """The kernels of the schedules that compile, by schedule."""
     for text in texts:
         try:

@@ -289,7 +289,7 @@ def gpu(script: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.setattr(script, "NvmlCounter", lambda: None)
     monkeypatch.setattr(script, "deadline_of", lambda arguments: float("inf" if arguments.minutes else "-inf"))
     monkeypatch.setattr(script, "kernel_folder", lambda arguments, commit: folder)
-    monkeypatch.setattr(script, "Compilers", Compilers)
+    monkeypatch.setattr(script, "compilers_of", Compilers)
     monkeypatch.setattr(script, "schedules_of", lambda cell, arguments: ["x", "bad"])
     monkeypatch.setattr(energies, "beside_torch", found)
     monkeypatch.setattr(energies, "of_level_ones", found)
