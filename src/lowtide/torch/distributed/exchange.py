@@ -85,8 +85,7 @@ class Exchange:
         """Work in the stream goes on when that of all ranks has come as far."""
         ready = self._windows[-1][2]
         ready.begin()
-        for rank in range(self.ranks.size):
-            ready.tell(rank)
+        ready.tell_all()
         ready.wait(stream)
         ready.report()
 

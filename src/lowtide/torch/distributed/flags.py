@@ -43,6 +43,10 @@ class Flags:
         """Sets this rank's flag on a rank, after all that the current stream has done."""
         self._on[rank].copy_(self._epoch, non_blocking=True)
 
+    def tell_all(self) -> None:
+        """As `tell`, on all ranks. One kernel may do it, so no kernel that waits for these flags runs at this time."""
+        torch._foreach_copy_(self._on, [self._epoch] * len(self._on), non_blocking=True)
+
     def wait(self, stream: torch.cuda.Stream) -> None:
         """The stream waits until all ranks have told this epoch, this rank too."""
         operands = {"a": self._factors, "b": self._factors[0], "d": self._product}

@@ -46,8 +46,7 @@ class Scattering:
         spec = _spec((ranks.size, rows, n, k), types, layout)
         given = {"a": batch, "b": lies, "d": self._list(out)} | self._order
         exchange.launches.run(spec, how.numerics, given, {}, stream)
-        for rank in ranks.around(ranks.rank + 1):
-            exchange.flags.tell(rank)
+        exchange.flags.tell_all()
         exchange.flags.wait(stream)
         parts = [exchange.part(ranks.rank, source, (rows, n), out.dtype) for source in range(ranks.size)]
         add_in_order(parts, operands, how, a.dtype, out, exchange.flags.marks(n))
