@@ -248,7 +248,13 @@ def test_a_level_that_came_in_wrong_is_said_to_be(tmp_path: Path) -> None:
     assert element.got != element.expected
     assert str(edited) in result.guilty.command
     assert not result.ok
-    assert result.as_json()["guilty"]["after"] == str(edited)
+    assert result.as_json()["guilty"]["after"] == str(edited) and result.as_json()["guilty"]["edited"]
+    assert result.verdict.startswith(f"WRONG from 05-atoms/{edited.stem} on. This file was edited after the compiler")
+    assert "edited     this file was edited" in str(result.guilty)
+    for path in (dump / "origins").glob("*/*.json"):  # nothing says what the compiler wrote
+        path.unlink()
+    accused = check(of_dump(dump), jobs=1, dump_ir=files)
+    assert accused.verdict == f"WRONG at level atoms, by step {edited.stem[3:]}"
 
 
 def test_a_kernel_of_fixed_extents_is_checked_by_the_same_schedule_for_others() -> None:

@@ -79,7 +79,7 @@ class CheckResult:
         shapes = len({(trial.extents, trial.sms, trial.padding, trial.batch) for trial in trials})
         runs = f"{len(self.outcomes)} runs of {shapes} shapes at {len(self.levels)} levels"
         if self.guilty is not None:
-            return f"WRONG at level {self.guilty.level}, by step {self.guilty.step}"
+            return self.guilty.verdict
         for finding, words in ((Finding.failed, "THE INTERPRETER FAILED"), (Finding.unknown, "NOT CHECKED")):
             unrun = [outcome for outcome in self.outcomes if outcome.finding is finding]
             if unrun:
@@ -244,5 +244,6 @@ def _guilty_json(guilty: Guilty) -> dict[str, Any]:
         "op": guilty.op,
         "command": guilty.command,
         "note": guilty.note,
+        "edited": guilty.is_edited,
         "outcome": _outcome_json(guilty.outcome),
     }

@@ -11,14 +11,17 @@ from pathlib import Path
 import numpy as np
 
 from lowtide.compiler.contexts import make_context
+from lowtide.compiler.origins.files import recorded
 from lowtide.dialects.levels import Level
-from lowtide.errors import InterpreterError, InterpreterFault
+from lowtide.errors import InterpreterError, InterpreterFault, IRError
 from lowtide.interpreter import Trace
 from lowtide.interpreter.numbers.accesses import Access, Span
 from lowtide.interpreter.numbers.codes import ELEMENT_BYTES
 from lowtide.verification.checking.interpretation import run
 from lowtide.verification.checking.subjects import Step, Subject, write_level
 from lowtide.verification.checking.trials import Element, Finding, Outcome, Source, Trial, loaded, op_in, outcomes
+
+EDITED = "this file was edited after the compiler wrote it, so the fault may be the edit, not the pass"
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Guilty:
 
     `before` is None if the problem itself is wrong. `op` is the op that breaks the rule, or that stored the wrong
     element. `command` shows the fault again. `skipped` are preceding steps that could not be run: one of them may be
-    the guilty one.
+    the guilty one. `is_edited`: the file after it was edited since the compiler wrote it.
     """
 
     level: str
@@ -39,6 +42,15 @@ class Guilty:
     command: str
     skipped: tuple[str, ...] = ()
     note: str = ""
+    is_edited: bool = False
+
+    @property
+    def verdict(self) -> str:
+        """One line."""
+        if self.is_edited:
+            place = f"{self.after.parent.name}/{self.after.stem}"
+            return f"WRONG from {place} on. {EDITED[0].upper()}{EDITED[1:]}"
+        return f"WRONG at level {self.level}, by step {self.step}"
 
     def __str__(self) -> str:
         steps = " or ".join([*self.skipped, self.step])
@@ -46,6 +58,8 @@ class Guilty:
         if self.before is not None:
             lines.append(f"right      {self.before}")
         lines.append(f"wrong      {self.after}")
+        if self.is_edited:
+            lines.append(f"edited     {EDITED}")
         if self.outcome.finding is Finding.broken:
             lines.append(f"rule       {self.outcome.message}")
         elif self.outcome.element is not None:
@@ -132,7 +146,17 @@ def _guilty(
         command,
         skipped,
         note,
+        subject.dump is not None and _is_edited(after),
     )
+
+
+def _is_edited(step: Step) -> bool:
+    """Whether the file of a step in a dump folder has another text than the one whose origins were recorded."""
+    folder, place = step.path.parent.parent, f"{step.path.parent.name}/{step.path.stem}"
+    try:
+        return not recorded(folder, place).is_of(step.source().text)
+    except IRError:  # origins were not recorded
+        return False
 
 
 class _StoredBy(Trace):
