@@ -28,7 +28,7 @@ from lowtide.dialects.tile.agents import SINGLE, pingpong
 from lowtide.dialects.tile.fields import Order
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
-from lowtide.passes.schedules.choice.choice import Choice, choose, ranked
+from lowtide.passes.schedules.choice.choice import Choice, choose, estimated_cycles, ranked
 from lowtide.passes.schedules.cost.cost import cost
 from lowtide.passes.schedules.facts.resources import shared_memory_bytes
 from lowtide.passes.schedules.rules.rules import broken_rule
@@ -367,10 +367,23 @@ def test_what_is_given_has_that_as_its_reason() -> None:
     assert given == expected | {"epilogue.path", "epilogue.swizzle"}
 
 
-def test_the_reason_of_the_tile_begins_with_its_own_cost() -> None:
-    reason = choose(LARGE, SM_90A, Schedule()).reasons["grid.tile"]
-    tile = "×".join(map(str, chosen(LARGE).tile_mnk))
-    assert f" tiles: {tile}" in reason and reason.count("×64") == 6
+def test_the_reason_of_the_tile_has_its_cost_and_those_of_the_next() -> None:
+    choice = choose(LARGE, SM_90A, Schedule())
+    own, _, others = choice.reasons["grid.tile"].partition("; next: ")
+    assert f"({estimated_cycles(choice, LARGE, SM_90A):,.0f} cycles at the highest clock)" in own
+    assert others.count("×64") == 5
+
+
+def test_the_reason_of_k_is_that_of_the_tile_unless_the_tile_is_given() -> None:
+    assert reasons_of(choose(LARGE, SM_90A, Schedule()))["mainloop.k"] == "see grid.tile"
+    given = reasons_of(choose(LARGE, SM_90A, Schedule.parse("grid.tile = [128, 256]")))
+    assert given["grid.tile"] == "given" and " by the cost model " in given["mainloop.k"]
+
+
+def test_a_ring_that_has_the_most_stages_says_so() -> None:
+    choice = choose(problem(512), SM_90A, Schedule.parse("grid.tile = [64, 64]"))
+    assert choice.schedule.mainloop.stages == 8
+    assert choice.reasons["mainloop.stages"].startswith("at most 8: ")
 
 
 def random_problem(rng: random.Random) -> Problem:

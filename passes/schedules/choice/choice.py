@@ -15,7 +15,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, without_codes
 from lowtide.passes.schedules.choice import arrivals, groups, lists, pairs, placed_rows, swap, taken_rows
 from lowtide.passes.schedules.choice.parts import with_swizzles
-from lowtide.passes.schedules.choice.reasons import reasons
+from lowtide.passes.schedules.choice.reasons import SEE_TILE, reasons
 from lowtide.passes.schedules.choice.search import legal
 from lowtide.passes.schedules.choice.sparing import WHY, holds_too_many_sums, sparing
 from lowtide.passes.schedules.cost.cost import cost
@@ -194,12 +194,14 @@ def _complete(way: Way, target: Target) -> Iterator[Choice]:
     for found in legal(problem, target, given):
         own = multiplied(found.schedule, problem)
         schedule, swizzles = with_swizzles(found.schedule, own)
-        why = reasons(schedule, own, found.why)
+        why = reasons(schedule, own, target, found.why)
         why |= {path: choice.explain() for path, choice in swizzles.items()}
         if found.why_no_producer:
             why_not = without_codes(found.why_no_producer)
             why["mainloop.agents.single.instances"] += f"; a producer and consumers are not legal here: {why_not}"
         why |= {path: why_required for path, (_, why_required) in required.items()}
+        if "grid.tile" in asked.decided() and why["mainloop.k"] == SEE_TILE:
+            why["mainloop.k"] = found.why
         why |= dict.fromkeys(asked.decided(), "given")
         why |= {} if why_swapped is None else {"grid.operands": why_swapped}
         yield Choice(schedule, {path: why[path] for path in schedule.decided() if path in why}, swizzles)

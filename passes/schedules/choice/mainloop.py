@@ -26,7 +26,7 @@ from lowtide.targets import SwizzleChoice, Target
 from lowtide.targets.atoms import FMA, Operand
 
 OPERANDS: tuple[Operand, ...] = ("a", "b")
-_MOST_STAGES = 8
+MOST_STAGES = 8
 _NO_SWIZZLE: SwizzleBits = (0, 3, 3)
 
 
@@ -107,10 +107,10 @@ def _panel_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> Sw
 
 
 def fitting_stages(schedule: Schedule, problem: Problem, target: Target) -> int:
-    """Stages that fit beside the epilogue's scratch, at most `_MOST_STAGES`."""
-    longest = ring_bytes(schedule.set({"mainloop.stages": _MOST_STAGES}), problem)
-    # A ring of n stages has at least n / _MOST_STAGES of these bytes; more if an operand is loaded only once.
-    most = min(_MOST_STAGES, _MOST_STAGES * target.smem_bytes_per_cta // max(1, longest))
+    """Stages that fit beside the epilogue's scratch, at most `MOST_STAGES`."""
+    longest = ring_bytes(schedule.set({"mainloop.stages": MOST_STAGES}), problem)
+    # A ring of n stages has at least n / MOST_STAGES of these bytes; more if an operand is loaded only once.
+    most = min(MOST_STAGES, MOST_STAGES * target.smem_bytes_per_cta // max(1, longest))
     some = ((n, schedule.set({"mainloop.stages": n})) for n in range(most, 0, -1))
     return next((n for n, each in some if shared_memory_bytes(each, problem) <= target.smem_bytes_per_cta), 0)
 

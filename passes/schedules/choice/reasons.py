@@ -9,6 +9,7 @@ from lowtide.dialects.tile import EpilogueMath, OperandKind, PromoteKind, Repeat
 from lowtide.dialects.tile.agents import REGISTER_PATHS
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
+from lowtide.passes.schedules.choice.mainloop import MOST_STAGES
 from lowtide.passes.schedules.cost import few_rows
 from lowtide.passes.schedules.facts.alignment import (
     MATRICES,
@@ -17,13 +18,15 @@ from lowtide.passes.schedules.facts.alignment import (
     is_packed_transposed,
     moved_alignment,
 )
-from lowtide.passes.schedules.facts.resources import ring_bytes, runs_ahead, warps_along_k
+from lowtide.passes.schedules.facts.resources import ring_bytes, runs_ahead, shared_memory_bytes, warps_along_k
 from lowtide.passes.support.agents.atoms import STAGED_COPIES, keeps_transposed
 from lowtide.passes.support.problem.problem import Problem
+from lowtide.targets import Target
 from lowtide.targets.atoms import FMA
 
 Reasons = Mapping[str, str]
 
+SEE_TILE = "see grid.tile"
 _COPIES = "TMA: one thread copies, and the boxes come swizzled"
 _SWIZZLES = "the widest swizzle of TMA and wgmma for its rows: no conflict"
 _PROMOTED = "tensor cores keep too few bits of long sums of these types"
@@ -31,7 +34,7 @@ _PROMOTED = "tensor cores keep too few bits of long sums of these types"
 # Of some fields also for other values, below.
 _WITH_PRODUCER: Reasons = MappingProxyType(
     {
-        "grid.launch": "its CTAs start while the last ones of the kernel before end, and wait for their writes",
+        "grid.launch": "its CTAs start while the previous kernel is finishing, and wait for that kernel's writes",
         "grid.order": "the tiles in flight share operands in L2, so that the least is read again from memory",
         "grid.scheduler": "the producer fetches the next tile while the consumers finish this one",
         "grid.cluster": "CTAs share loads, so that L2 gets fewer requests",
@@ -39,7 +42,8 @@ _WITH_PRODUCER: Reasons = MappingProxyType(
         "grid.waves": "a wave reads more than L2 holds: CTAs in step read the same part of it",
         "mainloop.k_order": "a tile begins with data of the previous tiles that L2 still holds",
         **dict.fromkeys(REGISTER_PATHS, "the producer needs few registers, so the accumulators get more"),
-        "mainloop.agents.producer.warps": "a warpgroup, whose registers can be moved",
+        "mainloop.agents.producer.warps": "one whole warpgroup: setmaxnreg moves registers only between whole "
+        "warpgroups",
         "mainloop.agents.consumer.instances": "they share each tile",
         "mainloop.scales": "loads by consumers would wait for those of the next stages",
         "mainloop.a.copy": _COPIES,
@@ -93,7 +97,7 @@ OF_FEW_STEPS: Reasons = MappingProxyType(
         "grid.order": "consecutive CTAs take the tiles of a row, so that its part of A comes from memory once",
         "grid.scheduler": "a CTA computes several tiles, in one column of tiles if the number of CTAs allows it",
         "grid.ctas_per_sm": "two CTAs: one multiplies while the other stores; or one CTA that does both at once",
-        "grid.launch": "its CTAs start while the last ones of the kernel before end, and wait for their writes",
+        "grid.launch": "its CTAs start while the previous kernel is finishing, and wait for that kernel's writes",
         "mainloop.k": "rows of 128 bytes",
         "multiply.atoms": "warps of 64 × 64, to read the fewest fragment bytes",
         "epilogue.start": "D of a tile is stored among the products of the next one",
@@ -111,10 +115,10 @@ OF_FEW_ROWS: Reasons = MappingProxyType(
 )
 
 
-def reasons(schedule: Schedule, problem: Problem, why_tile: str) -> dict[str, str]:
+def reasons(schedule: Schedule, problem: Problem, target: Target, why_tile: str) -> dict[str, str]:
     """A sentence for each field, also of some that the schedule leaves out."""
-    own = _with_producer if schedule.agents.has_producer else _without
-    found = dict.fromkeys(("grid.tile", "grid.k_division", "mainloop.k"), why_tile) | own(schedule, problem)
+    found = {"grid.tile": why_tile, "grid.k_division": why_tile, "mainloop.k": SEE_TILE}
+    found |= _with_producer(schedule, problem, target) if schedule.agents.has_producer else _without(schedule, problem)
     if why_tile == OF_FEW_STEPS["grid.tile"]:
         found |= OF_FEW_STEPS
     found["epilogue.math"] = (
@@ -148,14 +152,13 @@ def _why_packed(name: str, schedule: Schedule, problem: Problem) -> str:
     return f"wgmma takes {problem.stream(name).element} with K contiguous: transposed to a workspace"
 
 
-def _with_producer(schedule: Schedule, problem: Problem) -> dict[str, str]:
+def _with_producer(schedule: Schedule, problem: Problem, target: Target) -> dict[str, str]:
     found, division = dict(_WITH_PRODUCER), schedule.k_division
     if division is not None and division.is_of_tail:
         found["grid.k_division"] = "the last wave leaves SMs idle: several CTAs share the K of each of its tiles"
     elif division is not None:
         found["grid.order"] = "all tiles are in flight at once, and neighbouring CTAs read the same rows of A"
-    ring = f"{ring_bytes(schedule, problem)} bytes of ring"
-    found["mainloop.stages"] = f"the most that fit beside the epilogue's scratch, up to 8; {ring}"
+    found["mainloop.stages"] = _why_stages(schedule, problem, target)
     count, turns = schedule.agents.consumer.all_warpgroups, schedule.agents.consumer.turns
     consumers = f"{count} consumer warpgroup{'s' if count > 1 else ''}"
     found["mainloop.agents.consumer.warps"] = f"a producer runs ahead of {consumers}"
@@ -179,6 +182,18 @@ def _with_producer(schedule: Schedule, problem: Problem) -> dict[str, str]:
         why = "rows of 16-byte stores: a full operand is read in rows, or D's rows may end within 16 bytes"
         found["epilogue.path"] = why
     return found
+
+
+def _why_stages(schedule: Schedule, problem: Problem, target: Target) -> str:
+    stages, used = schedule.mainloop.stages, shared_memory_bytes(schedule, problem)
+    if stages is None or stages >= MOST_STAGES:
+        return f"at most {MOST_STAGES}: so many fit beside the epilogue's scratch"
+    more = shared_memory_bytes(schedule.set({"mainloop.stages": stages + 1}), problem) - used
+    next_one = "3rd" if stages == 2 else f"{stages + 1}th"
+    return (
+        f"shared memory holds {stages} beside the epilogue's scratch; a {next_one} needs {more:,} bytes and "
+        f"{target.smem_bytes_per_cta - used:,} are left"
+    )
 
 
 def _without(schedule: Schedule, problem: Problem) -> dict[str, str]:

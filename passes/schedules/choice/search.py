@@ -162,7 +162,7 @@ class Search:
 
     def _whole(self, refused: list[str]) -> Iterator[Found]:
         """The legal whole tiles, the cheapest of each group first. Adds the rules that others break to `refused`."""
-        given, least = self.given, "least "
+        given, is_first = self.given, True
         is_open = may_split_tail(given, self.problem) or not self.with_producer
         tail = None if is_open else given.grid.tail or TailKind.whole
         for group in whole(given, self.problem, self.target, with_producer=self.with_producer):
@@ -170,11 +170,8 @@ class Search:
             for one in weighed if self._takes_layout else weighed[:1]:
                 schedule = self.accepted(one.schedule, refused)
                 if schedule is not None:
-                    others = [str(other) for other in weighed[:_SHOWN] if other != one]
-                    why = f"{least}estimated cycles ({one.cycles:,.0f}) of {len(weighed)} tiles"
-                    why += f"; others: {'; '.join(others)}" if others else ""
-                    yield Found(schedule, group.why or why)
-                    least = least if group.why else ""
+                    yield Found(schedule, group.why or _why(one, weighed, is_first=is_first))
+                    is_first = is_first and bool(group.why)
 
     def _divided(self, best: Schedule) -> tuple[Iterator[Found], Iterator[Found]]:
         """Tiles whose K is divided, the cheapest first: those worth it against the best whole tiles, and the others."""
@@ -245,3 +242,12 @@ def in_turn(first: Iterator[_Each], second: Iterator[_Each]) -> Iterator[_Each]:
         yield each
         yield from islice(second, 1)
     yield from second
+
+
+def _why(one: _Weighed, weighed: Sequence[_Weighed], *, is_first: bool) -> str:
+    """Why a candidate is chosen. `is_first`: whether it is the cheapest legal one."""
+    others = [str(other) for other in weighed[:_SHOWN] if other != one]
+    place = "the fastest" if is_first else "one"
+    why = f"{place} of {len(weighed):,} candidates by the cost model ({one.cycles:,.0f} cycles at the highest clock)"
+    following = "next" if one == weighed[0] else "others"
+    return f"{why}; {following}: {'; '.join(others)}" if others else why

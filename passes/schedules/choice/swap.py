@@ -56,9 +56,10 @@ def reason(as_given: Schedule, swapped: Schedule, problem: Problem, target: Targ
     is_low = problem.m is not None and problem.m <= _FEW_ROWS
     if other > own * (1.0 if is_low else _WORTH_SWAPPING):
         return None
-    estimates = f"({other:,.0f} estimated cycles, as given {own:,.0f})"
+    estimates = f"{other:,.0f} estimated cycles instead of {own:,.0f}"
     if is_low:
         return (
-            f"a wgmma has {WGMMA_ROWS} rows and D {problem.m}: these are better the columns of Dᵀ = Bᵀ · Aᵀ {estimates}"
+            f"the kernel computes Dᵀ = Bᵀ · Aᵀ, so D's {problem.m} rows become columns, which fit wgmma better than "
+            f"its blocks of {WGMMA_ROWS} rows: {estimates}"
         )
-    return f"tiles of Dᵀ = Bᵀ · Aᵀ cover it better than tiles of D {estimates}"
+    return f"tiles of Dᵀ = Bᵀ · Aᵀ cover it better than tiles of D: {estimates}"
