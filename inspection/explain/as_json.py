@@ -43,6 +43,7 @@ def shares_json(predicted: Predicted) -> dict[str, Any]:
         "clock": predicted.clock,
         "binds": predicted.binds.resource,
         "resources": shares,
+        "parts": list(predicted.parts),
     }
 
 

@@ -104,11 +104,14 @@ def _product(found: Product) -> _Words:
     rows = [
         ["multiply", f"{found.atom} {found.layout}, {found.instructions} of each of {found.warpgroups} warpgroups"],
         ["a K step", f"{found.cycles} cycles at full rate"],
-        ["shared memory", f"busy for {found.wavefronts} cycles: {found.bytes_per_cycle:.1f} of 128 bytes per cycle"],
+        [
+            "its reads of shared memory",
+            f"busy for {found.wavefronts} cycles: {found.bytes_per_cycle:.1f} of 128 bytes per cycle",
+        ],
         ["a warpgroup reads", f"{found.a_bytes} bytes of A and {found.b_bytes} of B in a k-slice"],
         *_runs(found.executions),
     ]
-    return f"{found.cycles} cycles", found.wavefronts > found.cycles, rows
+    return f"{found.cycles} cycles a K step", False, rows
 
 
 def _of_kernel(text: str, found: Explanation) -> Iterator[_Row]:

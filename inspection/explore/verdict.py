@@ -12,6 +12,10 @@ from lowtide.inspection.explore.steps import Steps
 
 _AT = re.compile(r'loc\("((?:[^"\\]|\\.)*)":(\d+):\d+\)|(?<=\sat )(\S+\.mlir|\S+\.ptx):(\d+):\d+')
 
+_FIX = re.compile(
+    r"; ((?:put|wait for|let|widen|lay out) [^`;]*?)( \([^()]*\))?$"
+)  # the end of what the interpreter says
+
 
 def read_report(path: Path) -> dict[str, Any]:
     """Read a report of `lowtide check --json`. Raises Error for any other file."""
@@ -26,6 +30,7 @@ def read_report(path: Path) -> dict[str, Any]:
 
 def verdict_of(report: Mapping[str, Any], steps: Steps) -> dict[str, Any]:
     """The verdict as plain data. `at`: the steps and lines of the ops that it names, first of the op that broke a rule.
+    `edited`: whether the file of the first wrong step was edited; `fix`: how the interpreter says to mend it, or "".
     Raises Error for a report that does not have the form of a check."""
     try:
         return _verdict(report, steps)
@@ -41,6 +46,8 @@ def _verdict(report: Mapping[str, Any], steps: Steps) -> dict[str, Any]:
     if guilty is None:
         return found
     message = str(guilty["outcome"]["message"])
+    text = _AT.sub(_in_words, without_codes(message))
+    fix = _FIX.search(text)
     named = [_place(match[1] or match[3], int(match[2] or match[4])) for match in _AT.finditer(message)]
     if not named and guilty["op"]:
         named = [_place(match[1] or match[3], int(match[2] or match[4])) for match in _AT.finditer(guilty["op"])]
@@ -51,7 +58,9 @@ def _verdict(report: Mapping[str, Any], steps: Steps) -> dict[str, Any]:
         "right": None if guilty["before"] is None else _step(str(guilty["before"]), places),
         "wrong": _step(str(guilty["after"]), places),
         "files": [guilty["before"] and str(guilty["before"]), str(guilty["after"])],
-        "message": _AT.sub(_in_words, without_codes(message)),
+        "edited": bool(guilty["edited"]),
+        "message": text if fix is None else text[: fix.start()] + (fix[2] or ""),
+        "fix": "" if fix is None else fix[1],
         "op": _AT.sub(_in_words, str(guilty["op"])),
         "command": str(guilty["command"]),
         "at": at,

@@ -40,7 +40,7 @@ class _Run:
         self.loader = "producer" if agents.has_producer else "copies"
         name = "consumer" if agents.has_producer else "warps"
         self.consumers = [name] if self.turns == 1 else [f"{name} {number}" for number in range(self.turns)]
-        self.idle = f"SMs without a tile ({1 - self.spans.tiles[-1].busy:.0%})"
+        self.idle = f"SMs without a tile in the last wave ({1 - self.spans.tiles[-1].busy:.0%})"
         self.agents = [_GRID, self.loader, *self.consumers, self.idle]
         self.end = self.spans.launch
 

@@ -19,6 +19,10 @@ FIELDS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+_MAINLOOP = ("tensor cores", "shared memory", "L2", "memory")  # they work at the same time
+_APART = ("waits", "epilogue", "launch")
+_ROUNDING = 0.005
+
 
 @dataclass(frozen=True)
 class Share:
@@ -41,6 +45,16 @@ class Predicted:
     microseconds: float
     clock: float
     shares: tuple[Share, ...]
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The resources whose times add up to the kernel's time: the busiest of the main loop, and those that work
+        while none of the main loop does. The others run underneath. Empty if no resource of the main loop is the
+        busiest in all waves, or if waits are not all of the rest."""
+        mainloop = max((share for share in self.shares if share.resource in _MAINLOOP), key=lambda share: share.share)
+        parts = [share for share in self.shares if share is mainloop or share.resource in _APART]
+        is_whole = abs(sum(share.share for share in parts) - 1) < _ROUNDING
+        return tuple(share.resource for share in parts) if is_whole else ()
 
     @property
     def binds(self) -> Share:

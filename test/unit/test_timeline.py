@@ -19,7 +19,7 @@ from lowtide.errors import Error
 from lowtide.inspection.timeline.measured import means, measured_timeline, stamps_of
 from lowtide.inspection.timeline.predicted import predicted_timeline
 from lowtide.inspection.timeline.predicted_shares import predicted_shares
-from lowtide.inspection.timeline.shares import FIELDS
+from lowtide.inspection.timeline.shares import FIELDS, Predicted, Share
 from lowtide.inspection.timeline.timeline import Interval, Timeline, What, read_trace, trace, write_trace
 from lowtide.passes.schedules.choice.choice import choose
 from lowtide.passes.schedules.cost.cost import cost, estimated
@@ -132,6 +132,17 @@ def test_the_resource_that_binds(name: str, resource: str) -> None:
     assert found.binds.resource == resource and found.binds.fields == FIELDS[resource]
     assert all(0 <= share.share <= 1 for share in found.shares)
     assert found.microseconds == pytest.approx(spans.total / target.clock_mhz)
+    parts = [share.share for share in found.shares if share.resource in found.parts]
+    assert sum(parts) == pytest.approx(1 if found.parts else 0, abs=0.005)
+    assert found.parts or name != "shared tiles"
+
+
+def test_parts_that_do_not_add_up_are_not_named() -> None:
+    shares = {"tensor cores": 0.8, "memory": 0.7, "waits": 0.15, "launch": 0.05, "idle SMs": 0.3}
+    of = Predicted(10.0, 1.0, tuple(Share(name, 10 * share, share) for name, share in shares.items()))
+    assert of.parts == ("tensor cores", "waits", "launch")
+    # Of two waves, one is bound by each: more than the busiest works apart from the others.
+    assert replace(of, shares=(Share("tensor cores", 6.0, 0.6), *of.shares[1:])).parts == ()
 
 
 def test_the_fields_are_those_of_schedules() -> None:

@@ -33,6 +33,12 @@ class Store {
     return found.length ? found[found.length - 1] : null;
   }
 
+  // The first step that was edited after a step's text was made from it; undefined if there is none. SASS is made anew
+  // from the PTX.
+  editBefore(step) {
+    return this.steps.find((other) => other.edited && other.number < step.number && (step.level !== "sass" || other.level !== "ptx"));
+  }
+
   pass(step) {
     return { ptx: "NVPTX backend", sass: "ptxas" }[step.level] ?? step.place.split("/")[1].replace(/^\d+-/, "");
   }

@@ -2,6 +2,9 @@
 
 const CONTEXT = 3; // lines around a change
 
+// What a count on a line says, as a text.
+const titleOf = (count) => count.rows.filter(([label]) => label !== "picture").map((row) => row.join(": ")).join("\n");
+
 class Pane {
   constructor(store, actions) {
     Object.assign(this, { store, actions, step: null, diff: false, marked: [] });
@@ -13,9 +16,10 @@ class Pane {
     }
     this.diffButton = make("button", { title: "The changes of this pass (d)", onclick: () => actions.toggleDiff(this) }, "diff");
     this.edited = make("span", { class: "tag", title: "The dump was edited after it was written" }, "edited");
+    this.stale = make("span", { class: "tag" }, "from before the edit");
     this.found = make("span", { class: "found" });
     this.text = make("div", { class: "text code", tabindex: "0", role: "region", "aria-label": "Text of the step" });
-    this.head = make("div", { class: "head" }, this.select, this.edited, this.diffButton, this.found);
+    this.head = make("div", { class: "head" }, this.select, this.edited, this.stale, this.diffButton, this.found);
     this.element = make("section", { class: "pane" }, this.head, this.text);
     this.element.addEventListener("pointerdown", () => actions.focus(this));
     this.element.addEventListener("focusin", () => actions.focus(this));
@@ -27,6 +31,9 @@ class Pane {
     Object.assign(this, { step, diff, rows: new Map(), marked: [] });
     this.select.value = step.number;
     this.edited.hidden = !step.edited;
+    const edit = step.edited ? null : this.store.editBefore(step);
+    this.stale.hidden = !edit;
+    this.stale.title = edit ? `${edit.place} was edited after the compiler made this text from it` : "";
     this.diffButton.setAttribute("aria-pressed", diff);
     const rows = make("div", { class: "rows" });
     rows.append(...(diff ? this.changes() : step.text.map((_, at) => this.row(step, at + 1, ""))));
@@ -48,8 +55,9 @@ class Pane {
     if (sign === "−") row.classList.add("removed");
     const tags = [], counts = step.number === store.counts.step ? store.counted.get(line) ?? [] : [];
     const bad = [...new Set(counts.filter((one) => one.is_bad).map((one) => one.short))];
-    tags.push(...bad.map((short) => make("span", { class: "tag bad" }, short)));
-    if (counts.length && !bad.length) tags.push(make("span", { class: "tag" }, counts[counts.length - 1].short));
+    tags.push(...bad.map((short) => make("span", { class: "tag bad", title: titleOf(counts.find((one) => one.short === short)) }, short)));
+    const one = counts[counts.length - 1];
+    if (one && !bad.length) tags.push(make("span", { class: "tag", title: titleOf(one) }, one.short));
     const accused = (store.verdict?.at ?? []).findIndex(([number, own]) => number === step.number && own === line);
     if (accused >= 0) {
       row.classList.add("accused");

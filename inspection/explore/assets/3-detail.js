@@ -18,9 +18,10 @@ function hint(store) {
 function comesFrom(store, op, link, actions) {
   const box = make("div", {}, make("h2", {}, "Comes from"));
   const history = store.history(op.step, op.line);
-  for (const { step, ops } of history) {
-    const by = make("button", { class: "link", onclick: () => actions.showStep(step.number, true), title: "Show what this pass changes" }, "by ", make("strong", {}, store.pass(step)), ` (${step.level})`);
-    box.append(by, ...ops.slice(0, 3).map((own) => link(own.step.number, own.line, `${own.step.level}:${own.line} ${store.words(own.step, own.line).trim()}`)));
+  for (const [at, { step, ops }] of history.entries()) {
+    const made = at ? " made that" : ` introduced ${store.op(store.steps[op.step], op.line).name}`;
+    const by = make("button", { class: "link", onclick: () => actions.showStep(step.number, true), title: "Show what this pass changes" }, make("strong", {}, store.pass(step)), ` (${step.level})${made}${ops.length ? ", from" : ""}`);
+    box.append(by, ...ops.slice(0, 3).map((own) => link(own.step.number, own.line, `${store.op(own.step, own.line).name}, ${own.step.level}:${own.line}: ${store.words(own.step, own.line).trim()}`)));
     if (ops.length > 3) box.append(make("div", {}, `and ${counted(ops.length - 3, "other op")}`));
     if (!ops.length) box.append(make("div", {}, "It serves a whole loop or function, or no origin was recorded."));
   }

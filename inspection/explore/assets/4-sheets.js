@@ -15,12 +15,12 @@ function showSchedule(store, sheet) {
   const parts = new Map();
   for (const path of Object.keys(Object.keys(fields).length ? fields : reasons)) parts.set(path.split(".")[0], [...(parts.get(path.split(".")[0]) ?? []), path]);
   for (const [part, paths] of parts) {
-    const rows = paths.map((path) => [make("code", { id: `field-${path}` }, path), make("code", {}, fields[path] ?? ""), reasons[path] ?? "given, or not chosen here"]);
+    const rows = paths.map((path) => [make("code", {}, path), make("code", {}, fields[path] ?? ""), reasons[path] ?? "given, or not chosen here"]);
     sheet.append(make("h3", {}, part), table(["field", "value", "why"], rows, "plain fields"));
   }
   showSwizzles(sheet, store.schedule.swizzles, fields);
   for (const passed of explain?.passed_over ?? []) sheet.append(make("p", { class: "bad" }, `Dropped: ${passed.why}: ${passed.schedule}`));
-  if (explain?.predicted) showPredicted(sheet, explain.predicted);
+  if (explain?.predicted) showPredicted(sheet, explain.predicted, explain.kernel.grid, explain.resources.ctas_per_sm);
   showTimes(sheet, store.schedule.times);
   if (candidates.length) showCandidates(sheet, candidates);
   if (explain) showResources(store, sheet, explain);
@@ -35,11 +35,28 @@ function showSwizzles(sheet, swizzles, fields) {
   if (rows.length) sheet.append(make("h3", {}, "swizzles that were weighed"), table(["field", "candidate", "bank conflicts"], rows));
 }
 
-function showPredicted(sheet, { microseconds, clock, binds, resources }) {
-  const percent = (share) => `${Math.round(100 * share)} %`;
-  const rows = resources.filter((one) => one.microseconds).map((one) => [one.resource === binds ? make("strong", {}, one.resource) : one.resource, one.microseconds.toFixed(1), percent(one.share), make("code", {}, one.fields)]);
-  const power = clock < 0.995 ? `, at ${percent(clock)} of the highest clock, because of the power limit` : "";
-  sheet.append(make("h2", {}, "What binds it"), make("p", {}, "By the cost model it takes ", make("strong", {}, `${microseconds.toFixed(1)} µs${power}`), ". ", make("strong", {}, `It is bound by ${binds}.`), " The table has the time in which each resource works. These times overlap, so they do not add up."), table(["resource", "µs", "of the time", "fields that change it"], rows));
+const percent = (share) => `${Math.round(100 * share)} %`;
+const listed = (names) => names.join(", ").replace(/, ([^,]*)$/, " and $1");
+const WORK = { "tensor cores": "Tensor cores bind it: they work", "shared memory": "Shared memory binds it: it works", L2: "L2 binds it: it works", memory: "Memory binds it: it works" };
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
+
+function showPredicted(sheet, { microseconds, clock, binds, resources, parts }, grid, perSm) {
+  const shown = resources.filter((one) => one.microseconds), own = shown.find((one) => one.resource === binds);
+  const next = shown.filter((one) => one !== own && one.resource in WORK).reduce((one, other) => (one && one.share >= other.share ? one : other), null);
+  const rows = shown.map((one) => [one === own ? make("strong", {}, one.resource) : one.resource, one.microseconds.toFixed(1), percent(one.share), make("code", {}, one.fields)]);
+  const power = clock < 0.995 ? ` The power limit holds the clock at ${percent(clock)} of its highest.` : "";
+  const beside = shown.map((one) => one.resource).filter((name) => name in WORK && !parts.includes(name));
+  const sum = parts.length ? ` ${capital(listed(parts.filter((name) => shown.some((one) => one.resource === name))))} add up to the whole time` + (beside.length ? `; ${listed(beside)} run underneath.` : ".") : " These times overlap, so they do not add up.";
+  const idle = idleOf(grid, perSm, shown.find((one) => one.resource === "idle SMs"));
+  sheet.append(make("h2", {}, "What binds it"), make("p", {}, "The cost model estimates ", make("strong", {}, `${microseconds.toFixed(1)} µs`), ". ", make("strong", {}, `${WORK[binds] ?? `The largest part is ${binds}:`} ${percent(own.share)} of that time`), next ? `; the next resource, ${next.resource}, ${percent(next.share)}.` : ".", power, " The table shows how long each resource is busy.", sum, idle), table(["resource", "µs", "of the time", "fields that change it"], rows));
+}
+
+// A sentence on SMs without a tile in the last wave, if it has no half tiles.
+function idleOf({ at_once, full_waves, last_wave, last_wave_halves, tiles }, perSm, row) {
+  const idle = at_once - last_wave;
+  if (!row || tiles === null || !last_wave || last_wave_halves || idle <= 0) return "";
+  const where = perSm === 1 ? "SMs" : "places for a CTA";
+  return ` In the ${full_waves ? "last" : "only"} wave, ${idle} of ${at_once} ${where} have no tile: ${percent(idle / at_once)} of them, ${percent(row.share)} of the whole time.`;
 }
 
 // A row for each agent. The slider makes the rows wider, so that short intervals can be seen.
@@ -73,7 +90,7 @@ function showCandidates(sheet, candidates) {
     const other = Object.entries(fields).map(([path, value]) => (value === null ? `without ${path}` : `${path} = ${value}`)).join(", ");
     return [cycles, `${(cycles / least).toFixed(3)}`, other ? make("code", {}, other) : make("strong", {}, "this kernel")];
   });
-  sheet.append(make("h2", {}, "Candidates and their estimates"), make("p", {}, "The schedules that the cost model estimates to be fastest, in cycles of an SM, and the fields in which each differs from this kernel."), table(["cycles", "times the least", "schedule"], rows));
+  sheet.append(make("h2", {}, "Candidates and their estimates"), make("p", {}, "The schedules that the cost model estimates to be fastest, and the fields in which each differs from this kernel. Their times are counted in cycles at the highest clock, also where the power limit lowers the clock."), table(["cycles at the highest clock", "times the least", "schedule"], rows));
 }
 
 function showResources(store, sheet, explain) {
@@ -105,11 +122,15 @@ function showVerdict(store, sheet, actions) {
   sheet.replaceChildren(make("h2", {}, "Verdict of lowtide check"), make("p", { class: verdict.ok ? "good" : "bad" }, make("strong", {}, verdict.verdict)));
   for (const note of verdict.notes) sheet.append(make("p", {}, note));
   if (!verdict.message) return;
-  const stepLink = (number, file, diff) => (number === null ? file : make("button", { onclick: () => actions.showStep(number, diff) }, store.steps[number].place));
-  const rows = [["guilty step", `${verdict.step} of level ${verdict.level}`], ["right", verdict.files[0] ? stepLink(verdict.right, verdict.files[0], false) : "no step before it is right"], ["wrong", stepLink(verdict.wrong, verdict.files[1], true)], ["what happened", verdict.message]];
+  const stepLink = (number, diff, text) => make("button", { onclick: () => actions.showStep(number, diff) }, text);
+  const file = (number, name) => (number === null ? name : stepLink(number, false, store.steps[number].place));
+  const wrong = make("span", {}, file(verdict.wrong, verdict.files[1]), " ");
+  if (verdict.wrong !== null) wrong.append(stepLink(verdict.wrong, true, "diff to the step before"));
+  const rows = [[verdict.edited ? "first wrong step" : "guilty step", `${verdict.step} of level ${verdict.level}` + (verdict.edited ? ", whose file was edited" : "")], ["right", verdict.files[0] ? file(verdict.right, verdict.files[0]) : "no step before it is right"], ["wrong", wrong], ["what happened", verdict.message]];
+  if (verdict.fix) rows.push(["fix", verdict.fix]);
   if (verdict.op) rows.push(["op", verdict.op]);
   rows.push(["again", make("code", {}, verdict.command)]);
-  sheet.append(table(["", ""], rows));
+  sheet.append(table(["", ""], rows), make("p", {}, `This is the first ${/: race \(/.test(verdict.message) ? "race" : "fault"} that was found; there may be others.`));
   for (const [at, [number, line]] of verdict.at.entries()) {
     const step = store.steps[number], op = store.opAround(step, line);
     const what = at ? "The other access" : "The op that broke the rule";

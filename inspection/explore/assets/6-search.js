@@ -1,14 +1,15 @@
 // Search in the levels and the schedule.
 
-// The matches in the schedule, in the panes and in the finished levels.
+// The matches in the rows and sentences of the schedule, in the panes and in the finished levels.
 function showMatches(page) {
   const asked = $("search").value.trim().toLowerCase(), { store } = page, most = 40, box = $("results");
   box.replaceChildren();
   box.hidden = !asked;
   if (!asked) return;
   const close = (action) => () => { box.hidden = true; $("search").blur(); action(); };
-  const fields = Object.entries(store.schedule.explain?.schedule.fields ?? {}).filter((entry) => [...entry, store.schedule.reasons[entry[0]] ?? ""].join(" ").toLowerCase().includes(asked));
-  const groups = [["schedule", fields.map(([path, value]) => [`${path} = ${value}`, () => { page.setView("schedule"); document.getElementById(`field-${path}`)?.scrollIntoView({ block: "center" }); }])]];
+  const words = (part) => [...(part.cells ?? [part])].map((cell) => cell.textContent).join(" | ");
+  const parts = [...$("schedule").querySelectorAll("p:not(.jumps), tr")].filter((part) => words(part).toLowerCase().includes(asked));
+  const groups = [["schedule", parts.map((part) => [words(part), () => { page.setView("schedule"); part.scrollIntoView({ block: "center" }); }])]];
   for (const step of new Set([...page.panes.map((pane) => pane.step), ...store.levels.map((level) => store.named(level))])) {
     const found = step.text.map((_, at) => at + 1).filter((line) => store.words(step, line).toLowerCase().includes(asked));
     groups.push([step.place, found.map((line) => [`${line}: ${store.words(step, line).trim()}`, () => page.found(step, line)])]);

@@ -53,7 +53,8 @@ def test_a_click_marks_the_op_in_every_pane(page: Browser, address: str, dumped:
     assert instructions and marked(page, 2) == instructions
     assert marked(page, 1) == [copy.line] and len(marked(page, 0)) == 1
     detail = page.value("document.getElementById('detail').innerText")
-    assert "bind-copy-atoms" in detail and "cp.async" in detail and "wavefronts" in detail
+    assert "bind-copy-atoms (atoms) introduced sm.cp_async, from\nsm.copy_async, atoms:" in detail
+    assert "pipeline-mainloop (pipelined) made that, from\nsm.copy, pipelined:" in detail and "wavefronts" in detail
     page.click(f".pane:nth-child(3) [data-line='{instructions[0]}']")
     assert marked(page, 1) == [copy.line] and marked(page, 2) == instructions[:1]
     assert f"op={instructions[0]}" in page.value("location.hash")
@@ -139,7 +140,13 @@ def test_a_diff_has_each_changed_line_with_its_number(page: Browser, address: st
 def test_the_verdict_comes_first_and_leads_to_both_accesses(page: Browser, address: str) -> None:
     page.open(address)
     assert page.value("page.view") == "verdict"
-    assert "WRONG at level atoms, by step simplify" in page.value("document.getElementById('verdict').innerText")
+    said = page.value("document.getElementById('verdict').innerText")
+    assert f"WRONG from {GUILTY} on. This file was edited" in said and "first fault that was found" in said
+    page.click("#verdict td button + button")
+    assert page.value(FOCUSED) == GUILTY
+    removed = page.value("[...document.querySelectorAll('.row.removed')].map((row) => row.innerText)")
+    assert any("sm.barrier" in row for row in removed)
+    page.press("d", "v")
     page.click("#verdict h3 + pre + button")
     assert page.value(FOCUSED) == GUILTY
     accused = page.value("[...document.querySelectorAll('.row.accused')].map((row) => row.innerText)")
@@ -163,11 +170,24 @@ def test_search_finds_lines_and_fields(page: Browser, address: str) -> None:
     page.value("document.getElementById('search').value = ''")
     page.press("/", *"mainloop.stages", "Enter")
     assert page.value("page.view") == "schedule"
+    page.value("document.getElementById('search').value = ''")
+    page.press("/", *"underneath")
+    assert "run underneath" in page.value("document.getElementById('results').innerText")
+
+
+def test_texts_after_an_edit_are_marked(page: Browser, address: str) -> None:
+    page.open(f"{address}#level=atoms&panes=cta,atoms,ptx")
+    own = "[...pane.head.querySelectorAll('.tag')].filter((one) => !one.hidden).map((one) => one.innerText)"
+    tags = f"page.panes.map((pane) => {own})"
+    assert page.value(tags) == [["edited"], ["edited"], ["from before the edit"]]
+    page.open(f"{address}#level=problem&panes=problem")
+    assert page.value(tags) == [[]]
 
 
 def test_it_is_light_or_dark_as_the_system_or_the_key_says(page: Browser, address: str) -> None:
     light = "(() => { const [r, g, b] = getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number);"
     light += " return r + g + b > 600; })()"
+    page.open(address)
     page.value("localStorage.clear()")
     page.open(address, dark=True)
     assert not page.value(light)

@@ -188,11 +188,17 @@ def test_the_schedule_has_reasons_and_candidates_with_estimates() -> None:
     spec = lt.GemmSpec(m=4096, n=4096, k=4096, a="bf16", b="bf16", d="bf16")
     steps = Steps((Shown("01-problem/00-input", None, problem_text(spec, get("sm_90a")), ()),))
     found = schedule_of(steps, None, [])
-    assert found["reasons"]["mainloop.stages"].startswith("the most that fit beside the epilogue's scratch")
+    assert found["reasons"]["mainloop.stages"] == (
+        "shared memory holds 3 beside the epilogue's scratch; a 4th needs 49,168 bytes and 19,408 are left"
+    )
+    assert found["reasons"]["mainloop.k"] == "see grid.tile"
     cycles = [candidate["cycles"] for candidate in found["candidates"]]
     assert len(cycles) > 10 and cycles == sorted(cycles)
     assert found["candidates"][0]["fields"] == {} and all(candidate["fields"] for candidate in found["candidates"][1:])
-    assert f"least estimated cycles ({cycles[0]:,})" in found["reasons"]["grid.tile"]
+    assert (
+        f"candidates by the cost model ({cycles[0]:,} cycles at the highest clock); next: "
+        in found["reasons"]["grid.tile"]
+    )
     assert not any("grid.operands" in one["fields"] for one in found["candidates"])  # their estimates are the same
     assert any(None in one["fields"].values() for one in found["candidates"])  # a field that a candidate leaves open
 
@@ -206,6 +212,19 @@ def test_both_accesses_of_a_race_are_named(race: tuple[Path, Data]) -> None:
     assert len(named) == 2 and "sm.ldmatrix" in named[0] and "sm.cp_async" in named[1]
     assert f" at line {verdict['at'][0][1]} of {GUILTY}" in verdict["message"] and "loc(" not in verdict["message"]
     assert verdict["op"].endswith(f" at line {verdict['at'][0][1]} of {GUILTY}")
+    assert verdict["edited"] and verdict["verdict"].startswith(f"WRONG from {GUILTY} on. This file was edited")
+
+
+def test_a_fix_that_ends_the_message_stands_alone(race: tuple[Path, Data]) -> None:
+    said = (
+        "`a; b` at x, CTA 0: race (read after write): reads what warp 1 wrote, with no barrier between; it wrote by `c`"
+    )
+    where = " (shared memory address 0x0, byte 0 of %ring buffer 1)"
+    for fix in ("wait for that phase before this", ""):
+        message = f"{said}; {fix}{where} [shared-race]" if fix else f"{said}{where} [shared-race]"
+        outcome = race[1]["guilty"]["outcome"] | {"message": message}
+        found = verdict_of(race[1] | {"guilty": race[1]["guilty"] | {"outcome": outcome}}, steps_in(race[0]))
+        assert (found["message"], found["fix"]) == (said + where, fix)
 
 
 def test_a_verdict_on_files_that_are_not_shown_names_the_level(race: tuple[Path, Data]) -> None:
