@@ -36,8 +36,9 @@ class Flag:
     status: int
 
 
-def wait(state: AgentState, op: Described, flag: Flag) -> Steps:
-    """Wait for a shard. Returns whether it is late. Raises InterpreterError for addresses that hold no written i32."""
+def wait(state: AgentState, op: Described, flag: Flag, *, fences: bool = True) -> Steps:
+    """Wait for a shard; `fences`: TMA loads then come after what is acquired. Returns whether it is late. Raises
+    InterpreterError for addresses that hold no written i32."""
     memory = state.machine.memory
 
     def now(address: int) -> int:
@@ -52,6 +53,8 @@ def wait(state: AgentState, op: Described, flag: Flag) -> Steps:
     if flag.limit and not (has_arrived() or now(flag.status)):
         yield Wait(lambda: has_arrived() or now(flag.status) != 0, why)
     seen = _load(state, op, flag.address, _ACQUIRE)
+    if fences:
+        memory.fence_proxy(state.cta.index, state.warp)
     if _distance(seen, flag.epoch) >= 0:
         return False
     for lane in _lanes(state):

@@ -225,6 +225,10 @@ class Clocks:
         if lane in self.alone[warp]:
             yield self.alone[warp][lane]
 
+    def acquired(self, warp: int) -> View:
+        """What the lanes of an agent have acquired of other CTAs and devices."""
+        return reduce(View.joined, self.alone[warp].values(), self.heard[warp])
+
     def refine(
         self, warp: int, lanes: Any, racing: NDArray[np.bool_], thread: NDArray[Any], stored: NDArray[Any]
     ) -> None:

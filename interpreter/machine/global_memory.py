@@ -58,8 +58,6 @@ class GlobalMemory(LaunchOrder):
         self.equals: EqualStores | None = None
         self.unused: UnusedReads | None = None
         self.words = Words()
-        #: Of each other device that writes here: notes its writes again, which no launch orders.
-        self.devices: list[Callable[[], None]] = []
         self._on_write = on_write
         self._limits: Mapping[Described, tuple[Buffer, ...]] = {}
         self.variables: dict[tuple[int, str], int] = {}  # addresses of variables of modules
@@ -203,6 +201,22 @@ class GlobalMemory(LaunchOrder):
             self.unused.add(span, parts_of(self.unused.current, access, span, made))
         elif is_written or self._notes_reads or (self._in_place is not None and _reaches(span, self._in_place)):
             self._note_read(access, span)
+
+    def check_fenced(self, access: Access, addresses: Ints, size: int, used: Ints | None) -> None:
+        """Raise for a TMA load of bytes that another device wrote, if no proxy fence comes after their acquire."""
+        whole = np.arange(len(addresses)) if used is None else np.flatnonzero(used == size)
+        if not self.devices or not whole.size:
+            return
+        span = self.span(access, addresses[whole], size)
+        late = self.unfenced(access, self._writer[span.units], self._epoch[span.units])
+        if late.any():
+            row, byte = span.first(late)
+            site = int(self._site[span.units][late][0])
+            rule = (
+                "loads what another device wrote, by TMA, with no proxy fence after its acquire; it wrote"
+                f"{self.by(site)}; execute fence.proxy.async behind the acquire of its flag [device-write-unfenced]"
+            )
+            self.fail(access, span.addresses, row, byte, rule)
 
     def note_write(self, access: Access, span: Span) -> None:
         """Note a write of another device again, in a launch that has begun since."""

@@ -1,7 +1,7 @@
 """Which accesses of a launch are ordered before an access: by barriers within a CTA, by semaphores between CTAs, and by
 a wait for the kernels before this one in a programmatic launch. Nothing else orders accesses of different threads."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lowtide.interpreter.machine.allocations import Allocations
 from lowtide.interpreter.machine.clocks import Clocks
-from lowtide.interpreter.machine.views import is_elsewhere
+from lowtide.interpreter.machine.views import ELSEWHERE, NOTHING, View, is_elsewhere
 from lowtide.interpreter.numbers.accesses import (
     LANES,
     WARPS,
@@ -33,6 +33,9 @@ class LaunchOrder(Allocations):
     def __init__(self, payload: Any = np.float64) -> None:
         super().__init__(payload)
         self.clocks: dict[int, Clocks] = {}
+        #: Of each other device that writes here: notes its writes again, which no launch orders.
+        self.devices: list[Callable[[], None]] = []
+        self._fenced: dict[tuple[int, int], View] = {}  # by agent: what its last proxy fence comes after
         self._earlier_kernels: dict[int, int] | None = None  # their clock in each CTA; None if they have ended
         # By CTA and agent: the epoch of its wait for them, and the lanes that waited (None: all).
         self._waiting: dict[tuple[int, int], tuple[int, Ints | None]] = {}
@@ -40,6 +43,7 @@ class LaunchOrder(Allocations):
     def begin_order(self, programmatic: bool) -> None:
         """A launch without CTAs yet. In a `programmatic` one, the kernels before it may not have ended."""
         self.clocks = {}
+        self._fenced = {}
         self._earlier_kernels = {} if programmatic else None
         self._waiting = {}
 
@@ -77,6 +81,23 @@ class LaunchOrder(Allocations):
                 " [earlier-kernels]"
             )
             self.fail(access, span.addresses, 0, 0, rule)
+
+    def fence_proxy(self, cta: int, warp: int) -> None:
+        """An agent executes fence.proxy.async: what it has acquired comes before its TMA loads that follow."""
+        if self.devices and cta in self.clocks:
+            self._fenced[cta, warp] = self.clocks[cta].acquired(warp)
+
+    def unfenced(self, access: Access, thread: Ints, stored: Ints) -> NDArray[np.bool_]:
+        """The writes of other devices, by threads in epochs, between which and a TMA load of the agent no proxy fence
+        was executed."""
+        fenced = self._fenced.get((access.cta, access.warp), NOTHING)
+        elsewhere = (thread - 1) // (LANES * WARPS) >= ELSEWHERE
+        found: NDArray[np.bool_] = elsewhere.copy()
+        pairs = {(int(at), int(epoch)) for at, epoch in zip(thread[elsewhere], stored[elsewhere], strict=True)}
+        for at, epoch in pairs:
+            if fenced.epochs(at - 1) >= epoch:
+                found &= ~((thread == at) & (stored == epoch))
+        return found
 
     def late(self, access: Access, rows: Ints, threads: Ints, epochs: Ints) -> Values:
         """Which accesses of threads in epochs are not ordered before the access of a row of one agent; all (n,)."""

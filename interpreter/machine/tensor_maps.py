@@ -217,6 +217,7 @@ def load_box(
     _note_wrapping(state, op, map, corner)
     box, access = places(map, corner, address), state.access(op)
     codes, payload = state.machine.memory.read_raw(access, box.globals, box.size, box.used)
+    state.machine.memory.check_fenced(access, box.globals, box.size, box.used)
     arrive_in(state, op, box.shared, (codes, payload), barriers)
 
 

@@ -51,9 +51,10 @@ def ptx_await_wave(state: AgentState, op: DecodedOp, counter: Any, tiles: Any, p
 def ptx_await_arrival(
     state: AgentState, op: DecodedOp, flag: Any, epoch: Any, limit: Any, status: Any, shard: Any
 ) -> Steps:
-    """All lanes wait for one flag. TMA loads need no fence here: writes by other devices have none of their own."""
+    """All lanes wait for one flag. With for_tma, a proxy fence follows."""
     address, number, least, most, at = (uniform(state, op, each) for each in (flag, shard, epoch, limit, status))
-    return (yield from arrivals.wait(state, op, arrivals.Flag(address, number, least, most, at)))
+    awaited = arrivals.Flag(address, number, least, most, at)
+    return (yield from arrivals.wait(state, op, awaited, fences="for_tma" in op.attributes))
 
 
 @OPS.effects("sm.ptx_keep_pair")

@@ -42,6 +42,7 @@ TABLE.effects("barrier.cluster.wait", words="acquire aligned", section=f"{_SECTI
 )
 def fence_proxy(state: AgentState, op: Op) -> None:
     """A fence of global memory alone does not affect shared memory."""
+    state.machine.memory.fence_proxy(state.cta.index, state.warp)
     if not op.data:
         tma.fence_proxy(state, op)
 

@@ -121,6 +121,18 @@ def test_a_flag_read_at_the_scope_of_the_gpu_acquires_nothing(target: str) -> No
             interpret_ranks(Loaded(kernel.levels["llvm"], ptx), inputs(), **DOMAIN)
 
 
+def test_a_tma_load_behind_an_acquire_needs_a_proxy_fence() -> None:
+    kernel = compiled("sm_90a")
+    ptx = kernel.ptx.replace("\nfence.proxy.async;", "")
+    nvvm = kernel.levels["nvvm"].replace(" for_tma", "")
+    assert ptx != kernel.ptx and nvvm != kernel.levels["nvvm"]
+    for module in (Loaded(kernel.levels["llvm"], ptx), nvvm):
+        with pytest.raises(
+            InterpreterError, match=r"rank \d: .*by TMA, with no proxy fence.*\[device-write-unfenced\]"
+        ):
+            interpret_ranks(module, inputs(), **DOMAIN)
+
+
 def test_inputs_that_are_not_those_of_ranks_are_refused() -> None:
     with pytest.raises(InterpreterError, match=r"inputs 0 of 2 ranks: a has 3 shards.*\[ranks-shards\]"):
         interpret_ranks(loaded("sm_80", "cta"), inputs()[:2], **DOMAIN)
