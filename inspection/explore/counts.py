@@ -111,7 +111,7 @@ def _product(found: Product) -> _Words:
         ["a warpgroup reads", f"{found.a_bytes} bytes of A and {found.b_bytes} of B in a k-slice"],
         *_runs(found.executions),
     ]
-    return f"{found.cycles} cycles a K step", False, rows
+    return f"{found.cycles} cycles", False, rows
 
 
 def _of_kernel(text: str, found: Explanation) -> Iterator[_Row]:

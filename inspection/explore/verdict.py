@@ -16,6 +16,12 @@ _FIX = re.compile(
     r"; ((?:put|wait for|let|widen|lay out) [^`;]*?)( \([^()]*\))?$"
 )  # the end of what the interpreter says
 
+# An access that races with another: the agent, what it does, the other agent, what that does, why that is wrong, where.
+_ACCESS = re.compile(
+    r", (CTA \d+ [^:`]*): (?:race \([^)]*\)|in flight): (reads|writes) what ([^,;`]+?) "
+    r"(wrote|read|fills|may still read)(?: by `[^`]*`[^;]*)?(, [^;]*)?;.*\(shared memory address \w+, (byte [^()]*)\)"
+)
+
 
 def read_report(path: Path) -> dict[str, Any]:
     """Read a report of `lowtide check --json`. Raises Error for any other file."""
@@ -30,8 +36,9 @@ def read_report(path: Path) -> dict[str, Any]:
 
 def verdict_of(report: Mapping[str, Any], steps: Steps) -> dict[str, Any]:
     """The verdict as plain data. `at`: the steps and lines of the ops that it names, first of the op that broke a rule.
-    `edited`: whether the file of the first wrong step was edited; `fix`: how the interpreter says to mend it, or "".
-    Raises Error for a report that does not have the form of a check."""
+    `edited`: whether the file of the first wrong step was edited; `fix`: how the interpreter says to mend it, or "";
+    `short`: for a race in shared memory, who does what where, or "". Raises Error for a report that does not have the
+    form of a check."""
     try:
         return _verdict(report, steps)
     except (KeyError, TypeError, AttributeError):
@@ -60,11 +67,18 @@ def _verdict(report: Mapping[str, Any], steps: Steps) -> dict[str, Any]:
         "files": [guilty["before"] and str(guilty["before"]), str(guilty["after"])],
         "edited": bool(guilty["edited"]),
         "message": text if fix is None else text[: fix.start()] + (fix[2] or ""),
+        "short": "" if (own := _ACCESS.search(text)) is None else _short(own),
         "fix": "" if fix is None else fix[1],
         "op": _AT.sub(_in_words, str(guilty["op"])),
         "command": str(guilty["command"]),
         "at": at,
     }
+
+
+def _short(access: re.Match[str]) -> str:
+    """A race in one sentence."""
+    who, does, other, did, why, where = access.groups(default="")
+    return f"{who} {does} {where}, which {other} {did}{why}"
 
 
 def _in_words(match: re.Match[str]) -> str:

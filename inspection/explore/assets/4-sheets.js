@@ -126,9 +126,10 @@ function showVerdict(store, sheet, actions) {
   const file = (number, name) => (number === null ? name : stepLink(number, false, store.steps[number].place));
   const wrong = make("span", {}, file(verdict.wrong, verdict.files[1]), " ");
   if (verdict.wrong !== null) wrong.append(stepLink(verdict.wrong, true, "diff to the step before"));
-  const rows = [[verdict.edited ? "first wrong step" : "guilty step", `${verdict.step} of level ${verdict.level}` + (verdict.edited ? ", whose file was edited" : "")], ["right", verdict.files[0] ? file(verdict.right, verdict.files[0]) : "no step before it is right"], ["wrong", wrong], ["what happened", verdict.message]];
+  const rows = [[verdict.edited ? "first wrong step" : "guilty step", `${verdict.step} of level ${verdict.level}` + (verdict.edited ? ", whose file was edited" : "")], ["right", verdict.files[0] ? file(verdict.right, verdict.files[0]) : "no step before it is right"], ["wrong", wrong], ["what happened", verdict.short || verdict.message]];
   if (verdict.fix) rows.push(["fix", verdict.fix]);
-  if (verdict.op) rows.push(["op", verdict.op]);
+  if (verdict.short) rows.push(["in full", verdict.message]);
+  else if (verdict.op) rows.push(["op", verdict.op]);
   rows.push(["again", make("code", {}, verdict.command)]);
   sheet.append(table(["", ""], rows), make("p", {}, `This is the first ${/: race \(/.test(verdict.message) ? "race" : "fault"} that was found; there may be others.`));
   for (const [at, [number, line]] of verdict.at.entries()) {

@@ -227,6 +227,36 @@ def test_a_fix_that_ends_the_message_stands_alone(race: tuple[Path, Data]) -> No
         assert (found["message"], found["fix"]) == (said + where, fix)
 
 
+@pytest.mark.parametrize(
+    ("said", "short"),
+    [
+        (
+            "consumer warpgroup 0: race (read after write): reads what TMA on %full[1] wrote, with no wait for the"
+            " mbarrier's phase before; it wrote by `sm.tma_load` at a.mlir:3:1; wait for that phase before this",
+            "consumer warpgroup 0 reads byte 64 of %ring buffer 1, which TMA on %full[1] wrote, with no wait for the"
+            " mbarrier's phase before",
+        ),
+        (
+            "warp 1: in flight: reads what an asynchronous copy of warp 3 fills, before a wait for its group; it was"
+            " started by `sm.cp_async`",
+            "warp 1 reads byte 64 of %ring buffer 1, which an asynchronous copy of warp 3 fills, before a wait for its"
+            " group",
+        ),
+        (
+            "warp 0: race (write after read): writes what warp 2 may still read by `sm.wgmma` at a.mlir:3:1; let it"
+            " wait for that group, then put a barrier or an mbarrier's phase before this",
+            "warp 0 writes byte 64 of %ring buffer 1, which warp 2 may still read",
+        ),
+        ("warp 0: reads past the end", ""),
+    ],
+)
+def test_a_race_is_said_in_short(said: str, short: str, race: tuple[Path, Data]) -> None:
+    message = f"`a` at x, level atoms, CTA 0 {said} (shared memory address 0x40, byte 64 of %ring buffer 1)"
+    outcome = race[1]["guilty"]["outcome"] | {"message": message}
+    found = verdict_of(race[1] | {"guilty": race[1]["guilty"] | {"outcome": outcome}}, Steps(()))
+    assert found["short"] == (f"CTA 0 {short}" if short else "")
+
+
 def test_a_verdict_on_files_that_are_not_shown_names_the_level(race: tuple[Path, Data]) -> None:
     report = race[1] | {"guilty": race[1]["guilty"] | {"after": "other/05-atoms/99-level.mlir", "before": None}}
     steps = steps_in(race[0]).without([GUILTY])
