@@ -1,6 +1,7 @@
 """The page of `lowtide explore` in a browser: links of ops, keys, addresses, themes, a phone; no complaint of the
 browser, and nothing from the network. Skipped where there is no Chromium."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -153,6 +154,26 @@ def test_the_verdict_comes_first_and_leads_to_both_accesses(page: Browser, addre
     assert len(accused) == 2
     (read,), (copy,) = ([row for row in accused if word in row] for word in ("sm.ldmatrix", "sm.cp_async"))
     assert read.strip().endswith("broke the rule") and copy.strip().endswith("the other access")
+
+
+def test_the_schedule_says_which_rows_add_up_and_which_sms_are_idle(page: Browser, address: str) -> None:
+    page.open(f"{address}#level=problem&view=schedule")
+    said = page.value("document.getElementById('schedule').innerText")
+    assert re.search(
+        r"(\S+) binds? it: (it works|they work) \d+ % of that time; the next resource, [\w ]+, \d+ %\.", said
+    )
+    assert re.search(r"[\w ,]+ and [\w ]+ add up to the whole time; [\w ,]+ run underneath\.", said)
+    grid = "{at_once: 132, full_waves: 3, last_wave: 116, last_wave_halves: 0, tiles: 512}"
+    idle = " In the last wave, 16 of 132 SMs have no tile: 12 % of them, 3 % of the whole time."
+    assert page.value(f"idleOf({grid}, 1, {{share: 0.0301}})") == idle
+    assert page.value(f"idleOf({{...{grid}, last_wave_halves: 8}}, 1, {{share: 0.0301}})") == ""
+
+
+def test_a_badge_says_what_it_counts(page: Browser, address: str) -> None:
+    page.open(f"{address}#level=epilogue&panes=epilogue")
+    badges = "[...document.querySelectorAll('.row .tag')].map((one) => [one.innerText, one.title])"
+    titles = dict(page.value(badges))
+    assert "bank conflicts: 4-way" in titles["4-way conflict"] and "wavefronts: " in titles["16 wavefronts"]
 
 
 def test_search_finds_lines_and_fields(page: Browser, address: str) -> None:

@@ -9,11 +9,15 @@ import pytest
 from explored_kernel import GUILTY
 
 import lowtide as lt
+from lowtide.compiler.driver import lower
 from lowtide.compiler.origins.origins import Origins
 from lowtide.compiler.problem_ir import problem_text
+from lowtide.dialects.levels import Level
+from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import Error, IRError
 from lowtide.inspection.explore import data as data_module
 from lowtide.inspection.explore import page as page_module
+from lowtide.inspection.explore.counts import counts_of
 from lowtide.inspection.explore.data import page_data, shortened
 from lowtide.inspection.explore.explore import explore
 from lowtide.inspection.explore.lexer import CLASSES, LevelLexer, PtxLexer, coloured
@@ -182,6 +186,17 @@ def test_counts_are_on_the_ops_that_they_belong_to(data: Data, dumped: tuple[Pat
     assert all(["a, read", "ldmatrix.x4"] in count["rows"] for count in conflicts)  # only A has no swizzle
     (kernel,) = (count for count in data["counts"]["ops"] if lines[count["line"] - 1].strip().startswith("tile.kernel"))
     assert kernel["short"].endswith(" registers") and ["threads", "128"] in kernel["rows"]
+
+
+def test_cycles_of_products_are_no_fault() -> None:
+    """Also where the products read more from shared memory than it delivers at full rate."""
+    given = Schedule.parse("grid.tile = [64, 16], operands = as_given")
+    text = problem_text(lt.GemmSpec(m=256, n=256, k=256, a="bf16", b="bf16", d="bf16"), get("sm_90a"), given)
+    found = counts_of(lower(text, until=Level.EPILOGUE).levels[str(Level.EPILOGUE)], None)
+    products = [count for count in found if count["short"].endswith(" cycles")]
+    assert products and not any(count["is_bad"] for count in products)
+    (cycles, reads) = (dict(products[0]["rows"])[name] for name in ("a K step", "its reads of shared memory"))
+    assert int(cycles.split()[0]) < int(reads.split()[2])
 
 
 def test_the_schedule_has_reasons_and_candidates_with_estimates() -> None:
