@@ -73,6 +73,15 @@ def test_groups_of_rows_are_split_as_the_words_say() -> None:
     assert refusal(Case((*tile, ("groups", "3"), ("d_order", "column")))) != ""
 
 
+def test_shards_that_arrive_are_products_of_a_batch() -> None:
+    tile = (("target", "sm_90a"), ("grid.tile", "[64, 32]"), ("steps", "1"), ("rows", "two tiles"))
+    case = Case((*tile, ("arrivals", "while it runs")), seed=1)
+    assert case.spec.arrivals and case.spec.batch is None and case.spec.layout == "tn"
+    found = run_case(case)
+    assert found.ended is Ended.right, found.message
+    assert "arrivals-field" in refusal(Case((*tile, ("arrivals", "while it runs"), ("grid.tail", "halves"))))
+
+
 def test_groups_of_k_are_split_as_the_words_say() -> None:
     tile = (("target", "sm_90a"), ("grid.tile", "[64, 32]"), ("mainloop.k", "32"), ("steps", "stages"))
     words = (*tile, ("groups", "3 of K"), ("split", "groups end 1 after a tile"), ("rows", "one tile"))

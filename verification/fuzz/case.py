@@ -111,6 +111,7 @@ class Case:
             block_scales=SCALES[words["scales"]],
             batch={"none": UNBATCHED, "run time": None}.get(words["batch"], _MATRICES),
             counts=words["counts"] == "of each product",
+            arrivals=words["arrivals"] == "while it runs",
             groups=_GROUPS[words["groups"]],
             a_rows=words["a_rows"] == "at an index",
             d_rows=words["d_rows"] == "at an index",

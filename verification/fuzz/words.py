@@ -75,6 +75,7 @@ _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "a_rows": ("in order", "at an index"),
         "d_rows": ("in order", "at an index"),
         "lists": ("none", "b", "d", "abd"),
+        "arrivals": ("there", "while it runs"),
         "pairs": ("none", "stacked, product", "interleaved, product", "stacked, swiglu", "interleaved, swiglu-saved"),
     }
 )
@@ -146,6 +147,7 @@ COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
         **{("groups", name): _BESIDE_GROUPS for name in ("run time", "3")},
         ("groups", "3 of K"): _BESIDE_GROUPS_OF_K,
         ("counts", "of each product"): _BESIDE_COUNTS,
+        ("arrivals", "while it runs"): _BESIDE_COUNTS,
         **{(name, "at an index"): _BESIDE_GROUPS for name in ("a_rows", "d_rows")},
         ("lists", "b"): MappingProxyType({**_BESIDE_GROUPS, "groups": "3"}),
         ("lists", "d"): MappingProxyType({**_BESIDE_GROUPS, "batch": "3", "groups": "none"}),
