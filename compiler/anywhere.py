@@ -29,11 +29,10 @@ _OF_OTHER_STORES = ("epilogue.tile", "epilogue.buffers", "epilogue.swizzle")
 def packing(lowered: Lowered) -> Lowered | None:
     """Compile again with the same schedule and `pack = rows` for each of A, B and D whose packing is not set.
 
-    If TMA loads full operands, threads load them in the new kernel, whose tile is chosen again. So is the tile of a
-    kernel for which ptxas spills.
-    `pack = none` stays. If D cannot be packed, threads store its elements, which may lie anywhere. If the rules allow
-    neither, only A and B, or only D, are packed. None if no more can be packed, or if the levels at hand do not define
-    what the kernel computes.
+    If TMA loads full operands, threads load them in the new kernel, and its tile is chosen again. The tile is also
+    chosen again if ptxas spills. `pack = none` stays. If D cannot be packed, threads store its elements, which may lie
+    anywhere. If the rules allow neither, only A and B, or only D, are packed. None if no more can be packed, or if the
+    levels at hand do not define what the kernel computes.
     """
     text = lowered.levels.get(str(Level.PROBLEM))
     if text is None:
@@ -65,7 +64,7 @@ def _with_operands_anywhere(spec: GemmSpec, target: Target, schedule: Schedule) 
 
 
 def _chosen_again(spec: GemmSpec, target: Target, schedule: Schedule) -> Lowered | None:
-    """The kernel with these copies, stores and order of sums, whose other fields are chosen again."""
+    """The kernel with the copies, stores and order of sums of this schedule; its other fields are chosen again."""
     kept = (*_OF_SUMS, *PACK_FIELDS.values(), "epilogue.path", "epilogue.store")
     wanted = Schedule().set({path: schedule.get(path) for path in kept})
     order = schedule.mainloop.k_order or KOrderKind.forward

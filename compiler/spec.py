@@ -72,11 +72,12 @@ class GemmSpec(GemmFields):
     - `arrivals`: whether the matrices of A are shards that other GPUs fill while the kernel runs, as in an all-gather;
       False, the default. If True, the kernel also takes three operands, which only the device reads. `arrived`, s32
       (batch,): shard r of A is complete once `arrived[r]` − epoch, in 32 bits, is not negative. `turn`, s32 (3,): the
-      rank of this GPU, from 0 to batch − 1, the epoch, and the longest wait for a shard in ms. `status`, s32 (4,),
-      which is zero before the launch: if a wait takes longer, it becomes [1, shard, the number in `arrived`, epoch], no
-      further elements of D are stored, and the kernel ends. Shards are multiplied in the order rank, rank + 1, …
-      (docs/ranks.md). The layout must be tn or tt, and D by rows; packed weights, block scales, f32 by
-      pieces, lists of A or B, indices of rows and results other than full ones are not supported.
+      rank of this GPU, from 0 to batch − 1, the epoch, and the longest wait for a shard in ms. `status`, s32 (4,), must
+      be zero before the launch. If a wait takes longer than the limit, `status` becomes [1, shard, the number in
+      `arrived`, epoch], no further elements of D are stored, and the kernel ends. Shards are multiplied in the order
+      rank, rank + 1, …, and after the last rank from 0 on (docs/ranks.md). The layout must be tn or tt, and D by rows.
+      Packed weights, block scales, f32 by pieces, lists of A or B, indices of rows, and results other than full ones
+      are not supported.
     - `groups`: the number of groups of rows, 1 to 2³¹−1, or `None` for a run-time argument; `UNGROUPED`, the default:
       none. Each group of rows of A is multiplied by its own matrix of B, whose first dimension is the group. The kernel
       also takes `ends`, s32 (groups,): group g consists of the rows `ends[g − 1]` (0 for the first group) to
@@ -100,17 +101,17 @@ class GemmSpec(GemmFields):
       nowhere if D has no such row. D has any number of rows, so calls must pass `out`; its other rows are not written.
       If two elements of `d_rows` are equal, either row may be stored. Only the device reads `d_rows`. Per-row operands
       (M,), full operands (M, N) and scales of rows have the product's rows. Rows may be grouped, and `a_rows` may be
-      given too. Reductions of rows beside D have the product's rows. D must be by rows; other reductions, a batch,
-      groups of K and f32 by pieces are not supported.
+      given too. Reductions of rows beside D are (M,), in the order of the product's rows. D must be by rows; other
+      reductions, a batch, groups of K and f32 by pieces are not supported.
     - `lists`: None, the default, or "b": the matrices of B, one for each group of rows or for each product of a batch,
       lie anywhere in memory, as the weights of experts that are modules of their own. The kernel takes them as a list
       (`lt.matrix_list`), whose addresses only the device reads. All have the same shape; their rows may be padded
-      differently. On sm_90a, TMA loads them if their rows can be aligned to 16 bytes; otherwise threads do. D must be
-      by rows; packed weights, pairs of columns and f32 by pieces are not supported. Or "abd", with `counts`: A, B and
-      full results are lists, whose matrices have their own extents. M, N and K are the most of all products, and an
-      extent that the spec gives is that of all. Product i has the first `counts[i]` rows of its A. Full operands are
+      differently. On sm_90a, TMA loads them if their rows can be aligned to 16 bytes; otherwise threads copy them. D
+      must be by rows; packed weights, pairs of columns and f32 by pieces are not supported. Or "abd", with `counts`: A,
+      B and full results are lists, whose matrices have their own extents. M, N and K are the most of all products, and
+      an extent that the spec gives is that of all. Product i has the first `counts[i]` rows of its A. Full operands are
       (batch, M, N). Calls must pass `out`. Block scales are not supported. Or "d", with a batch: full results are
-      lists of matrices of one shape, such as windows of other GPUs' memory. Calls must pass `out`.
+      lists of matrices of one shape, which may lie in the memory of other GPUs. Calls must pass `out`.
     - `pairs`: None, the default, or how pairs of columns lie in B, as in a gated MLP. B then has 2 · N columns and D
       has N. For each element of D, the epilogue takes two accumulators: `def swiglu(gate, up)`. With "stacked", B's
       first N columns belong to `gate` and the others to `up`; with "interleaved" they alternate. The layout must be tn

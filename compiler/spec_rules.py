@@ -212,8 +212,8 @@ def check_arrival_results(spec: GemmFields) -> None:
     others = [each.name for each in spec.results if each not in spec.full_results] if spec.arrivals else []
     if others:
         raise SpecError(
-            f"the result {others[0]!r} with shards that arrive: only results of D's shape are left out if a shard is "
-            "late; reduce D in another kernel [arrivals-results]"
+            f"the result {others[0]!r} with shards that arrive: if a shard is late, a kernel can leave out only results"
+            " of D's shape; reduce D in another kernel [arrivals-results]"
         )
 
 
@@ -229,8 +229,8 @@ def check_lists(spec: GemmFields) -> None:
         )
     if spec.lists == LIST_OF_D and not spec.is_batched:
         raise SpecError(
-            f"lists={spec.lists!r} without a batch: groups of rows are stored into one matrix, and each product of a "
-            "batch into its own; give batch=, their number [lists-d]"
+            f"lists={spec.lists!r} without a batch: only the products of a batch have a D each; give batch=, their "
+            "number [lists-d]"
         )
     if spec.lists == ALL_LISTS and not spec.counts:
         raise SpecError(

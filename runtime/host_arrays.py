@@ -75,7 +75,7 @@ def host_array(
 
 def check_written(result: HostArray, wanted: np.ndarray | None = None) -> str:
     """A message if bytes outside of D were written, or an element of D was not; "" otherwise. `wanted`: whether each
-    element is to be written, broadcast to D; all are by default.
+    element must be written, broadcast to D; None: all elements.
 
     In an integer D all bits are valid: unwritten elements show as wrong values.
     """

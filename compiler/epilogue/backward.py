@@ -88,8 +88,8 @@ def gated_backward(activation: str) -> Callable[..., Any]:
 
 @functools.cache
 def routed_gated_backward(activation: str) -> Callable[..., Any]:
-    """As `gated_backward`, for rows that were scaled by a `weight` (M,), f32, after a later product. `hidden` is scaled
-    by it too. `dweight` (M,) is the gradient of the weights: the sums of the rows of hidden · acc, without weights."""
+    """As `gated_backward`, if the rows of a later product were scaled by `weight`, f32 (M,). `hidden` is scaled by it,
+    too. `dweight` (M,) is the gradient of the weights: for each row, the sum of the unscaled hidden · acc."""
     both = with_derivative(activation)
 
     def epilogue(acc: Any, gate: Full, up: Full, weight: Any) -> Any:

@@ -53,7 +53,7 @@ def choose(
     if product.form.grouped:
         return _of_groups(product, growth, about, Place(position, is_backward, rule))
     refusals: list[str] = []
-    # Rows of tensors of D's size are odd too if D's are; kernels with results do not copy them.
+    # If rows of D are unaligned, so are rows of tensors of D's size; kernels with several results do not copy them.
     several = () if is_copied else _with_results(product, growth, Place(position, is_backward, rule))
     for region in several:
         found = _taken(product, region, about, Place(position, is_backward, rule))

@@ -14,9 +14,9 @@ from lowtide.errors import SpecError
 
 MOST_FULL = 4  # tensors of D's size that an epilogue may read
 _FULL = ("none", "alone", "any")
-_ALIGNED = 16  # bytes, required by TMA for strides and for rows of D; other matrices are copied to such rows
-# How many multiplications take as long as the copy of an element, read and written at 3 TB/s, and as a further launch.
-# A product does 3·10¹⁴ of them in a second.
+_ALIGNED = 16  # bytes; TMA needs strides and rows of D that are multiples of it, so other matrices are copied
+# The multiplications that take as long as the copy of an element (read and written at 3 TB/s), and as one more launch.
+# A product does 3·10¹⁴ multiplications in a second.
 _OF_COPY, _OF_LAUNCH = 400, 2**30
 
 
@@ -29,11 +29,11 @@ class Rule:
     tensors of D's size: "none"; "alone", if only results of the graph, products and attention read the result, so that
     Inductor would need a kernel just for it; or "any". `left`: ops that no epilogue computes, because they take longer
     there, while nothing multiplies, than in a kernel of Inductor's. `results`: whether kernels store several values,
-    pairs of columns and reductions; their epilogues may read tensors of D's size. `unaligned`: whether products with
-    rows that are no multiples of 16 bytes are taken, whatever their M and N are, if the copies to aligned rows should
-    take no longer than the product itself: torch's kernels for odd rows take several times as long as for aligned ones.
+    pairs of columns and reductions; their epilogues may read tensors of D's size. `unaligned`: whether a single product
+    is taken if its rows are not multiples of 16 bytes, with any M and N, and the copies to aligned rows should take no
+    longer than the product. torch's kernels for such rows take several times as long as for aligned rows.
 
-    Raises SpecError for another word.
+    Raises SpecError for another value of `full`.
     """
 
     dtypes: tuple[str, ...] = ("bf16", "f16")
@@ -50,8 +50,8 @@ class Rule:
             raise SpecError(f"full={self.full!r}; choose one of {', '.join(_FULL)} [rule-full]")
 
     def may_take(self, values: Iterable[Value | None]) -> bool:
-        """Whether a graph with these tensors may have a product that is taken: whether one is of a type and on a device
-        that the rule names. Conversions of what a graph computes are tensors of it."""
+        """Whether a graph with these tensors may have a product that is taken: whether one of them has both a type and
+        a device that the rule names. `values` include the results of conversions."""
         return any(
             value is not None and value.dtype in self.dtypes and value.device in self.devices for value in values
         )
@@ -81,7 +81,7 @@ class Rule:
         return refusal or self._too_small(product, least_rows) or self._not_worth_copies(product)
 
     def _not_worth_copies(self, product: Product) -> str | None:
-        """Why a product is left that has unaligned rows; None for others, and if it is taken."""
+        """Why a product with unaligned rows is left; None if it is taken, or if all rows are aligned."""
         copied = copied_by(product)
         if not copied:
             return None
@@ -133,8 +133,8 @@ def _strides(value: Value) -> str | None:
 
 
 def copied_by(product: Product) -> tuple[str, ...]:
-    """The matrices that a launch copies, because their rows are no multiples of 16 bytes: D, and A and B, which are
-    copied both if one of them has such rows."""
+    """The matrices that a launch copies because of rows that are not multiples of 16 bytes: D if its rows are not; A
+    and B if the rows of either are not."""
     of_inputs = ("A", "B") if any(_has_odd_rows(value) for value in (product.a_value, product.b_value)) else ()
     assert product.value.dtype is not None
     columns = product.value.shape[-1]

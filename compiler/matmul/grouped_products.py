@@ -22,11 +22,13 @@ Epilogue = Callable[..., Any]
 
 
 class Grouped(NamedTuple):
-    """A grouped product with any number of rows, or any K: the types of A, B and D, the layout, N, K (if rows are
-    grouped) or M (if K is), the number of groups, the rows or K per group for which the schedule is chosen (`share`),
-    the target, the epilogue, how pairs of columns lie in B, whether rows of A are taken, or rows of D stored, at an
-    index, whether groups are padded, which matrices are a list, whether these lie at any addresses, and the fields of
-    `GemmSpec` for its sums, by name."""
+    """A grouped product with any number of rows, or any K.
+
+    `types`: those of A, B and D. `other`: K if rows are grouped, M if K is grouped. `share`: the rows or K per group
+    for which the schedule is chosen. `pairs`: how pairs of columns lie in B. `a_rows`, `d_rows`: whether rows of A are
+    taken, or rows of D stored, at an index. `padded`: whether groups are padded. `lists`: which matrices are a list.
+    `anywhere`: whether these lie at any addresses. `scaled`: the fields of `GemmSpec` for the sums, by name.
+    """
 
     types: tuple[str, str, str]
     layout: str

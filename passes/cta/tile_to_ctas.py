@@ -68,9 +68,9 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
                    tile.launch @gemm_kernel … args(%a, %b, %d, %partials)
                    tile.launch @gemm_finish_sum grid(ceildiv(M, 64)) threads(64) args(%s, %space)
            device  tile.kernel @gemm_finish_sum(%s, %partials) { tile.finish row_sum %s from %partials }
-         If shards of A arrive while the kernel runs, the products begin with the shard of this GPU. Before it reads A,
-         a work item waits for its shard, or for the end of the time limit. Then the windows of A are in the shard of
-         this GPU, and the tile is stored past the last row, which stores nothing:
+         If shards of A arrive while the kernel runs, the products begin with the shard of this GPU. A work item waits
+         for its shard before it reads A. If the time limit passes first, the item reads the shard of this GPU, and its
+         tile is stored past the last row, so nothing is stored:
            %rank = index_cast(memref.load %turn[0])
            tile.work_tiles (%m, %n) of (%M, %N) by … batch(%batch of %B from %rank) … {
              %from = tile.await_arrival %batch of %arrived, %turn, %status : …
@@ -255,12 +255,12 @@ def _rank(turn: ir.Value) -> ir.Value:
 
 
 def _awaited(shard: ir.Value | None, arriving: tuple[ir.Value, ...]) -> ir.Value:
-    """The shard to read: the one of a work item, once it has arrived."""
+    """The shard to read: that of the work item after its wait; if it is late, that of this GPU."""
     return tile.AwaitArrivalOp(ir.IndexType.get(), shard, *arriving).source
 
 
 def _row_unless_late(status: ir.Value, row: ir.Value, rows: ir.Value) -> ir.Value:
-    """The first row that a tile stores; that past the last one if its shard, or an earlier one, was late."""
+    """The first row of a tile in D. If the status is set, the number of rows: no row of D is there."""
     return arith.select(tile.IsLateOp(ir.IntegerType.get_signless(1), status).late, rows, row)
 
 
@@ -351,9 +351,9 @@ def _emit_work_tiles(
     shape: Extents2,
     part: WorkPart,
 ) -> tile.WorkTilesOp:
-    """A loop over work tiles, or over ranges of their K, without a body yet. `grids`: by operand of the op, the number
-    of matrices in a batch and the first one, the ends of groups of rows, and a list whose matrices have their own
-    columns."""
+    """A loop over work tiles, or over ranges of their K, without a body yet. `grids` has operands of the op by name:
+    the number of matrices in a batch, the number of the first one, the ends of groups of rows, and a list whose
+    matrices have different numbers of columns."""
     grid, division, (rows, columns, depth) = schedule.grid, schedule.k_division, extents
     order = grid.order
     assert order is not None

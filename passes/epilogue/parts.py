@@ -227,9 +227,9 @@ class Epilogue:
         return tile.ViewOp(tile.ViewType.get(shape, element_of(matrix)), matrix, [*self._matrix, *origin]).result
 
     def store_fragment(self, value: ir.Value, matrix: ir.Value, origin: Origin) -> None:
-        """Stores a fragment to a full result from the registers of its threads, in the widest runs that a thread holds,
-        or of as many elements as `epilogue.store` bytes of the widest result have. Rows and columns past the end of the
-        result are not stored."""
+        """Stores a fragment to a full result from the registers of its threads, in the widest runs that a thread holds.
+        With `epilogue.store`, a run has at most the elements that so many bytes of the widest result hold. Rows and
+        columns past the end of the result are not stored."""
         bytes_of, *others = (element_bits(element) // 8 for element in (element_of(matrix), *self.d_elements))
         held, most = held_run(value.type, self.by_columns), self.schedule.epilogue.store
         run = stored_at_once(held, max(bytes_of, *others), most)

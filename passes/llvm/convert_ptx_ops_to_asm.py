@@ -8,10 +8,9 @@ After    %c = llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 0;
          sm.ptx_semaphore_leave red.inc; sm.ptx_raise_max redux.sync.max and, of one lane, red.max.
          sm.ptx_wgmma becomes wgmma.mma_async with a vector of registers for A.
          sm.ptx_replace_map becomes tensormap.replace, sm.ptx_copy_map tensormap.cp_fenceproxy.
-         sm.ptx_await_wave becomes an atom.inc and a bounded loop of loads, sm.ptx_await_arrival a loop of
+         sm.ptx_await_wave becomes an atom.inc and a bounded loop of loads. sm.ptx_await_arrival becomes a loop of
          ld.acquire.sys with a time limit and, before TMA loads, a fence.proxy.async; sm.ptx_read_status an
-         ld.relaxed.sys,
-         sm.ptx_keep_pair a shfl, sm.ptx_mask_or a lop3.
+         ld.relaxed.sys; sm.ptx_keep_pair a shfl, sm.ptx_mask_or a lop3.
 Needs    level nvvm.
 Refuses  registers that are not a struct of f32 or of i32; stores of a size other than 2, 4, 8 or 16 bytes, of
          unsupported elements, or with a hint that st.global does not have.
@@ -75,10 +74,10 @@ DONE:
 }}"""
 
 
-# How long a thread that has not found its flag sleeps, in ns; it is then late by as much at most.
+# ns that a thread sleeps before it reads a flag again; it sees the flag at most this much later.
 _SLEEP = 64
-# $0 is 0 once the flag $1 reaches the epoch $2; 1 if $3 ms pass before, or if the status $4 is set. Who sets it, for
-# the shard $5, says why. The loads order what follows, so they come first.
+# $0 is 0 once the flag $1 reaches the epoch $2; 1 if $3 ms pass first, or if the status $4 is set. The thread that sets
+# it writes the shard $5, the number in the flag and the epoch behind it.
 _AWAIT_ARRIVAL = f"""{{
 .reg .pred ends;
 .reg .b32 seen, ahead, old;

@@ -114,7 +114,8 @@ class _Tiles:
 
 @dataclass(frozen=True)
 class _Loop:
-    """A loop over tiles, whose `number` goes from `first` by `step` to `end`; None if another condition ends it."""
+    """A loop over tiles, whose `number` goes from `first` by `step` to `end`. `end` is None if another condition ends
+    the loop."""
 
     body: ir.Block
     number: ir.Value
@@ -141,8 +142,8 @@ class _Stamper:
                     self._stamp(tiles, names)
 
     def _tiles(self, names: tuple[str, ...]) -> Iterator["_Tiles"]:
-        """The code of the work tiles of an agent that has such ops: in a persistent kernel, the bodies of the outermost
-        loops that have them; else the block outside of loops that has them."""
+        """The code of the work tiles of an agent with ops of these `names`: in a persistent kernel, the bodies of the
+        outermost loops that contain such ops; in another kernel, the block outside of loops that contains them."""
         block, inside = self.entry, self._inside(self.entry, names)
         is_persistent = self.schedule.grid.scheduler not in (None, SchedulerKind.one_shot)
         while len(inside) == 1 and isinstance(inside[0], scf.IfOp):
@@ -180,7 +181,7 @@ class _Stamper:
         raise Refusal(op, "is a loop over tiles that does not count them; compile without stamps [stamps-loop]")
 
     def _number(self, loop: "_Loop", before: tuple["_Loop", ...]) -> ir.Value:
-        """The number of a tile among those of its agent, behind those of the loops `before`."""
+        """The number of a tile among those of its agent, after the tiles of the loops `before`."""
         build = self.build
         number = build.udiv(build.sub(loop.number, loop.first), loop.step)
         for other in before:

@@ -36,8 +36,8 @@ After    %ring = sm.ring : !sm.ring<3 x [A, B]>                       (once, at 
              consumer warps(8) registers(232) {
                tile.work_tiles … iter_args(%r, %rp) { the loop of reads; tile.store … } } }
          With copies by threads (a.copy = staged.2) the first role is `copiers`, and all its threads run. Otherwise it
-         is `producer`, and one thread runs. A tile.await_wave or
-         tile.await_arrival at the start of a work tile becomes the producer's.
+         is `producer`, and one thread runs. A tile.await_wave or tile.await_arrival at the start of a work tile becomes
+         the producer's.
          With k_order = serpentine the producer takes the K steps of every second work tile from the last to the first:
            tile.work_tiles … iter_args(%w, %wp, %back = 0) {
              scf.for %i … { … %step = select(%back == 0, %i, %steps - 1 - %i); copy_async of step %step … }
@@ -190,7 +190,7 @@ def _emit_roles(loops: Sequence[StagedLoop], ring: ir.Value, schedule: Schedule)
                 cursor = _read_tiles(staged, ring, cursor)
         tile.YieldOp([])
     for wait in walk(roles, tile.AwaitArrivalOp):
-        if not list(uses(wait.source)):  # of an agent that only reads; the one that fills waits
+        if not list(uses(wait.source)):  # an agent that only reads stages; the agent that fills them waits
             erase(wait)
 
 

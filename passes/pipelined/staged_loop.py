@@ -85,8 +85,8 @@ class StagedLoop:
         return [self.loop.lowerBound, self.loop.upperBound, self.loop.step]
 
     def outside(self, values: Values = NONE, *, copies: bool = True) -> dict[ir.Value, ir.Value]:
-        """`values`, with the values that bounds and, if `copies`, copies take from the work tile, for callers outside
-        of it."""
+        """`values`, and clones of the values from the work tile that the bounds use; with `copies`, also of those that
+        the copies use. For callers outside of the work tile."""
         found, sources = dict(values), [copy.source for copy in self.copies] if copies else []
         ops = computing([*self.bounds, *sources], self.work or self.loop)
         copy_ops([op for op in ops if op.operation.block != self.loop.body], found)

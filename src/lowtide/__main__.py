@@ -1,4 +1,4 @@
-"""`python -m lowtide`: the command `lowtide`, also where no script of it is installed."""
+"""`python -m lowtide` runs the command `lowtide`, also if no script of it is installed."""
 
 import sys
 

@@ -80,7 +80,7 @@ def grids_of(context: Context, op: tile.WorkTilesOp, sides: tuple[int, int]) -> 
 
 
 def _matrix(context: Context, op: tile.WorkTilesOp, number: ir.Value) -> ir.Value:
-    """The matrix of a batch whose tiles come after those of `number` others."""
+    """The matrix of a batch whose tiles come after those of `number` other matrices."""
     if op.first is None:
         return number
     build, count = context.build, context.scalar(op.batches)
@@ -145,7 +145,7 @@ class _Groups:
         return self.build.mul(self._high(group), group.across)
 
     def _matrix_of(self, number: ir.Value) -> ir.Value:
-        """The matrix of a group, which may begin with another one than the first."""
+        """The matrix of the group with this place in the order, which may begin with any group."""
         return _matrix(self.context, self.op, number) if self.padded else number
 
     def _extent(self) -> ir.Value:

@@ -81,7 +81,8 @@ def lower_await_wave(context: Context, op: tile.AwaitWaveOp) -> None:
 
 
 def lower_await_arrival(context: Context, op: tile.AwaitArrivalOp) -> None:
-    """Each thread that reads the shard polls for itself. If TMA reads it, the thread that waits issues the loads."""
+    """Each thread that reads the shard polls the flag itself. If TMA reads the shard, the thread that issues the loads
+    polls."""
     build, shard = context.build, context.scalar(op.shard)
     arrived, turn, status = (context.get(each) for each in (op.arrived, op.turn, op.status))
     assert isinstance(arrived, GlobalMatrix) and isinstance(turn, GlobalMatrix) and isinstance(status, GlobalMatrix)

@@ -11,6 +11,6 @@ from lowtide.passes.support.problem.problem import Problem
 
 
 def fields(given: Schedule, problem: Problem) -> Mapping[str, Any]:
-    """By path, the values that shards which arrive require of fields that are not given; {} if A is there. D is not
-    packed, because what is not stored must not be written."""
+    """By path, the values of fields that are not given, if shards of A arrive; {} otherwise. D is not packed: a launch
+    that copies a packed D would also write elements that the kernel has not stored."""
     return default_fields(WITH_ARRIVALS, given) | unpacked_stores(given, problem) if problem.has_arrivals else {}

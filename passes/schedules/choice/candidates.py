@@ -48,7 +48,7 @@ _OF_SHARED_TILES = (
 )
 _WORTH_DIVIDING = 0.96  # of the cycles of whole tiles, which are 3 to 4 % faster if estimates are equal (H200)
 
-_OF_ANY_AGENTS = {"grid.operands", "epilogue.path", *PACK_FIELDS.values()}  # that a single agent may have, too
+_OF_ANY_AGENTS = {"grid.operands", "epilogue.path", *PACK_FIELDS.values()}  # fields that a single agent may have, too
 _OF_TILES = ("mainloop.k", *AGENT_PATHS)
 # If only these fields are given, with these values, K may be divided: with a producer, and without. Any other field may
 # mean whole tiles. `()`: any value.
@@ -157,8 +157,8 @@ def _attempts(given: Schedule, problem: Problem, target: Target) -> Iterator[tup
 
 
 def _without_producer(given: Schedule, problem: Problem, target: Target) -> tuple[Agents, ...]:
-    """The agents to try in place of a producer and consumers. Most given fields may mean one of the two. Operands that
-    are transposed for wgmma are not measured."""
+    """The agents to try in place of a producer and consumers: a single one for few rows. None if a field is given that
+    only a producer may have, or if an operand is transposed: then single agents have not been measured."""
     decided = given.decided()
     is_open = set(decided) <= _OF_ANY_AGENTS and PackKind.transposed not in decided.values()
     return (SINGLE,) if is_open and may_have_few_rows(problem, target) else ()

@@ -79,8 +79,8 @@ def follow(schedule: Schedule, problem: Problem) -> Schedule:
 
 
 def unpacked_stores(given: Schedule, problem: Problem) -> dict[str, Any]:
-    """By path, the width of stores to a D that is not packed: only as wide as the rows of a contiguous D allow. If D
-    lies by columns, threads store its elements one by one."""
+    """By path, the values for stores to a D that is not packed: at most as wide as the rows of a contiguous D allow. If
+    D lies by columns, threads store its elements one by one."""
     if problem.d_is_column_major:
         single = {"epilogue.path": StorePath.direct, "epilogue.store": element_type(problem.widest).bytes}
         return {path: value for path, value in single.items() if given.get(path) is None}
@@ -98,7 +98,8 @@ def _is_packed(name: str, schedule: Schedule, problem: Problem) -> bool:
         return False
     if name == "d" and (problem.d_is_column_major or problem.is_grouped or problem.places_rows):
         return False
-    if name in "ad" and problem.has_arrivals:  # a launch before would not wait, and one after it would store D
+    # A launch that copies A would not wait for shards. One that copies D would store late elements.
+    if name in "ad" and problem.has_arrivals:
         return False
     try:
         align = moved_alignment(name, schedule, problem)

@@ -41,8 +41,8 @@ _NARROW = (16, 32)  # columns of tiles for a D that has no more
 
 
 class Shape(NamedTuple):
-    """`least`: the columns of the narrowest usual tile of these agents. `by_warps`: the tile, if warps that also copy
-    multiply it."""
+    """`least`: the columns of the narrowest usual tile of these agents. `by_warps`: the tile of warps, if the warps
+    that copy also multiply."""
 
     rows: int
     columns: int

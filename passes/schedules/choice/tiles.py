@@ -178,9 +178,9 @@ ROWS: tuple[tuple[int, Agents, int], ...] = (
     (128, pingpong(2), 192),
     (64, pingpong(2), 256),
 )
-# Without a producer, for few rows: small tiles, of which three fit on an SM. Then a wave has three times as many CTAs,
-# and few SMs are idle in the last one. µs on an H200 (bf16 tt, beside the best wgmma tile): 3×43008×5376 106.0 and
-# 115.2, 1×28672×4096 55.8 and 59.1, 1×65536×5120 153.8 with 64 columns and 167.7.
+# Without a producer, for few rows: small tiles. Three of their CTAs fit on an SM, so a wave has three times as many
+# CTAs, and few SMs are idle in the last wave. µs on an H200, bf16 tt, and those of the best wgmma tile: 3×43008×5376
+# 106.0 and 115.2; 1×28672×4096 55.8 and 59.1; 1×65536×5120 153.8 (with 64 columns) and 167.7.
 FEW_ROWS = tuple(
     WarpTile((few_rows.ROWS, columns), few_rows.DEPTH, (1, 4, 1), few_rows.stages_of(columns)) for columns in (64, 128)
 )

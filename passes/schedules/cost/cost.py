@@ -1,11 +1,10 @@
 """Estimated cost of a grid of CTA tiles, in cycles of one SM.
 
 `wgmma.py` estimates the grids of wgmma tiles that `is_estimated` covers, and `consumers.py` the others: products whose
-sums are promoted or whose operands are converted. `few_rows.py` estimates tiles of few rows without a producer, which
-are weighed beside them. The formula in this file is for all other agents without a producer. A grid
-runs in waves of the CTAs that fit on the GPU at once. A K step of a CTA takes as long as its products or its loads,
-whichever take longer. The constants for each kind of agents are in `calibration.py`. Extents known only at run time
-count as 4096.
+sums are promoted or whose operands are converted. `few_rows.py` estimates tiles of few rows without a producer; the
+choice compares both. The formula in this file is for all other agents without a producer. A grid runs in waves of the
+CTAs that fit on the GPU at once. A K step of a CTA takes as long as its products or its loads, whichever take longer.
+The constants for each kind of agents are in `calibration.py`. Extents known only at run time count as 4096.
 """
 
 from collections.abc import Mapping, Sequence

@@ -51,8 +51,7 @@ def is_estimated(problem: Problem) -> bool:
 
 
 def is_of_few_rows(schedule: Schedule, problem: Problem, target: Target) -> bool:
-    """Whether the estimate covers a schedule without a producer: one of the tiles of few rows that the choice weighs
-    beside wgmma."""
+    """Whether a schedule has no producer and one of the tiles of few rows, which the choice compares with wgmma."""
     rows, columns = schedule.grid.tile or (0, 0)
     return (
         schedule.agents.is_single
@@ -66,8 +65,8 @@ def is_of_few_rows(schedule: Schedule, problem: Problem, target: Target) -> bool
 
 
 def may_have_few_rows(problem: Problem, target: Target) -> bool:
-    """Whether tiles of few rows are weighed for a product with at most so many rows: one product of 16-bit operands on
-    a target with wgmma, by whose kernels the constants were fitted.
+    """Whether tiles of few rows are tried for a problem if it has few rows: it must be one product of 16-bit operands,
+    on a target with wgmma. The constants were fitted to kernels of such products.
 
     A must be K-major, as in all kernels that were measured. If B is K-major, too, its rows must start on sectors of L2:
     of two products whose rows do not, one took 1.00 of the time of wgmma and one 1.08 (29×15432×12344 and

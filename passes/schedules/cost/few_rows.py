@@ -1,12 +1,12 @@
 """The estimated time of few rows by warps that copy and multiply, in cycles of one SM at its highest clock.
 
-Weights come from memory once, and nothing else takes long. So CTAs are small: three fit on an SM, and a wave ends about
-at the same time on all SMs. The time of a wave is that of its bytes at the rate of memory, or, if its CTAs are few,
-that of one CTA, whose ring has only so many bytes in flight.
+The loads of the weights from memory take most of the time. CTAs are small: three fit on an SM, and a wave ends at about
+the same time on all SMs. A wave takes as long as its bytes take from memory. If it has few CTAs, it takes as long as
+the loads of one CTA, which the latency and the size of the ring limit.
 
-The constants are fitted to 18 kernels of nine products of 1 to 9 rows, and 4 of two products of 17 and 29 rows in tiles
-of 32 (bf16, tn and tt, H200). The root mean square of the errors is 2.3 %, the largest 5 %. They are in the unit of
-`wgmma.py`, so that both estimates compare.
+The constants are fitted to 18 kernels of nine products of 1 to 9 rows, and to 4 kernels of two products of 17 and 29
+rows in tiles of 32 rows (bf16, tn and tt, H200). The root mean square of the errors is 2.3 %, the largest 5 %. The unit
+is that of `wgmma.py`, so that the two estimates can be compared.
 """
 
 from typing import NamedTuple
@@ -26,16 +26,17 @@ START = 7890.0  # cycles of a grid: its launch, and its first loads
 _TILE = 2010  # of a wave: the start and the end of its CTAs
 _MEMORY = 2300  # bytes per cycle of all SMs
 _LATENCY = 2100  # from the request of a stage to its arrival
-_OF_A = 0.36  # the share of a byte of A, which comes from L2, in what limits the loads
-# If B is not K-major, more is gained on wgmma than the estimates say: by wgmma, five products for which they say 1.00
-# to 1.03 of the time took 1.08 to 1.11. If B is K-major, two for which they say 1.01 and 1.03 took 1.02 and 1.01.
+_OF_A = 0.36  # what a byte of A counts, beside one of B: A comes from L2
+# If B is not K-major, wgmma is slower beside these tiles than the estimates say: for five products the estimated ratios
+# of the times were 1.00 to 1.03, the measured ones 1.08 to 1.11. If B is K-major, the estimates are right: for two
+# products the estimated ratios were 1.01 and 1.03, the measured ones 1.02 and 1.01.
 _OF_N_MAJOR = 0.97
-_SHARPNESS = 8  # memory, and the latency of loads, hide each other up to a part
+_SHARPNESS = 8  # of `either`, for memory and the latency of loads
 _SHARED, _MOST_STAGES = 225 * 1024, 6  # bytes of an SM for rings, and the most stages of one
 
 
 class Wave(NamedTuple):
-    """The cycles of a wave: those of its bytes from memory, those of the loads of one CTA, and all."""
+    """The cycles of a wave: of its bytes from memory, of the loads of one CTA, and in total."""
 
     memory: np.ndarray
     arrival: np.ndarray
@@ -43,14 +44,15 @@ class Wave(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """The cycles of a grid, and what they are made of. `full`: the number of full waves; `over`: CTAs after them."""
+    """The cycles of a grid, and their parts. `full`: the number of full waves. `over`: the number of CTAs after them.
+    `wave`, `last`: a full wave, and the last one."""
 
     full: np.ndarray
     over: np.ndarray
     wave: Wave
     last: Wave
     epilogue: np.ndarray
-    """Of each wave, with the start of its CTAs."""
+    """The cycles of the epilogue of each wave, with the start and the end of its CTAs."""
     total: np.ndarray
 
 
@@ -65,7 +67,7 @@ def stages_of(columns: int) -> int:
 
 
 def _stages(stage_bytes: Numbers) -> np.ndarray:
-    """The most stages of which `CTAS_PER_SM` rings fit on an SM."""
+    """The most stages with which `CTAS_PER_SM` rings fit on an SM."""
     return np.minimum(_MOST_STAGES, np.floor(_SHARED / CTAS_PER_SM / stage_bytes))
 
 

@@ -1,8 +1,9 @@
 """Rules of shards of A that arrive while the kernel runs: an agent waits for a shard before it reads it.
 
-Nothing else may read A: no launch packs it, and each work item reads one shard. A CTA waits for what it loads itself,
-so no other CTA of its cluster loads rows of A for it. A late shard must leave D as it is, so each tile is stored once,
-as a whole sum. A kernel reads its turn first, so it does not begin before those in front of it have ended.
+Nothing reads A without a wait: no launch packs it, and each work item reads one shard. A CTA waits only for what it
+loads itself, so no other CTA of its cluster may load rows of A for it. If a shard is late, its part of D must stay as
+it is, so each tile is stored once, as a whole sum. A kernel reads `turn` first, so it may not begin before earlier
+kernels end.
 """
 
 from collections.abc import Iterator

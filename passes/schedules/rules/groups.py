@@ -61,7 +61,7 @@ WITH_GROUPS_OF_K: Table = MappingProxyType(
         "mainloop.b.pack": (None, PackKind.none, PackKind.rows),
     }
 )
-# With scales of blocks, wgmma multiplies operands whose K is contiguous, and TMA loads zeros past the last scale.
+# With scales of blocks, wgmma needs operands with K contiguous. TMA loads zeros for steps past the last scale.
 _WITH_SCALES: Table = MappingProxyType(
     {
         "mainloop.a.pack": (PackKind.transposed,),
@@ -121,7 +121,7 @@ def groups(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str
 
 
 def _by_columns(schedule: Schedule, problem: Problem, *, is_open: bool) -> Iterator[str]:
-    """The rules of a D by columns. A column of a group may begin and end at any element, so threads store single
+    """The rules for a D by columns: a group may begin and end at any element of a column, so threads store single
     elements."""
     widest = element_type(problem.widest).bytes
     path, store = schedule.epilogue.path, schedule.epilogue.store

@@ -1,5 +1,5 @@
-"""Rules for lists of matrices. Threads load and store them, at the address of the matrix of their work item; or TMA
-does, by tensor maps that a launch before the product makes. It stores matrices of one shape only."""
+"""Rules for lists of matrices. Threads load and store them at the address of the matrix of their work item. Or TMA
+loads and stores them, with tensor maps that a launch before the product makes; it stores only matrices of one shape."""
 
 from collections.abc import Iterator
 from math import gcd
@@ -21,9 +21,9 @@ _BY_TMA = "tma"  # boxes of one panel, of a tensor map of two dimensions
 
 
 def taken_with_lists(problem: Problem) -> Table:
-    """The values of fields that the problem's lists support, by path; empty without lists. The first is the default: of
-    a copy, the widest one for rows that lie one behind the other; None if that is 16 bytes, as it is for other matrices
-    too. Then TMA loads the list of a kernel with roles."""
+    """The values of fields that the problem's lists support, by path; empty without lists. The first value is the
+    default. That of a copy is the widest one for rows that lie one behind the other. If this is 16 bytes, it is None:
+    the field is chosen as for other matrices, and TMA loads the list of a kernel with roles."""
     if not problem.lists:
         return MappingProxyType({})
     table: dict[str, tuple[Any, ...]] = {"grid.operands": (None, OperandsKind.as_given)}
@@ -31,7 +31,7 @@ def taken_with_lists(problem: Problem) -> Table:
         if name in problem.lists:
             table |= _of_operand(name, (problem.k if by_k else other) or 0, problem)
     if "d" in problem.lists:
-        # groups do not pack D, and boxes of TMA may hold rows that do not count
+        # D of padded groups is not packed, and a TMA box could also store rows past the count
         by_tma = () if problem.is_padded else (None, StorePath.tma)
         table["epilogue.path"] = (*by_tma, StorePath.smem, StorePath.direct)
     return table

@@ -207,8 +207,8 @@ def fragment_run(tv: Layout, shape: tuple[int, int], element_bits: int, by_colum
 
 
 def stored_at_once(held: int, widest: int, most: int | None) -> int:
-    """How many of the neighbouring elements that a thread holds it stores at once: at most those of `most` bytes of the
-    widest result, whose elements have `widest` bytes."""
+    """The number of elements that a thread stores at once. `held`: the neighbouring elements that it holds. `most`: the
+    most bytes at once of the widest result, whose elements have `widest` bytes; None for no limit."""
     return held if most is None else min(held, max(1, most // widest))
 
 

@@ -13,7 +13,7 @@ ROW_INDICES = (OperandKind.a_rows, OperandKind.d_rows)
 POSITIONS = (OperandKind.ends, *ROW_INDICES)
 #: The kinds of the operands for shards of A that arrive
 ARRIVALS = (OperandKind.arrived, OperandKind.turn, OperandKind.status)
-#: The kinds whose elements are integers of the device's own, which no epilogue converts
+#: The kinds whose elements are integers that only the device reads, and no epilogue converts
 INTEGERS = (*POSITIONS, *ARRIVALS)
 # The operands of a tile.gemm that act in the sum.
 _IN_THE_SUM = frozenset(

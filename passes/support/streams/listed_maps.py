@@ -54,7 +54,7 @@ class ListedMaps:
         count = extent(source, 0)
         words = ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], ir.IntegerType.get_signless(32))
         space = workspace(words, build.mul(count, MAP_WORDS))
-        others = sum(place == position for place, _ in self.found) - 1  # of boxes of another shape
+        others = sum(place == position for place, _ in self.found) - 1  # maps of the same list with other boxes
         name = f"{ir.StringAttr(self.kernel.sym_name).value}_maps{position}{f'_{others}' if others else ''}"
         with ir.InsertionPoint(self.kernel):
             maker = tile.KernelOp(name, ir.TypeAttr.get(ir.FunctionType.get([source.type, words], [])))

@@ -20,8 +20,8 @@ class GroupOfK(NamedTuple):
 
 def group_of_k(ends: ir.Value, group: ir.Value, k: ir.Value, block: int = 1) -> GroupOfK:
     """The range of group number `group`. The end before is clamped to [0, K], and the end to [the end before, K]: two
-    loads, for any number of groups. Ends other than K are then rounded down to a multiple of `block`. With blocks, the
-    step of an empty group lies past K."""
+    loads, for any number of groups. Ends other than K are then rounded down to a multiple of `block`. If `block` is
+    more than 1, the one step of an empty group lies past K."""
     build = Builder.index()
     is_first = build.eq(group, 0)
     before = build.smin(build.smax(_end(ends, build.sub(group, build.select(is_first, 0, 1))), 0), k)
