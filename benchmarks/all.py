@@ -1,19 +1,20 @@
-"""Races every type, sums and layout on eight shapes beside the better of torch and cuBLASLt's best, and judges them.
+"""Compares each type, type of sums and layout on eight shapes with the faster one of torch and cuBLASLt's best.
 
     python benchmarks/all.py race --journal DIR [--cells 'tf32-*' …] [--minutes 2.5] [--kernels DIR] [--jobs 15]
         [--rounds 6] [--most-rounds 30] [--cublaslt 96] [--seed 1]
     python benchmarks/all.py compile --kernels DIR [--cells PATTERN …] [--jobs 15]
     python benchmarks/all.py list [--cells PATTERN …] | report --journal DIR | record --journal DIR …
 
-`list` prints the names of the cells in the order in which they race: drawn, so that a run that is cut short covers all
-types. `race` compiles the kernels that are missing, in processes, and then races cell after cell: each contender runs
-for 80 ms in each of several shuffled rounds, after its result has been checked. A cell whose median ratio is within
-0.02 of a limit runs on until the interval of the median is within 1 %. The journal gets a line for each cell; a later
-run with the same journal continues. Kernels of `compile`, which needs no GPU, are loaded from `--kernels`.
-`report` prints the verdicts. `record` puts the cells into benchmarks/results/corners.json, in place of older rows of
-the same cells; docs/generate.py makes docs/corners.md from it. The reasons of losses are in corner_reasons.txt.
+`list` prints the names of the cells in the order of their races. The order is random, so that a run that is cut short
+covers all types. `race` first compiles the kernels that are missing, in several processes. Then, for each cell, it
+checks the results of all contenders, and runs each of them for 80 ms in each of several shuffled rounds. If the median
+ratio of a cell is within 0.02 of a limit, more rounds follow until the interval of the median is within 1 %. The
+journal gets a line for each cell. A later run with the same journal continues. `compile` needs no GPU; `race` loads its
+kernels from `--kernels`. `report` prints the verdicts. `record` puts the cells into benchmarks/results/corners.json, in
+place of older rows of the same cells; docs/generate.py makes docs/corners.md from it. The reasons of losses are in
+corner_reasons.txt.
 
-Exit status: 0; 2 for bad options; 3 if the time was up before the last cell; 4 if the GPU can no longer be used, or a
+Exit status: 0; 2 for bad options; 3 if the time ended before the last cell; 4 if the GPU can no longer be used, or a
 race hangs. After 3 and 4, a later run continues.
 """
 
@@ -51,8 +52,8 @@ def chosen(arguments: argparse.Namespace) -> list[Cell]:
 
 
 def commit_of(arguments: argparse.Namespace) -> str:
-    """The given commit, else that of the folder of kernels, else that of the checkout. Raises Error if the folder is of
-    another one."""
+    """The given commit, else that of the folder of kernels, else that of the checkout. Raises Error if the folder
+    belongs to another commit."""
     note = None if arguments.kernels is None else arguments.kernels / _COMMIT
     held = note.read_text(encoding="utf-8").strip() if note is not None and note.exists() else None
     commit: str = arguments.commit or held or commit_at_hand()

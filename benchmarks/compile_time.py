@@ -19,7 +19,7 @@ from lowtide.markdown import markdown
 from lowtide.measurement.bench.contest import interval
 from lowtide.targets import get
 
-LEAST_SHARE = 0.01  # of a step that has a row of its own
+LEAST_SHARE = 0.01  # of the whole time; a step with less has no row of its own
 
 
 def bias_gelu(acc, bias: lt.PerColumn):
@@ -27,8 +27,9 @@ def bias_gelu(acc, bias: lt.PerColumn):
 
 
 def by_step(runs: Sequence[tuple[Lowered, float]]) -> list[tuple[str, ...]]:
-    """Rows of the steps, the longest first: level, step, owner, ms, share of the whole time. Steps below 1 % are added
-    up, and so is what is no step. `runs`: compilations of one problem, each with its seconds."""
+    """Rows of the steps, the longest first: level, step, owner, ms, share of the whole time. One row has the sum of the
+    steps below 1 %, another one the time outside of steps. `runs`: compilations of one problem, each with its seconds.
+    """
     steps: dict[tuple[str, str, str], list[float]] = {}
     for lowered, _ in runs:
         own: dict[tuple[str, str, str], float] = {}

@@ -1,16 +1,17 @@
-"""Joules per product by the energy counter of the GPU: Lowtide's kernels beside torch's, and schedules level in time.
+"""Joules per product by the energy counter of the GPU: of Lowtide's and torch's kernels, or of equally fast schedules.
 
     python benchmarks/energy.py torch --journal DIR [--cells PATTERN …] [--kernels DIR] [--minutes 9] [--rounds 3]
     python benchmarks/energy.py level --journal DIR [--cells PATTERN …] [--candidates 12] [--minutes 9]
     python benchmarks/energy.py record --journal DIR [--name energy]
 
 Cells are those of benchmarks/all.py; twelve of them by default. In each shuffled round each contender runs for 0.6 s,
-and then from one tick of the counter to another, at least 2 s later. The energy is that of the whole card.
-`level` times candidates of the tuner, and measures those that are within 1 % of the fastest. Its ratios are to the
-fastest; it needs the compiler. The journal gets a line for each cell; a later run continues. `record` writes the rows
-to benchmarks/results/NAME.json; docs/generate.py makes docs/energy.md from energy.json and energy-level.json.
+and then from one tick of the counter to another, at least 2 s later. The energy is that of the whole card. `level`
+times candidates of the tuner, and measures the energy of those that are within 1 % of the fastest. Its ratios are to
+the fastest candidate. It needs the compiler. The journal gets a line for each cell; a later run continues. `record`
+writes the rows to benchmarks/results/NAME.json; docs/generate.py makes docs/energy.md from energy.json and
+energy-level.json.
 
-Exit status: 0; 2 for bad options, and without a GPU or its counter; 3 if the time was up before the last cell.
+Exit status: 0; 2 for bad options, and without a GPU or its counter; 3 if the time ended before the last cell.
 """
 
 import argparse
@@ -41,13 +42,13 @@ from lowtide.targets import get
 
 Rows = list[tuple[str, ...]]
 About = tuple[str, str, str]  # GPU, commit, date
-# These import MLIR, which a machine that measures saved kernels need not have.
+# These modules import MLIR. A machine that only measures saved kernels may lack it.
 _CANDIDATES, _COMPILERS = "lowtide.measurement.tuning.candidates", "lowtide.measurement.bench.parallel"
 _FASTEST = "the fastest"
 
 
 def run(arguments: argparse.Namespace, rows_of: Callable[[Cell, About], Rows], to: str) -> int:
-    """Measure the cells that have no line, until the time is up. Returns the exit status. Raises Error."""
+    """Measure the cells that have no line, until the time ends. Returns the exit status. Raises Error."""
     journal, commit = Journal(arguments.journal), commit_of(arguments)
     journal.check_commit(commit)
     (device, software), deadline = device_and_software(), deadline_of(arguments)
@@ -141,7 +142,7 @@ def _right(cell: Cell, target: str, texts: Sequence[str], compilers: Any) -> Any
 
 
 def columns_of(journal: Journal) -> tuple[str, ...]:
-    """Raises Error if nothing was measured, or lines are of both commands."""
+    """Raises Error if nothing was measured, or if the journal has lines of both commands."""
     of = {line["to"] for line in journal.lines.values()}
     if len(of) != 1:
         raise lt.Error(f"{journal.path} has {'races of both commands' if of else 'no lines'}; name the journal of one")

@@ -1,12 +1,12 @@
-"""Products with their collectives on several GPUs, beside NCCL and torch's fused operations.
+"""Products with their collectives on several GPUs, compared with NCCL and torch's fused operations.
 
     torchrun --nproc-per-node 4 benchmarks/ranks.py [--work ag rs ar] [--seconds 90] [--rounds 15] [--out ranks.json]
 
-M, N and K are those of the whole product, in bf16. AG+GEMM: A is divided by rows, N among the ranks. GEMM+RS and
-GEMM+AR: K is divided. `alone` is this project's product without the collective, `cublas` torch's. Rounds are shuffled
-in the same way on all ranks. A time is in microseconds per call, that of the slowest rank, the median of all rounds;
-ratios are to `ours`: above 1, ours takes less time. Results are compared with NCCL's before they are timed. Rows that
-do not begin within `--seconds` are left out, and a process that takes 30 s more ends itself.
+M, N and K are those of the whole product, in bf16. AG+GEMM: the rows of A and the columns of B are divided among the
+ranks. GEMM+RS and GEMM+AR: K is divided. `alone` is this project's product without the collective, `cublas` is torch's
+product. All ranks shuffle rounds in the same way. A time is the median over rounds of the slowest rank's microseconds
+per call. Ratios are to `ours`: above 1, ours takes less time. Results are compared with NCCL's before they are timed.
+Rows that do not begin within `--seconds` are left out. A process that takes 30 s more ends itself.
 """
 
 import argparse
@@ -33,7 +33,7 @@ SHAPES = {
     "rs": ((8192, 8192, 28672), (4096, 4096, 14336), (2048, 8192, 28672), (512, 8192, 28672), (64, 8192, 28672)),
     "ar": ((8192, 8192, 28672), (4096, 4096, 14336), (2048, 8192, 28672), (512, 8192, 28672), (64, 8192, 28672)),
 }
-CALLS = 5  # in a row, while the host is ahead
+CALLS = 5  # in a row, which the host enqueues before the GPU needs them
 Contenders = dict[str, Callable[[], torch.Tensor]]
 
 
@@ -103,7 +103,7 @@ def drawn(*shape: int) -> torch.Tensor:
 
 
 def errors(contenders: Contenders) -> dict[str, str]:
-    """What is wrong with each contender's result, "" if nothing; on all ranks the same. Those that fail are removed."""
+    """What is wrong with each contender's result, "" if nothing; the same on all ranks. Removes those that fail."""
     wanted, found = contenders["nccl"]().float().clone(), {}
     for name in [name for name in contenders if name not in ("nccl", "alone", "cublas")]:
         try:
@@ -130,7 +130,7 @@ def timed(contenders: Contenders, rounds: int, seed: int) -> dict[str, list[floa
             torch.cuda.synchronize()
             dist.barrier()
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            torch.cuda._sleep(4_000_000)  # some 2 ms, in which the host gets ahead
+            torch.cuda._sleep(4_000_000)  # about 2 ms, in which the host fills the queue
             start.record()
             for _ in range(CALLS):
                 contenders[name]()

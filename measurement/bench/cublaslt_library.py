@@ -20,7 +20,7 @@ from lowtide.errors import DeviceError
 SUCCESS, NOT_SUPPORTED = 0, 15  # cublasStatus_t
 OPERATION_N, OPERATION_T = 0, 1  # cublasOperation_t
 DESCRIPTOR_TRANSPOSE_A, DESCRIPTOR_TRANSPOSE_B = 3, 4  # cublasLtMatmulDescAttributes_t, int32
-DESCRIPTOR_FAST_SUMS = 25  # of these, int8: whether sums of 8-bit floats stay in the tensor cores
+DESCRIPTOR_FAST_SUMS = 25  # an attribute of the descriptor, int8: whether sums of 8-bit floats stay in the tensor cores
 PREFERENCE_SEARCH_MODE, PREFERENCE_WORKSPACE_BYTES = 0, 1  # cublasLtMatmulPreferenceAttributes_t, uint32 and uint64
 SEARCH_BEST_FIT, SEARCH_WITHIN_ID = 0, 1  # cublasLtMatmulSearch_t
 REDUCTION_NONE, REDUCTION_COMPUTE_TYPE = 0, 2  # cublasLtReductionScheme_t

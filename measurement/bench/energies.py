@@ -1,4 +1,4 @@
-"""The energy of a product of a cell: Lowtide's kernel beside torch's, and schedules that are level in time."""
+"""The energy of a product of a cell: of Lowtide's kernel and torch's, or of schedules that take about the same time."""
 
 import random
 import statistics
@@ -26,7 +26,7 @@ TWELVE = (
     "s8-tn-8192x8192x8192",
     "f64-tn-4096x4096x4096",
 )
-LEVEL, MOST_LEVEL = 0.01, 4  # level in time: so close to the fastest; at most so many are measured
+LEVEL, MOST_LEVEL = 0.01, 4  # the share by which the time may be above the fastest; the most kernels to measure
 _SCREEN = Pace(10.0, 40.0, burst=False)
 _SCREEN_ROUNDS = 3
 COLUMNS = ("cell", "contender", "mJ", "W", "µs", "energy to {}", "TFLOP/J", "GPU", "commit", "date", "schedule")
@@ -47,7 +47,7 @@ Measured = Mapping[str, Sequence[Energy]]
 
 
 def beside_torch(cell: Cell, kernel: runtime.Kernel, counter: Counter, settings: Settings, say: Say) -> Measured:
-    """The energies of torch and of the own kernel. Raises Error."""
+    """The energies of torch and of Lowtide's kernel. Raises Error."""
     with Contest(cell.spec, settings.seed, say) as contest:
         contest.add_kernel(OWN, kernel)
         torch = contest.of_torch()
@@ -58,7 +58,7 @@ def beside_torch(cell: Cell, kernel: runtime.Kernel, counter: Counter, settings:
 def of_level_ones(
     cell: Cell, kernels: Mapping[str, runtime.Kernel], counter: Counter, settings: Settings, say: Say
 ) -> Measured:
-    """The energies of the kernels that are level with the fastest in time, by name. Raises Error."""
+    """The energies of the fastest kernel and of those within `LEVEL` of its time, by name. Raises Error."""
     with Contest(cell.spec, settings.seed, say) as contest:
         for name, kernel in kernels.items():
             contest.add_kernel(name, kernel)
@@ -83,8 +83,9 @@ def _energies(contenders: Sequence[Contender], sets: int, counter: Counter, sett
 def rows(
     cell: Cell, found: Measured, to: str, about: tuple[str, str, str], schedules: Mapping[str, str]
 ) -> Iterator[tuple[str, ...]]:
-    """Rows under COLUMNS. A figure is median (least … greatest) of the rounds; `energy to {to}` is that of `to` divided
-    by that of the contender in the same round, so above 1 the contender takes less. `about`: GPU, commit, date."""
+    """Rows under COLUMNS. A figure is the median (least … greatest) of the rounds. `energy to {to}` is the energy of
+    `to`, divided by that of the contender in the same round: above 1, the contender takes less. `about`: GPU, commit,
+    date."""
     for name, energies in found.items():
         millijoules = [1e3 * one.joules for one in energies]
         ratios = [y.joules / x.joules for x, y in zip(energies, found[to], strict=True)]

@@ -1,8 +1,8 @@
 """The energy of a launch, by the counter of the GPU: joules since the driver was loaded, as NVML reports them.
 
 The counter moves about every 100 ms. So a measurement goes from one of its ticks to another, at least two seconds
-later, while the GPU runs the same launches without a gap. Launches per second are those between CUDA events in the same
-time. The energy is that of the whole card, idle power included.
+later, while the GPU runs the same launches without a gap. CUDA events give the launches per second in this time. The
+energy is that of the whole card, with its idle power.
 
 Source: NVML API reference, "nvmlDeviceGetTotalEnergyConsumption" (in mJ; Volta or later), "nvmlReturn_t".
 """
@@ -18,7 +18,7 @@ from lowtide.measurement.bench.gpu_timing import estimate_ms, torch_with_gpu
 from lowtide.runtime import driver
 
 LEAST_SECONDS, WARM_SECONDS = 2.0, 0.6
-_MOST_SECONDS = 10.0  # for a tick, of a counter that does not move
+_MOST_SECONDS = 10.0  # the longest wait for a tick
 _CHUNK_MS, _IN_FLIGHT = 20.0, 3
 _NVML = "libnvidia-ml.so.1"
 
@@ -29,14 +29,14 @@ class Counter(Protocol):
     """A counter of energy."""
 
     def joules(self) -> float:
-        """Its reading."""
+        """The energy so far, in joules, from any start."""
 
 
 class Load(Protocol):
     """Launches that keep the GPU busy, in chunks."""
 
     launches: int
-    """Of a chunk."""
+    """The number of launches in a chunk."""
 
     def feed(self) -> None:
         """Enqueue chunks if few are left. Does not wait."""
@@ -80,7 +80,7 @@ class NvmlCounter:
         self.joules()
 
     def joules(self) -> float:
-        """Since the driver was loaded."""
+        """The energy since the driver was loaded, in joules."""
         millijoules = ctypes.c_ulonglong()
         self._call("nvmlDeviceGetTotalEnergyConsumption", self._handle, ctypes.byref(millijoules))
         return millijoules.value / 1e3
@@ -100,7 +100,7 @@ def _missing(why: str) -> DeviceError:
 
 
 def _pci_bus_id() -> bytes:
-    """Of the current GPU. NVML counts GPUs that CUDA does not see."""
+    """The PCI bus id of the current GPU. NVML numbers also GPUs that CUDA does not see, so their numbers may differ."""
     cuda, ordinal = driver.api(), driver.current_device().ordinal
     handle = driver.check(cuda.cuDeviceGet(ordinal), f"opening GPU {ordinal}")
     raw = driver.check(cuda.cuDeviceGetPCIBusId(32, handle), f"reading the bus of GPU {ordinal}")
@@ -108,7 +108,7 @@ def _pci_bus_id() -> bytes:
 
 
 class GraphLoad:
-    """Replays of a CUDA graph with so many launches."""
+    """Replays of a CUDA graph that has `launches` launches."""
 
     def __init__(self, graph: Any, launches: int) -> None:
         self._torch, self._graph = torch_with_gpu(), graph
@@ -148,8 +148,8 @@ def measure(
     warm_seconds: float = WARM_SECONDS,
     clock: Clock = time.monotonic,
 ) -> Energy:
-    """The energy of a launch: from the first tick after `warm_seconds` to the first one `least_seconds` later. Raises
-    DeviceError if the counter does not move."""
+    """The energy of a launch, from the first tick after `warm_seconds` to the first one at least `least_seconds` later.
+    Raises DeviceError if the counter does not move, or if no chunk ends between the ticks."""
     try:
         begun = clock()
         while clock() - begun < warm_seconds or load.done() < 1:

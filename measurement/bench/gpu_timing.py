@@ -50,7 +50,7 @@ RunsOn = Callable[[Sequence[Contender]], bool]
 
 
 def never(contenders: Sequence[Contender]) -> bool:
-    """The asked rounds are enough."""
+    """No further round: the requested rounds are enough."""
     return False
 
 

@@ -12,9 +12,9 @@ from lowtide.runtime import load
 
 
 def launch(folder: str) -> None:
-    """A is (M, K), or (K, M) for nn and nt; B is (N, K), or (K, N) for tt and nt. Both are contiguous and drawn from a
-    normal distribution, or from 0 to 2 for integers. The extents are known. Raises the errors of loading and launching.
-    """
+    """Launch the kernel once. Its extents must be known. A is (M, K), or (K, M) for nn and nt. B is (N, K), or (K, N)
+    for tt and nt. Both are contiguous, with values from a normal distribution, or from 0 to 2 for integers. Raises the
+    errors of loading and launching."""
     kernel = load(folder)
     torch = importlib.import_module("torch")
     spec = kernel.manifest["spec"]

@@ -1,4 +1,4 @@
-"""What ncu is asked to count, and what its counts say of each resource of the GPU.
+"""The metrics that ncu counts, and the share of each resource of the GPU that follows from them.
 
 The names are those of ncu (Nsight Compute, "Metrics Reference"). A share is of the time of the launch, and of the peak
 rate of the unit. The resources are those of `inspection/timeline/shares.py`.
@@ -29,8 +29,9 @@ Values = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Resource:
-    """A resource. The first of `shares` that ncu has is the share of time in which the resource works, in per cent. If
-    it is `idle`, the rest counts. `describe` puts those of the `others` that ncu has into words."""
+    """A resource. `shares`: metrics, of which the first one that ncu has is the share of time in which the resource
+    works, in per cent; with `idle`, in which it does not. `describe` gives a text for each of the metrics `others` that
+    ncu has."""
 
     name: str
     shares: tuple[str, ...]
@@ -39,13 +40,13 @@ class Resource:
     idle: bool = False
 
     def share(self, values: Values) -> float | None:
-        """From 0 to 1; None if ncu counts no such share."""
+        """The share of time, from 0 to 1; None if ncu has no such metric."""
         found = next((values[name] / 100 for name in self.shares if name in values), None)
         return found if found is None or not self.idle else max(0.0, 1 - found)
 
 
 def _rate(values: Values, *names: str) -> list[str]:
-    """Bytes in MB, with their rate."""
+    """The sum of these bytes in MB, with its rate; nothing if ncu lacks one of them."""
     if not all(name in values for name in names):
         return []
     moved = sum(values[name] for name in names)
@@ -122,8 +123,8 @@ RESOURCES: Sequence[Resource] = (
     Resource("idle SMs", (_ACTIVE,), (), lambda values: [], idle=True),
 )
 
-#: A resource that works for a smaller share of the time does not limit the kernel: waits do. The rule is that of ncu's
-#: "Speed of Light" section.
+#: If each resource works for a smaller share of the time, waits limit the kernel. The rule is that of ncu's "Speed of
+#: Light" section.
 _BUSY = 0.6
 
 
@@ -133,8 +134,8 @@ def asked() -> list[str]:
 
 
 def rows(values: Values, predicted: Mapping[str, float], fields: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """For each resource of `fields`: its predicted share and its counted one, what else ncu counts of it, and its
-    fields of the schedule."""
+    """For each resource of `fields`: its name, its predicted share, its counted share, ncu's other counts of it, and
+    the fields of the schedule that change it."""
     own = {row.name: row for row in RESOURCES}
     found: list[tuple[str, ...]] = []
     for name, of_schedule in fields.items():

@@ -18,7 +18,7 @@ from lowtide.measurement.counters.metrics import asked
 _SECONDS = 300
 _LAST_LINES = 4
 _LAUNCH = "lowtide.measurement.counters.launch"
-#: The factors to nanoseconds and bytes.
+#: By ncu's unit: the factor to nanoseconds or bytes.
 _UNITS = {"us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9, "second": 1e9} | {
     f"{prefix}byte": 1000.0**power for power, prefix in enumerate(("", "K", "M", "G"))
 }
@@ -26,7 +26,7 @@ _UNITS = {"us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9, "secon
 
 @dataclass(frozen=True)
 class Counters:
-    """The counts of a launch by ncu's names; and the names that this ncu does not have."""
+    """The counts of a launch by ncu's names, and the names that this ncu does not have."""
 
     values: dict[str, float]
     unknown: tuple[str, ...]
@@ -34,7 +34,7 @@ class Counters:
 
 def count(folder: Path, kernel: str, ncu: str = "ncu") -> Counters:
     """Launch the saved kernel in `folder` once under ncu. `kernel` is its name in the PTX. Raises DeviceError if ncu is
-    missing, or does not count."""
+    missing, or if it counts nothing."""
     program = shutil.which(ncu)
     if program is None:
         raise DeviceError(
@@ -58,7 +58,7 @@ def count(folder: Path, kernel: str, ncu: str = "ncu") -> Counters:
 
 
 def _refused(done: subprocess.CompletedProcess[str], names: Sequence[str]) -> list[str]:
-    """The metrics that ncu's own lines name, with or without their suffixes."""
+    """The metrics that ncu's messages name, with or without their suffixes."""
     own = [line for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.startswith("==")]
     named = {name.rstrip(".") for line in own for name in re.findall(r"[a-z0-9]+__[\w.]+", line)}
     return [name for name in names if name in named or name.partition(".")[0] in named]
@@ -85,15 +85,15 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def _last_lines(done: subprocess.CompletedProcess[str]) -> str:
-    """The last lines of ncu that say what is wrong, or of all that was written."""
+    """The last lines of ncu's messages; without messages, the last lines of all output."""
     lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()]
     own = [line for line in lines if line.startswith(("==ERROR==", "==WARNING=="))]
     return " / ".join((own or lines)[-_LAST_LINES:]) or "none"
 
 
 def counters_of(output: str) -> list[dict[str, float]]:
-    """The counters of each launch in ncu's CSV (`--csv --page raw`), in order, in nanoseconds and bytes. Values that
-    are no numbers are left out. Lines of the program and of ncu may stand around the table."""
+    """The counts of each launch in ncu's CSV (`--csv --page raw`), in order, in nanoseconds and bytes. Values that are
+    not numbers are left out. Lines of the program and of ncu may come before and after the table."""
     found: list[dict[str, float]] = []
     units: dict[str, str] = {}
     for row in csv.DictReader(line for line in output.splitlines() if line.startswith('"')):

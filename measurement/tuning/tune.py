@@ -41,7 +41,8 @@ TIME, ENERGY = OBJECTIVES = ("time", "energy")
 _CONFIDENCE, _MARGIN = 0.95, 0.01
 _DUEL_ROUNDS = 6
 _COMPILING = 0.6  # of the budget: kernels whose compilation has not started by then are left out
-# Energy is measured of the fastest kernels and the model's own choice, in the time that is left of the budget.
+# For the least energy: kernels within this ratio of the leader's time, the most of them, and the share of the budget
+# that the race in time gets.
 _NEAR, _MOST_NEAR, _TIMING = 1.10, 4, 0.5
 
 BenchMaker = Callable[[GemmSpec, int, bool], Bench]
@@ -56,8 +57,9 @@ class Tuned:
     model's schedule. `speedup` over it is the median of the rounds' ratios, 1 if it is kept. These are measured in a
     duel after the race, in which each kernel runs until clocks and power have settled. `certain`: with the requested
     `confidence`, no candidate is faster by more than the `margin`; otherwise the budget ended first. `refused`: the
-    faults of candidates that were not timed, by schedule. `joules`, `own_joules`: the energies of a launch, if the
-    objective is energy. Then `certain` is about energy, and the speedup may be below 1.
+    faults of candidates that were not timed, by schedule. `joules`, `own_joules`: the energies of a launch of both, in
+    joules, if the objective is energy; otherwise None. For energy, `certain` is about energy, and the speedup may be
+    below 1.
     """
 
     schedule: Schedule
@@ -100,10 +102,10 @@ def tune(
     rounds, until with `confidence` none is faster than the best by more than 1 %, or `budget` seconds have passed (at
     least one round is run). `at`: the extents to measure, by name, if the spec leaves them to run time. `numerics`: the
     promise to keep (docs/numerics.md); except for "any", only schedules with the bits of the model's own choice are
-    allowed. `objective`: "time", or "energy": the joules of a launch by the counter of the GPU, among the model's own
-    choice and the fastest four others within 10 % of the leader. Each is measured for more than 2 s in each round, so
-    give more budget for certainty. `journal`: a file from which an interrupted run continues. `progress`: show a bar if
-    standard error is a terminal.
+    allowed. `objective`: "time", or "energy". For "energy", the counter of the GPU compares the model's own choice with
+    the fastest four other kernels within 10 % of the leader, and the kernel with the least joules per launch is kept. A
+    round takes more than 2 s for each kernel, so a certain result needs more budget. `journal`: a file from which an
+    interrupted run continues. `progress`: show a bar if standard error is a terminal.
 
     The processes are spawned: in a script, call this under `if __name__ == "__main__":`. Raises SpecError, TargetError,
     DeviceError without a GPU or torch, or for energy without its counter, ScheduleError if no schedule is legal,
@@ -328,7 +330,7 @@ def _result(
 
 
 def _near(race: Race) -> list[str]:
-    """The model's own choice, and the fastest of those that are not far behind the leader."""
+    """The model's own choice, and the fastest other kernels that take at most `_NEAR` times as long as the leader."""
     own, leader = next(iter(race.seconds)), race.leader()
     behind = {name: race.ratio(name, leader) for name in race.seconds}
     near = [name for name in sorted(behind, key=behind.__getitem__) if behind[name] <= _NEAR and name != own]
@@ -343,7 +345,7 @@ def _result_of_energy(
     certain: bool,
     refused: Mapping[str, str],
 ) -> Tuned:
-    """The one that takes the least energy; the model's own choice, if it does not take more by the margin."""
+    """The kernel with the least energy; or the model's own choice, if it takes at most the margin more."""
     own, leader = next(iter(schedules)), energies.leader()
     winner = own if energies.ratio(own, leader) <= 1 + energies.margin else leader
     return Tuned(

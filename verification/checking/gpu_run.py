@@ -94,8 +94,8 @@ def run_on_gpu(
 
 
 def _complaint(spec: GemmSpec, inputs: Mapping[str, Any], result: Result, array: HostArray) -> str:
-    """What is wrong with the bytes that were written of a result, or "". A reduction of rows has an element for each
-    row of the product, and those of no group are not written."""
+    """What is wrong with the written bytes of a result, or "". A reduction of rows has an element for each row of the
+    product; elements of rows in no group are not written."""
     if (reduction := result.kind.reduction) is None:
         rows = written_rows(spec, inputs, array.shape[spec.row_axis - 2])
         return check_written(array, None if rows is None else spec.in_rows(rows[..., None]))

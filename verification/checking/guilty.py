@@ -30,7 +30,7 @@ class Guilty:
 
     `before` is None if the problem itself is wrong. `op` is the op that breaks the rule, or that stored the wrong
     element. `command` shows the fault again. `skipped` are preceding steps that could not be run: one of them may be
-    the guilty one. `is_edited`: the file after it was edited since the compiler wrote it.
+    the guilty one. `is_edited`: the file after it was edited after the compiler wrote it.
     """
 
     level: str

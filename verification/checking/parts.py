@@ -98,8 +98,8 @@ def in_order(spec: GemmSpec, inputs: Mapping[str, Any]) -> tuple[GemmSpec, dict[
 
 
 def written_rows(spec: GemmSpec, inputs: Mapping[str, Any], rows_of_d: int) -> np.ndarray | None:
-    """Whether a kernel writes each row of D: those before the last end of groups of rows, or those that an index
-    names. With `counts`, of each matrix of D. None if it writes all of D."""
+    """Whether a kernel writes each row of D: the rows before the last end of groups of rows, or the rows that an index
+    names. With `counts`, for each matrix of D. None if the kernel writes all of D."""
     if spec.counts:
         return counted_rows(inputs[COUNTS], rows_of_d)
     if not spec.rows_are_grouped and not spec.d_rows:

@@ -129,7 +129,7 @@ def _race_plain(
 def _race_alone(
     shape: Drawn, kernels: Mapping[str, Any], settings: Settings, seed: int, found: Raced, *, with_matmul: bool
 ) -> None:
-    """Time kernels of a product that no peer multiplies."""
+    """Time the kernels of a product if no peer multiplies it."""
     sets, right = operand_sets(shape.spec, seed), []
     for name, kernel in kernels.items():
         contender = _guarded(name, _launches(kernel, sets))

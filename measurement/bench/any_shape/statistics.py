@@ -60,9 +60,9 @@ def statistics_of(ratios: Sequence[float | None]) -> Statistics:
 
 
 def median_interval(values: Sequence[float]) -> Interval:
-    """The median of independent values, and an interval that covers the median of their distribution in 95 % of cases,
-    whatever the distribution is. Its ends are values (David and Nagaraja, Order Statistics, 2003, section 7.1). Fewer
-    than six values cannot cover as much; then it is from the least to the greatest."""
+    """The median of independent values, and an interval that covers the median of their distribution in at least 95 %
+    of cases, for any distribution. Its ends are two of the values (David and Nagaraja, Order Statistics, 2003, section
+    7.1). Fewer than six values cannot give 95 %: then the interval goes from the least value to the greatest one."""
     ordered, count = sorted(values), len(values)
     outside, place = 2.0**-count, 0  # the chance that the median is beyond `place` values of one end
     while place + 1 < count / 2 and outside + math.comb(count, place + 1) / 2**count <= (100 - _COVERED) / 200:

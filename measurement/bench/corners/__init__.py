@@ -1,1 +1,1 @@
-"""The corners: eight shapes in every type, sums and layout, each beside the better of torch and cuBLASLt's best."""
+"""The corners: eight shapes in each type, type of sums and layout, compared with the faster of torch and cuBLASLt."""

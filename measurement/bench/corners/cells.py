@@ -1,4 +1,4 @@
-"""The table of corners. A cell is one type, one layout and one shape; it is raced as a drawn shape is."""
+"""The table of corners. A cell is one type, one layout and one shape. Its race is that of a drawn shape."""
 
 import random
 from collections.abc import Sequence
@@ -25,8 +25,7 @@ _AS_TORCH = ("tn",)  # the layout of torch._scaled_mm and torch._int_mm
 
 @dataclass(frozen=True)
 class Kind:
-    """A type: that of A and B, of the sums, and of D. `step`: torch and cuBLASLt take N and K that are multiples of
-    it."""
+    """The types of A and B, of the sums, and of D. `step`: torch and cuBLASLt take only multiples of it for N and K."""
 
     name: str
     dtype: str
@@ -59,7 +58,7 @@ class Cell(Drawn):
 
     @property
     def name(self) -> str:
-        """`f16-sums-tn-4096x4096x4096`."""
+        """For instance `f16-sums-tn-4096x4096x4096`."""
         return f"{self.population.replace(' ', '-')}-{self.layout}-{self.m}x{self.n}x{self.k}"
 
     @property
@@ -89,8 +88,8 @@ def cells() -> list[Cell]:
 
 
 def in_drawn_order(seed: int) -> list[Cell]:
-    """All cells in a random order, in which each part of the list has about the same share of each kind's cells, so
-    that a run that is cut short covers all kinds."""
+    """All cells in a random order. Each part of the list has about the same share of each kind's cells, so a run that
+    is cut short covers all kinds."""
     chance, placed = random.Random(seed), []
     for kind in KINDS:
         own = [cell for cell in cells() if cell.population == kind.name]
@@ -100,8 +99,8 @@ def in_drawn_order(seed: int) -> list[Cell]:
 
 
 def matching(patterns: Sequence[str], of: Sequence[Cell]) -> list[Cell]:
-    """The cells whose name matches one of the patterns, with `*` for any text; all without patterns. Raises Error for a
-    pattern that no name matches."""
+    """The cells whose names match one of the patterns, with `*` for any text; all cells without patterns. Raises Error
+    for a pattern that matches no name."""
     for pattern in patterns:
         if not any(fnmatchcase(cell.name, pattern) for cell in of):
             raise Error(

@@ -1,4 +1,4 @@
-"""When a cell has been timed often enough: its median is not near a limit, or is known to one percent."""
+"""When a cell has enough rounds: its median is not near a limit, or is known to one percent."""
 
 import statistics
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ NEAR, WIDTH = 0.02, 0.01
 
 
 def ratio_to_best(own: Sequence[float], peers: Sequence[Sequence[float]]) -> Interval:
-    """The median ratio of the rounds, with its interval, to the peer with the least median. All have times of the same
-    rounds; above 1, `own` is faster."""
+    """The median over rounds of the ratio of the peer's time to `own`, with its interval. The peer is the one with the
+    least median. All have a time for each round. Above 1, `own` is faster."""
     best = min(peers, key=statistics.median)
     return median_interval([y / x for x, y in zip(own, best, strict=True)])
 
@@ -25,7 +25,7 @@ def is_near(found: Interval) -> bool:
 
 
 def until_known(most_rounds: int) -> RunsOn:
-    """Runs a race on while its cell is near a limit, for at most so many counted rounds."""
+    """A rule that asks for another round while the cell is near a limit, up to `most_rounds` counted rounds."""
 
     def runs_on(contenders: Sequence[Contender]) -> bool:
         own = [one.sustained for one in contenders if one.name == OWN]

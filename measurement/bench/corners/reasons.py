@@ -6,7 +6,8 @@ from lowtide.errors import Error
 
 
 def read_reasons(path: Path) -> dict[str, tuple[str, ...]]:
-    """The lines `NAME | reason | attempt | attempt` of a file, by the name of the cell. Raises Error."""
+    """The lines `NAME | reason | attempt | attempt` of a file, by the name of the cell. Raises Error if the file cannot
+    be read, or if a line does not have these four parts."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

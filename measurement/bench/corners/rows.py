@@ -29,9 +29,9 @@ NO_PEER = "none"
 
 @dataclass(frozen=True)
 class Corner:
-    """`microseconds`, `teraflops`: of the own kernel; None if it failed. `peer`: the faster one; "none" if none
-    multiplies the cell. `ratio`: of its time to the own kernel's, with the interval of the median. `failed`: why
-    contenders have no time."""
+    """`microseconds`, `teraflops`: of Lowtide's kernel; None if it failed. `peer`: the faster peer; "none" if no peer
+    multiplies the cell. `ratio`: the time of the peer, divided by that of Lowtide's kernel; the median with its
+    interval. `failed`: why contenders have no time."""
 
     kind: str
     layout: str
@@ -58,7 +58,7 @@ class Corner:
 
     @property
     def counts(self) -> bool:
-        """Whether verdicts are about it: it has a peer, or it failed."""
+        """Whether verdicts include this cell: it has a peer, or it failed."""
         return self.ratio is not None or self.peer != NO_PEER or self.microseconds is None
 
 

@@ -77,7 +77,7 @@ LINES = (
 
 
 def judged(rows: Sequence[Corner]) -> list[Corner]:
-    """The rows that lines are about."""
+    """The rows that verdicts include."""
     return [row for row in rows if row.counts]
 
 
