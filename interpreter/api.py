@@ -147,6 +147,7 @@ class Run:
         self.output = output_of(self.arguments)
         self.placed: list[Any] = []
         self._given: Any = None
+        self._rows: Array | None = None  # of D, those that are written
 
     @property
     def _others(self) -> list[tuple[int, Argument]]:
@@ -170,7 +171,7 @@ class Run:
         if trace is not None:
             trace.level = self.host.level
             trace.outputs = tuple(self.memory.buffer(name) for name in self.placed[self.output].names_of_parts())
-        self._given = self.memory.snapshot()
+        self._given, self._rows = self.memory.snapshot(), rows_written(self.arguments)
 
     def results(self, written_by_others: Collection[str] = ()) -> Any:
         """What the launches have stored. `written_by_others`: the arguments that other devices write. Raises
@@ -192,7 +193,7 @@ class Run:
             for position, x in self._others
         ]
         d = np.asarray(arguments[self.output].value)
-        of_d = read(host, placed[self.output], d, rows_written(arguments)).reshape(d.shape)
+        of_d = read(host, placed[self.output], d, self._rows).reshape(d.shape)
         return _results(arguments, of_d, written)
 
 

@@ -19,7 +19,7 @@ from lowtide.dialects.tile import TailKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.choice.candidates import for_any_rows, worth_dividing
 from lowtide.passes.schedules.choice.choice import Way, ways
-from lowtide.passes.schedules.choice.forms import Extents, fits_grid
+from lowtide.passes.schedules.choice.forms import Extents, fits_grid, has_all_rows
 from lowtide.passes.schedules.choice.grid import may_split_tail
 from lowtide.passes.schedules.choice.search import Search, search_with_producer
 from lowtide.passes.schedules.cost.cost import estimated, halves_are_legal
@@ -29,6 +29,7 @@ from lowtide.passes.schedules.cost.traffic import LINE_BYTES
 from lowtide.passes.support.problem.matrix_layouts import k_is_contiguous
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target, has_wgmma
+from lowtide.targets.atoms import WGMMA_ROWS
 
 _NEAR, _MOST_NEAR = 1.06, 20  # candidates of an M: within this factor of the best cost, and at most so many
 
@@ -97,7 +98,9 @@ class _FormsOfWay:
     def considered(self, grids: Grids, product: Product) -> Mask:
         """Whether the choice may take each grid at the M of each product."""
         tile, cluster = (grids.rows, grids.columns), (grids.cluster_rows, grids.cluster_columns)
-        return fits_grid(tile, cluster, grids.parts, self._extents(product), self._target).T
+        of = self._extents(product)
+        is_high = grids.rows >= WGMMA_ROWS
+        return (fits_grid(tile, cluster, grids.parts, of, self._target) & (is_high | has_all_rows(grids.rows, of))).T
 
     def _extents(self, product: Product) -> Extents:
         m, n = (np.asarray(extent, dtype=float) for extent in (product.m, product.n))

@@ -322,7 +322,8 @@ class Cells:
         lane = "" if access.lanes is None else f" lane {int(access.lanes[row])}"
         at = int(addresses[row]) + byte
         level = f", level {access.level}" if access.level else ""
-        who = f"CTA {access.cta} {access.who or f'warp {access.warp}'}{lane}" if access.level else access.who
+        is_copy_engine = access.who and not access.level
+        who = access.who if is_copy_engine else f"CTA {access.cta} {access.who or f'warp {access.warp}'}{lane}"
         found = f"{access.op.describe()}{level}, {who}: {rule}"
         return before_code(found, f" ({self.space} address {at + self.origin:#x}{self.place_of(at)})")
 

@@ -70,7 +70,8 @@ def test_groups_of_rows_are_split_as_the_words_say() -> None:
     found = run_case(case)
     assert found.ended is Ended.right and found.words["split"] == "groups end 1 after a tile"
     assert refusal(Case((*tile, ("groups", "3"), ("layout", "nn")))) == ""
-    assert refusal(Case((*tile, ("groups", "3"), ("d_order", "column")))) != ""
+    assert refusal(Case((*tile, ("groups", "3"), ("d_order", "column")))) == ""
+    assert refusal(Case((*tile, ("groups", "3 of K"), ("d_order", "column")))) != ""
 
 
 def test_shards_that_arrive_are_products_of_a_batch() -> None:

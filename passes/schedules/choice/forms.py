@@ -109,11 +109,13 @@ class Forms(Sequence[Fields]):
         in_shape, _, in_division, in_order = self.numbers
         found = self.shapes.suits(of.n)[..., in_shape]
         rows, columns = np.array([shape[:2] for shape in self.shapes.each], dtype=float).T[:, in_shape]
+        by_warps = np.array([shape.by_warps is not None for shape in self.shapes.each])[in_shape]
         if of.m is None or of.n is None or of.batch is None:
-            return np.asarray(found & (rows >= WGMMA_ROWS))
+            return np.asarray(found & ~by_warps)
         sides = self._sides()
         parts = np.array([each.parts if each else 1 for each in self.divisions])[in_division]
         found = found & fits_grid((rows, columns), sides, parts, of, self.target)
+        found = found & (~by_warps | has_all_rows(rows, of))
         if self.divisions != _LEFT_OUT and self.shapes.covering:
             found = found & _cover(columns, self.share_steps(), of.n)
         if self.orders == _ORDERS:
@@ -164,14 +166,16 @@ def fits_grid(tile: Sides, cluster: Sides, parts: np.ndarray, of: Extents, targe
     """Whether tiles in such clusters are candidates for a product. `tile`: its rows and columns; `cluster`: its CTAs
     along M and N; `parts`: the CTAs that share the K of a tile. All extents must be known.
 
-    A tile with fewer rows than a wgmma has all rows of D. CTAs that share a K all run at once. So do clusters of more
-    than four CTAs, since they leave SMs idle in each wave (4096×4104×4104, H200: 256×192 in [4, 2] 241 µs, 256×176 in
-    [2, 1] 231)."""
-    assert of.m is not None
+    CTAs that share a K all run at once. So do clusters of more than four CTAs, since they leave SMs idle in each wave
+    (4096×4104×4104, H200: 256×192 in [4, 2] 241 µs, 256×176 in [2, 1] 231)."""
     any_waves = (parts == 1) & (cluster[0] * cluster[1] <= _MOST_IN_WAVES)
-    holds = (tile[0] >= WGMMA_ROWS) | (of.m[..., None] <= tile[0])
-    found = (any_waves | _run_at_once(tile, cluster, parts, of, target)) & ~_waits_apart(tile, cluster, of)
-    return np.asarray(found & holds)
+    return np.asarray((any_waves | _run_at_once(tile, cluster, parts, of, target)) & ~_waits_apart(tile, cluster, of))
+
+
+def has_all_rows(rows: np.ndarray, of: Extents) -> np.ndarray:
+    """Whether a tile with these rows has all rows of D, as tiles of few rows must; M must be known."""
+    assert of.m is not None
+    return np.asarray(of.m[..., None] <= rows)
 
 
 def _run_at_once(tile: Sides, cluster: Sides, parts: np.ndarray, of: Extents, target: Target) -> np.ndarray:

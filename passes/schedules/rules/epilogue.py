@@ -131,6 +131,7 @@ def _store(schedule: Schedule, problem: Problem) -> Iterator[str]:
     if store is None:
         return
     sizes = [size for size in _STORE_BYTES if size >= element_type(problem.widest).bytes]
+    sizes = [size for size in sizes if size > 1 or path in (None, StorePath.direct)]  # rows are stored by 2 or more
     if store not in sizes:
         nearest = min(sizes, key=lambda size: (abs(size - store), size))
         yield (
