@@ -1,8 +1,8 @@
-"""Products and their collectives, for tensor parallelism: the data of other GPUs arrive while tiles are computed.
+"""Products with their collectives, for tensor parallelism: data of other GPUs arrive while a kernel computes tiles.
 
-`all_gather_matmul`, `matmul_reduce_scatter` and `matmul_all_reduce` take a process group of torch.distributed. On GPUs
-of one host that reach each other they use torch's symmetric memory (its CUDA back end); elsewhere the plain collective
-and the product. docs/ranks.md says who sends what when.
+`all_gather_matmul`, `matmul_reduce_scatter` and `matmul_all_reduce` take a process group of torch.distributed. If the
+GPUs are on one host and can access each other's memory, they use torch's symmetric memory (its CUDA back end).
+Otherwise they use the plain collective and the product of one GPU. docs/ranks.md describes the order of messages.
 """
 
 from lowtide.torch.distributed.agreement import Signature

@@ -1,8 +1,8 @@
-"""What all ranks agree on before the first call with new shapes: that the call fits, and who computes it.
+"""The agreement of all ranks before the first call of a signature: whether the call fits, and who computes it.
 
-Each rank says what it has, what is wrong with it, and why it cannot take the kernels; all read the answers of all. So
-an error, and the choice of the plain ops, are the same on every rank. A rank that meets a signature alone waits for the
-others, until the time-out of the process group.
+Each rank sends its arguments, the error that they raise, and the reason if it cannot take the kernels. Each rank reads
+the answers of all ranks. So all ranks raise the same error, or choose the plain ops for the same reason. If only one
+rank makes a call of a signature, it waits for the others until the time-out of the process group.
 """
 
 import socket
@@ -15,12 +15,12 @@ from lowtide.errors import Error, LaunchError
 from lowtide.torch.distributed import symmetric
 from lowtide.torch.distributed.ranks import Ranks
 
-_UNIT = 16  # bytes, of the rows that TMA loads and stores
+_UNIT = 16  # bytes; rows that TMA loads and stores are multiples of it
 _FEWEST_ROWS = 512  # of the whole product; with fewer, the plain ops are expected to take less time (docs/ranks.md)
 
 
 class Signature(NamedTuple):
-    """A call: the op, the shape of this rank's A, that of B, the types of A, B and D, and the rest of the arguments."""
+    """A call: the op, the shapes of this rank's A and B, the types of A, B and D, and the other arguments."""
 
     op: str
     a: tuple[int, int]
@@ -30,16 +30,16 @@ class Signature(NamedTuple):
 
     @property
     def shared(self) -> str:
-        """What must be equal on all ranks. Ranks may have different columns of B where rows are gathered, and a
-        different K where products are summed."""
+        """The arguments that must be equal on all ranks, as text. If rows are gathered, N may differ between ranks. If
+        products are summed, K may differ."""
         free = "N" if self.op == "all_gather_matmul" else "K"
         one = {"rows of a": self.a[0], "K": self.a[1], "N": self.b[1], "a": self.types[0], "out": self.types[2]}
         return f"{self.op}, " + ", ".join(f"{name} {value}" for name, value in one.items() if name != free)
 
 
 def why_plain(ranks: Ranks, device: torch.device, asked: Signature, check: Callable[[], object]) -> str:
-    """Why all ranks take the plain ops for such calls; "" if they take the kernels. `check` raises what is wrong with
-    this rank's operands. Raises LaunchError, on all ranks alike."""
+    """Why all ranks take the plain ops for such calls; "" if they take the kernels. `check` raises an Error if this
+    rank's operands do not fit. Raises the same LaunchError on all ranks."""
     if (found := ranks.agreed.get(asked)) is not None:
         return found
     wrong = _wrong(check)
@@ -84,7 +84,7 @@ def _own_reason(ranks: Ranks, device: torch.device, asked: Signature) -> str:
 
 
 def _why_no_memory(ranks: Ranks, device: torch.device) -> str:
-    """Why the ranks cannot share memory, agreed once for the group."""
+    """Why the ranks cannot share memory; "" if they can. The ranks agree on it once for the group and device."""
     key = "memory", device
     if key not in ranks.agreed:
         hosts = ranks.gathered((socket.gethostname(), symmetric.name_of_gpu(device)))

@@ -1,4 +1,4 @@
-"""Who computes a call, the kernels or the plain ops: without gradients, on A and B of two dimensions."""
+"""Computes a call by the kernels or by the plain ops, without gradients, on A and B of two dimensions."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ _PLAIN: dict[str, Callable[..., None]] = {
 
 
 def rows_of_d(op: str, rows: int, ranks: Ranks) -> int:
-    """The rows of D on a rank, for an A with this many rows. Raises LaunchError if ranks cannot have equal shares."""
+    """The number of rows of D on a rank, if A has `rows`. Raises LaunchError if ranks cannot have equal shares."""
     if op == GATHER:
         return rows * ranks.size
     if op == SCATTER and rows % ranks.size:
@@ -43,7 +43,8 @@ def compute(
     ranks: Ranks,
     out: torch.Tensor | None,
 ) -> torch.Tensor:
-    """D of an op. Raises LaunchError, on all ranks alike, for arguments that do not fit any rank."""
+    """D of an op, for A (rows, K) and B (K, N). Raises the same LaunchError on all ranks if the arguments of any rank
+    do not fit."""
     asked = _signature(op, a, b, operands, how, out)
     if asked not in ranks.agreed and is_capturing(a.device):
         raise LaunchError(
@@ -74,7 +75,7 @@ def _signature(
     words = how.epilogue, len(how.scalars), how.numerics, how.out_dtype
     try:
         d = d_type(a, b, how)
-    except Error:  # said by the check, on all ranks
+    except Error:  # `_check` raises it, on all ranks
         d = a.dtype
     return Signature(op, tuple(a.shape), tuple(b.shape), (a.dtype, b.dtype, d), (*rest, *words))
 
@@ -122,7 +123,7 @@ def _check(
     ranks: Ranks,
     out: torch.Tensor | None,
 ) -> None:
-    """Raises LaunchError, SpecError for a call that does not fit."""
+    """Raises LaunchError or SpecError if the arguments of this rank do not fit."""
     if not a.is_floating_point() or not b.is_floating_point():
         raise LaunchError(
             f"operands a and b: {a.dtype} and {b.dtype} are not summed over ranks; take floats [ranks-types]"

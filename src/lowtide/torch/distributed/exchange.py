@@ -1,9 +1,10 @@
-"""The windows of an op on one device, and whose turn it is: the slot and the epoch of a call.
+"""The windows of an op on one device, and the slot and the epoch of each call.
 
-The data of an epoch lie in one of two slots. A rank writes those of epoch e + 2 after its own work of e + 1, which has
-waited for all peers' data of e + 1; these were sent after the peers' work of e. So no slot is written while a late rank
-reads it. The slot of a call is fixed in a CUDA graph, which may be replayed with no call between. So calls in graphs
-have a third slot, and write to it only after all ranks have begun the call.
+The data of an epoch lie in one of two slots. A rank writes the data of epoch e + 2 after its own work of epoch e + 1.
+That work has waited for the data of all peers for e + 1, and each peer sent them after its work of e. So no rank still
+reads a slot when another rank writes it. In a CUDA graph the slot of a call is fixed, and two replays may follow each
+other with no other call between. So calls in graphs have a third slot, and write to it only after all ranks have begun
+the call.
 """
 
 from math import prod
@@ -21,17 +22,18 @@ DATA, READY = 0, 1  # kinds of flags
 
 
 class Exchange:
-    """`begin` and `end` stand around the work of a call, which all ranks make in the same order."""
+    """`begin` comes before the work of a call, and `end` after it. All ranks make calls in the same order."""
 
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
         self.ranks, self.device, self.launches = ranks, device, Launches()
         self.slot = self._turn = 0
-        self._windows: list[tuple[Window, Flags, Flags]] = []  # the last one is the largest; others may be in use
+        self._windows: list[tuple[Window, Flags, Flags]] = []  # the last one is the largest; earlier ones may be in use
         self._last: tuple[torch.cuda.Stream, torch.cuda.Event] | None = None
 
     def begin(self, size: int) -> torch.cuda.Stream:
-        """A new epoch, with slots of at least this many bytes; returns the current stream. The first call, and one that
-        needs larger slots, is a collective. Raises LaunchError if a rank was late before."""
+        """Begins a new epoch, with slots of at least `size` bytes. Returns the current stream. The first call is a
+        collective, and so is a call that needs larger slots. Raises LaunchError if a rank was late in an earlier call.
+        """
         stream, captures = torch.cuda.current_stream(self.device), is_capturing(self.device)
         for window in self._windows:
             for flags in window[1:] if not captures else ():
@@ -40,7 +42,7 @@ class Exchange:
             stream.wait_event(self._last[1])
         if not self._windows or self.window.size < size:
             self._windows.append(self._made(size))
-            self._meet(stream)  # also loads the kernel that waits, which a capture could not
+            self._meet(stream)  # also loads the kernel that waits: a capture cannot load one
         self._turn = self._turn if captures else (self._turn + 1) % _TURNS
         self.slot = _OF_GRAPHS if captures else self._turn
         self.flags.begin()
@@ -49,7 +51,7 @@ class Exchange:
         return stream
 
     def end(self, stream: torch.cuda.Stream) -> None:
-        """All work of the call is in the stream."""
+        """Ends a call, after all of its work has been put into the stream."""
         self.flags.report()
         if is_capturing(self.device):
             return
@@ -66,23 +68,23 @@ class Exchange:
         return self._windows[-1][1]
 
     def part(self, on: int, number: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        """A tensor in this epoch's slot on a rank: the one with this number, of tensors of one shape."""
+        """A tensor in this epoch's slot of rank `on`: number `number` of consecutive tensors with this shape."""
         return self.window.part(on, self.slot, shape, dtype, number * prod(shape) * dtype.itemsize)
 
     def parts(self, on: int, number: int, shape: tuple[int, ...], dtype: torch.dtype) -> list[torch.Tensor]:
-        """As `part`, in each of the slots."""
+        """As `part`, in each slot."""
         offset = number * prod(shape) * dtype.itemsize
         return [self.window.part(on, slot, shape, dtype, offset) for slot in range(_OF_GRAPHS + 1)]
 
     def check(self) -> None:
-        """Waits for all calls, and raises LaunchError if a rank was late."""
+        """Waits for all calls of this rank. Raises LaunchError if another rank was late."""
         torch.cuda.synchronize(self.device)
         for window in self._windows:
             for flags in window[1:]:
                 flags.check()
 
     def _meet(self, stream: torch.cuda.Stream) -> None:
-        """Work in the stream goes on when that of all ranks has come as far."""
+        """The stream waits until the streams of all ranks have reached this point."""
         ready = self._windows[-1][2]
         ready.begin()
         ready.tell_all()

@@ -1,9 +1,10 @@
-"""Flags with growing epochs: how a rank says that its data has arrived, and how others wait for it.
+"""Flags with growing epochs: by them a rank tells other ranks that its data have arrived.
 
-The epoch is a counter on the device, so that a CUDA graph counts on. After the data, in stream order, a copy of 4 bytes
-brings it to the flag of each peer. A wait is for an epoch or a later one, so no data of an earlier epoch is taken for
-that of this one. The wait is that of a kernel with `arrivals`: within the product, or in a product of one tile for each
-rank, whose only use is to end when all flags are there. If a flag is late, the kernel says so in the status and ends.
+The epoch is a counter on the device, so that it also grows when a CUDA graph is replayed. After the data, in stream
+order, a copy of 4 bytes writes the epoch to the flag of each peer. A wait ends when the flag has this epoch or a later
+one, so a rank never takes data of an earlier epoch for those of this one. A kernel with `arrivals` waits: either the
+product itself, or a product of one tile for each rank, which does nothing else. If a flag is late, the kernel writes
+the status and ends.
 """
 
 import torch
@@ -15,7 +16,7 @@ from lowtide.torch.distributed.ranks import Ranks
 from lowtide.torch.distributed.symmetric import Window
 
 _LIMIT = 30_000  # ms, the longest wait for a flag
-_SIDE = 64  # of the matrices of a product that only waits
+_SIDE = 64  # M, N and K of the product that only waits
 
 
 class Flags:
@@ -36,19 +37,20 @@ class Flags:
         )
 
     def begin(self) -> None:
-        """The next epoch, in order in the current stream."""
+        """Begins the next epoch, in the order of the current stream."""
         self._epoch.add_(1)
 
     def tell(self, rank: int) -> None:
-        """Sets this rank's flag on a rank, after all that the current stream has done."""
+        """Sets this rank's flag on another rank, after the earlier work of the current stream."""
         self._on[rank].copy_(self._epoch, non_blocking=True)
 
     def tell_all(self) -> None:
-        """As `tell`, on all ranks. One kernel may do it, so no kernel that waits for these flags runs at this time."""
+        """As `tell`, on all ranks. torch may launch a kernel for it, so no kernel of this rank may wait for these flags
+        at the same time."""
         torch._foreach_copy_(self._on, [self._epoch] * len(self._on), non_blocking=True)
 
     def wait(self, stream: torch.cuda.Stream) -> None:
-        """The stream waits until all ranks have told this epoch, this rank too."""
+        """The stream waits until all ranks, with this one, have set their flags to this epoch."""
         operands = {"a": self._factors, "b": self._factors[0], "d": self._product}
         self._launches.run(self._waiting, "repeatable", operands | self.operands(), {}, stream)
 
@@ -57,15 +59,15 @@ class Flags:
         return {"arrived": self.arrived, "turn": self.turn, "status": self.status}
 
     def marks(self, count: int) -> torch.Tensor:
-        """f32 (count,): zeros; NaN if a flag was late, so that no sum with earlier data passes for a result."""
-        return torch.special.xlogy(self.status[:1].expand(count), -1.0)  # 0 · log(−1) is 0 there
+        """f32 (count,): zeros, or NaN if a flag was late. Added to a sum, they turn a sum of earlier data into NaN."""
+        return torch.special.xlogy(self.status[:1].expand(count), -1.0)  # 0 for a status of 0, else NaN
 
     def report(self) -> None:
-        """Brings the status to the host, in order in the current stream."""
+        """Copies the status to the host, in the order of the current stream."""
         self._seen.copy_(self.status, non_blocking=True)
 
     def check(self) -> None:
-        """Raises LaunchError for a rank that was late in a call whose status has reached the host. It says so once."""
+        """Raises LaunchError if the status on the host says that a rank was late in a call, once for each such call."""
         late, rank, seen, wanted = self._seen.tolist()
         if late:
             limit = self.turn[2].item() / 1000

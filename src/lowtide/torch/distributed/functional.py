@@ -1,7 +1,7 @@
 """`all_gather_matmul`, `matmul_reduce_scatter` and `matmul_all_reduce`, with epilogues and gradients.
 
-The gradients are products with collectives too: dA of the first is a `matmul_reduce_scatter` of dD and Bᵀ, dA of the
-second an `all_gather_matmul`. dB needs the gathered rows of A or of dD.
+The gradients are products with collectives, too. dA of `all_gather_matmul` is a `matmul_reduce_scatter` of dD and Bᵀ;
+dA of `matmul_reduce_scatter` is an `all_gather_matmul` of them. dB needs the gathered rows of A or of dD.
 """
 
 from collections.abc import Callable
@@ -35,13 +35,14 @@ def all_gather_matmul(
 ) -> torch.Tensor:
     """D (ranks · S, …, N) = epilogue(A of all ranks · B (K, N)), where each rank has the rows A (S, …, K).
 
-    `group`: a process group of torch.distributed, the default one if None. B may differ between ranks, also in N, as
-    the columns of a weight do. Operands, `out` and `out_dtype` are those of D, as in
-    `lowtide.torch.matmul`. Rows of A arrive while those that are there are multiplied. The gradient of A is summed over
-    all ranks.
+    `group`: a process group of torch.distributed; None: the default group. Types are floating-point types. B may differ
+    between ranks, also in N: for instance, each rank has some columns of a weight. Operands, `out_dtype` and `numerics`
+    are as in `lowtide.torch.matmul`, for this D; `out` must be contiguous. The kernel multiplies the rows that are
+    there while others arrive. The gradient of A is summed over all ranks.
 
-    All ranks call it, with the same shape and types of A. Raises LaunchError, on all ranks, if they disagree or a
-    rank's tensors do not fit; SpecError for an epilogue that cannot be traced.
+    All ranks must call it, with the same shape and type of A, and the same type of D. Raises LaunchError on all ranks
+    if they disagree or a rank's tensors do not fit, and SpecError for an epilogue that cannot be traced. A later call,
+    or `check_ranks`, raises LaunchError if a rank was late.
     """
     return _call(GATHER, a, b, group, (epilogue, out, out_dtype, numerics, operands))
 
@@ -60,9 +61,10 @@ def matmul_reduce_scatter(
 ) -> torch.Tensor:
     """D (M / ranks, …, N) = epilogue(this rank's rows of the sum over ranks of A (M, …, K) · B (K, N)).
 
-    Rank r has the r-th share of the rows; M is a multiple of the number of ranks. Each rank's product is rounded to D's
-    type; the owner of a row adds them in f32, from rank 0 on, so that equal calls give equal bits. K may differ between
-    ranks. Other arguments and errors are those of `all_gather_matmul`; the epilogue is applied once, to the sum.
+    Rank r gets the r-th share of the rows; M must be a multiple of the number of ranks. K may differ between ranks.
+    Each rank's product is rounded to D's type. The owner of a row adds the products in f32, from rank 0 on, so equal
+    calls give equal bits. The epilogue is applied once, to the sum. Other arguments and errors are those of
+    `all_gather_matmul`.
     """
     return _call(SCATTER, a, b, group, (epilogue, out, out_dtype, numerics, operands))
 
@@ -81,8 +83,8 @@ def matmul_all_reduce(
 ) -> torch.Tensor:
     """D (M, …, N) = epilogue(the sum over ranks of A (M, …, K) · B (K, N)), the same on all ranks.
 
-    A `matmul_reduce_scatter`, then an all-gather of D's rows; M may be any number. Gradients are those of one use of D,
-    as if each rank computed the same loss from it: none is summed over ranks. Other arguments and errors are those of
+    It is a `matmul_reduce_scatter`, then an all-gather of D's rows; M may be any number. Gradients are not summed over
+    ranks: they are right if all ranks compute the same loss from D. Other arguments and errors are those of
     `matmul_reduce_scatter`.
     """
     return _call(REDUCE, a, b, group, (epilogue, out, out_dtype, numerics, operands))
@@ -91,7 +93,7 @@ def matmul_all_reduce(
 def check_ranks(group: dist.ProcessGroup | None = None) -> None:
     """Waits for this rank's calls. Raises LaunchError if one of them waited too long for another rank.
 
-    Calls do not wait for the GPU, so the next one says it only once it is known.
+    Calls do not wait for the GPU. So a later call raises this error only if the status has reached the host by then.
     """
     check(ranks_of(group))
 
@@ -124,7 +126,7 @@ def _call(
 
 
 class _Product(torch.autograd.Function):
-    """An op without an epilogue. A torch operation follows for each of an epilogue's, since its derivative needs the
+    """An op without an epilogue. torch's operations compute the epilogue after it, because their derivatives need the
     sums."""
 
     @staticmethod

@@ -1,8 +1,8 @@
 """All-gather and product: each rank pushes its rows to the others by the copy engine, while one kernel multiplies.
 
-The kernel is a batch whose products read one rank's rows each (`GemmSpec(batch=ranks, arrivals=True)`). It begins with
-the rows of its own rank, goes round the ring, and waits for a rank's flag before it reads that rank's rows. The peer
-that needs a rank's rows first gets them first.
+The kernel is a batch: each product reads the rows of one rank (`GemmSpec(batch=ranks, arrivals=True)`). It begins with
+the rows of its own rank, then takes those of the next ranks in a ring. It waits for a rank's flag before it reads that
+rank's rows. A rank sends its rows first to the peer that needs them first.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from lowtide.torch.dtypes import name_of
 
 
 class Gathering:
-    """The windows of a group on a device, and the stream that pushes."""
+    """The windows of a group on a device, and the stream that sends this rank's rows."""
 
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
         self._ranks, self.exchange = ranks, Exchange(ranks, device)
@@ -36,7 +36,7 @@ class Gathering:
         with torch.cuda.stream(self._side):
             for step in range(1, size):
                 self._copy(a, (self._ranks.rank - step) % size)
-        # A copy within a GPU may be a kernel, which does not run beside one that takes all SMs and waits for it.
+        # A copy within a GPU may be a kernel. It cannot run beside the product, which takes all SMs and waits for it.
         self._copy(a, self._ranks.rank)
         d, (layout, lies) = readable_rows(out), readable_b(b)
         whole = exchange.part(self._ranks.rank, 0, (size, *a.shape), a.dtype)
@@ -52,7 +52,7 @@ class Gathering:
         exchange.end(main)
 
     def _copy(self, a: torch.Tensor, peer: int) -> None:
-        """This rank's rows to a rank, then the flag."""
+        """Copies this rank's rows to a rank, and then sets the flag there."""
         self.exchange.part(peer, self._ranks.rank, tuple(a.shape), a.dtype).copy_(a, non_blocking=True)
         self.exchange.flags.tell(peer)
 
@@ -74,7 +74,7 @@ def _spec(size: int, shape: tuple[int, ...], n: int, types: tuple[str, str, str]
 
 
 def _by_name(operands: Sequence[torch.Tensor], how: How, size: int) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """The tensors of an epilogue, those with rows as batches, and its scalars."""
+    """The tensors of an epilogue by name, with a batch dimension if they have rows, and its scalars."""
     asked = read(how.epilogue)
     if asked is None:
         return {}, {}

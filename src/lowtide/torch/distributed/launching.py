@@ -1,4 +1,4 @@
-"""Launches of kernels of given problems, kept by the addresses of their operands."""
+"""Compiles the kernels of problems, and keeps a prepared launch for each set of operand addresses."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,8 +29,8 @@ class Launches:
         scalars: Mapping[str, Any],
         stream: torch.cuda.Stream,
     ) -> None:
-        """Launch with operands by name: tensors, and lists of matrices. Raises LaunchError, and what compilation
-        raises."""
+        """Launch the kernel of a spec on a stream. `operands`: tensors and lists of matrices, by name. Raises
+        LaunchError, and the errors of `compile_gemm`."""
         lie = tuple(
             (x.data_ptr(), x.shape, x.stride()) if isinstance(x, torch.Tensor) else x.address for x in operands.values()
         )
@@ -50,13 +50,13 @@ class Launches:
 
 
 def readable_rows(x: torch.Tensor) -> torch.Tensor:
-    """The matrix if its rows lie one behind the other from an aligned address on, else a copy that does."""
+    """The matrix if it is contiguous and its address is a multiple of 16 bytes; otherwise such a copy of it."""
     return x if x.is_contiguous() and not x.data_ptr() % _UNIT else x.clone(memory_format=torch.contiguous_format)
 
 
 def readable_b(b: torch.Tensor) -> tuple[str, torch.Tensor]:
-    """The layout of a product with B (K, N), and B as it lies in memory: by columns, or by rows. It is copied if its
-    rows do not begin at multiples of 16 bytes."""
+    """The layout of a product with B (K, N), and B as it lies in memory: (N, K) for tn, (K, N) for tt. B is copied if
+    its rows in memory do not begin at multiples of 16 bytes."""
     by_columns = b.stride(-2) == 1 and b.stride(-1) != 1
     lies = b.mT if by_columns else b
     if lies.stride(-1) != 1 or lies.data_ptr() % _UNIT or lies.stride(-2) * lies.itemsize % _UNIT:

@@ -1,4 +1,4 @@
-"""Linear layers whose weights are divided among the ranks of a group, by columns or by rows of Wᵀ."""
+"""Linear layers whose weights are divided among the ranks of a group: by columns or by rows of Wᵀ (K, N)."""
 
 from typing import Any
 
@@ -42,9 +42,10 @@ class _ParallelLinear(torch.nn.Module):
 
 
 class ColumnParallelLinear(_ParallelLinear):
-    """x (rows / ranks, …, K) to (rows, …, N / ranks): each rank has all rows, and N / ranks columns.
+    """act(x · Wᵀ + bias) for x (rows / ranks, …, K): (rows, …, N / ranks). Each rank gets all rows of its own columns.
 
-    `activation`: as for `lowtide.torch.Linear`. Raises LaunchError if the ranks cannot have equal shares of N.
+    K is `in_features` and N is `out_features`. `weight` is (N / ranks, K), and `bias` (N / ranks,) or None.
+    `activation`: as for `lowtide.torch.Linear`. Raises LaunchError if N is not a multiple of the number of ranks.
     """
 
     def __init__(
@@ -67,10 +68,12 @@ class ColumnParallelLinear(_ParallelLinear):
 
 
 class RowParallelLinear(_ParallelLinear):
-    """x (rows, …, K / ranks) to (rows / ranks, …, N), summed over ranks; with `scatter=False` to (rows, …, N).
+    """act(x · Wᵀ summed over ranks + bias) for x (rows, …, K / ranks): (rows / ranks, …, N); with `scatter=False`
+    (rows, …, N).
 
-    The bias is added once, to the sum. With `scatter`, the gradient of the bias is that of this rank's rows: sum it
-    over the ranks. Raises LaunchError if the ranks cannot have equal shares of K.
+    K is `in_features` and N is `out_features`. `weight` is (N, K / ranks), and `bias` (N,) or None. The bias is added
+    once, to the sum. With `scatter`, the gradient of the bias is that of this rank's rows: sum it over the ranks.
+    Raises LaunchError if K is not a multiple of the number of ranks.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The ops by the plain collectives of torch.distributed, for any back end, any device and one rank.
+"""The ops by the plain collectives of torch.distributed, for any back end, any device and any number of ranks.
 
 Roundings and the order of sums over ranks are those of the kernels: each rank's part is rounded to D's type, and the
 parts are added in f32 from rank 0 on.
@@ -26,7 +26,7 @@ def gathered(a: torch.Tensor, ranks: Ranks) -> torch.Tensor:
 
 
 def gather_rows(out: torch.Tensor, a: torch.Tensor, ranks: Ranks) -> None:
-    """The rows of all ranks into `out`. The function has another name from torch 2.13 on."""
+    """Gathers the rows of all ranks into `out`. torch 2.13 has renamed the function."""
     gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
     gather(_bytes(out), _bytes(a.contiguous()), group=ranks.group)
 
@@ -85,7 +85,7 @@ def exchanged(product: torch.Tensor, ranks: Ranks) -> list[torch.Tensor]:
 
 
 def _product(a: torch.Tensor, b: torch.Tensor, how: How, out: torch.Tensor, rows: int) -> torch.Tensor:
-    """A · B in D's type, without the epilogue, filled up with zeros to this number of rows."""
+    """A · B in D's type, without the epilogue, with rows of zeros after it up to `rows`."""
     made = out.new_zeros if rows > a.shape[0] else out.new_empty
     product = made(rows, b.shape[1])
     compute_out(a, b, [], How((), "", how.numerics, how.precision, out.dtype), product[: a.shape[0]])
@@ -93,5 +93,5 @@ def _product(a: torch.Tensor, b: torch.Tensor, how: How, out: torch.Tensor, rows
 
 
 def _bytes(x: torch.Tensor) -> torch.Tensor:
-    """As bytes if the collectives do not take the type, such as 8-bit floats."""
+    """The tensor; as bytes if its elements have 8 bits, because the collectives do not take 8-bit floats."""
     return x.view(torch.uint8) if x.dtype.itemsize == 1 else x

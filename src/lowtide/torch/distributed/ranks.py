@@ -1,4 +1,4 @@
-"""The ranks of a process group, as the ops see them: what they agreed on, and their engine."""
+"""The ranks of a process group, with what they agreed on and the engines of their ops."""
 
 import functools
 from dataclasses import dataclass, field
@@ -12,8 +12,8 @@ from lowtide.errors import LaunchError
 
 @dataclass(eq=False)
 class Ranks:
-    """`rank` is this process's among the `size` of the group. `agreed`: by the arguments of a call, why all ranks take
-    the plain ops; "" if they do not. `engines`: by kind of op and device."""
+    """`rank`: the number of this process among the `size` ranks of the group. `agreed`: for the arguments of a call,
+    why all ranks take the plain ops; "" if they take the kernels. `engines`: by kind of op and device."""
 
     group: dist.ProcessGroup
     rank: int
@@ -22,11 +22,11 @@ class Ranks:
     engines: dict[Any, Any] = field(default_factory=dict)
 
     def around(self, first: int) -> list[int]:
-        """All ranks, from `first` on round the ring."""
+        """All ranks in a ring: `first`, the next ones, and after the last rank those from 0 on."""
         return [(first + step) % self.size for step in range(self.size)]
 
     def gathered(self, value: Any) -> list[Any]:
-        """The objects of all ranks, in order. It is a collective, and waits."""
+        """The objects of all ranks, in the order of ranks. It is a collective, and the host waits for it."""
         if self.size == 1:
             return [value]
         found: list[Any] = [None] * self.size
@@ -35,8 +35,8 @@ class Ranks:
 
 
 def ranks_of(group: dist.ProcessGroup | None) -> Ranks:
-    """Those of a group; None: of the default group. Raises LaunchError without torch.distributed, or if this process is
-    not in the group."""
+    """The ranks of a group; None: of the default group. Raises LaunchError if torch.distributed is not initialized, or
+    if this process is not in the group."""
     if not dist.is_available() or not dist.is_initialized():
         raise LaunchError(
             "torch.distributed is not initialized; call torch.distributed.init_process_group first [ranks-group]"

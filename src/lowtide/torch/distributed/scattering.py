@@ -1,8 +1,9 @@
 """Product and reduce-scatter: one kernel stores each rank's rows to their owner's window, and the owner adds the parts.
 
-The kernel is a batch: product q is that of the rows that rank q owns, and D is a list of windows on the peers
-(`GemmSpec(batch=ranks, lists="d")`). It begins with those of the next rank, so that ranks do not all store to one peer.
-Parts are in D's type. The owner adds them in f32 from rank 0 on, so bits do not depend on time.
+The kernel is a batch: product q has the rows that rank q owns, and D is a list of windows on the peers
+(`GemmSpec(batch=ranks, lists="d")`). It begins with the rows of the next rank, so that ranks do not all store to one
+peer. Parts are in D's type. The owner adds them in f32 from rank 0 on, so the bits do not depend on which part arrives
+first.
 """
 
 from collections.abc import Sequence
@@ -24,12 +25,13 @@ _MOST = 256  # lists that are kept
 
 
 class Scattering:
-    """The windows of a group on a device, with the lists of places in them."""
+    """The windows of a group on a device, and the lists of places in them."""
 
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
         self._ranks, self.exchange = ranks, Exchange(ranks, device)
         self._lists = Recent(_MOST)
-        # The order of a kernel with arrivals whose turn is the next rank's: the own rows last. All of A is there.
+        # With arrivals, a kernel begins with the rank in its turn: here the next rank, so this rank's rows come last.
+        # All of A is there, so the kernel never waits.
         turn = torch.tensor([(ranks.rank + 1) % ranks.size, 0, 1], dtype=torch.int32, device=device)
         arrived, status = (turn.new_zeros(count) for count in (ranks.size, 4))
         self._order = {"arrived": arrived, "turn": turn, "status": status}
@@ -53,8 +55,8 @@ class Scattering:
         exchange.end(stream)
 
     def _list(self, out: torch.Tensor) -> Any:
-        """This rank's places on all ranks, in this epoch's slot. Those in all slots are made at once, since none can be
-        made in a capture. They are kept, since launches read their tables."""
+        """This rank's places on all ranks, in this epoch's slot. The lists for all slots are made at once, because a
+        capture cannot make one. They are kept, because launches read their tables."""
         exchange, key = self.exchange, (out.shape, out.dtype, self.exchange.window)
         if self._lists[key] is None:
             places = [

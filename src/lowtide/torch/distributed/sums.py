@@ -1,7 +1,7 @@
-"""Sums over ranks in a fixed order: a product with K = 0, whose epilogue adds one full operand of each rank.
+"""Sums over ranks in a fixed order: a product with K = 0, whose epilogue adds one full operand for each rank.
 
-So D = epilogue(part 0 + part 1 + …), summed in f32 from rank 0 on and rounded once, by a kernel on a GPU, and by torch
-on a CPU. Bits do not depend on which part arrived first.
+So D = epilogue(part 0 + part 1 + …). The sum is in f32, from rank 0 on, and D is rounded once. A kernel computes it on
+a GPU, and torch on a CPU. The bits do not depend on which part arrives first.
 """
 
 import functools
@@ -27,8 +27,8 @@ def add_in_order(
     marks: torch.Tensor | None = None,
 ) -> None:
     """out (M, N) = epilogue(sum of the parts (M, N)). `like`: the type of A and B of the product. `marks`: f32 (N,),
-    zeros, or NaN where D must not be used; they are added too. Gradients are not recorded. Raises LaunchError for
-    operands that do not fit."""
+    also added: zeros, or NaN if D must not be used. Gradients are not recorded. Raises LaunchError for operands that do
+    not fit."""
     m, n = out.shape
     types = name_of(parts[0].dtype), sums_type(like, like), name_of(out.dtype)
     text = _text_of_sum(len(parts), types, how.epilogue, marks is not None)
@@ -48,7 +48,7 @@ def _text_of_sum(count: int, types: tuple[str, str, str], epilogue: str, has_mar
 
 
 def _sum(kinds: Sequence[OperandType], then: Callable[..., Any] | None) -> Callable[..., Any]:
-    """The epilogue. Its operands are those that are added, then those of the epilogue that follows."""
+    """The epilogue of the sum. Its operands are the parts, then the operands of the epilogue `then` of the call."""
     others = [] if then is None else [*inspect.signature(then).parameters.values()][1:]
     taken, prefix, count = {each.name for each in others}, "part", len(kinds)
     while any(f"{prefix}{number}" in taken for number in range(count)):

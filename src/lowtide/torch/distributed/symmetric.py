@@ -1,7 +1,7 @@
-"""The adapter of torch's symmetric memory, which owns memory that other ranks see, and the addresses of theirs.
+"""The adapter of torch's symmetric memory: memory of this rank that other ranks can access, and their memory.
 
-Its interface is alpha: only this file names it. The back end is CUDA; those of NVSHMEM and NCCL are not used, and
-neither is multicast. Written for torch 2.11 to 2.13; a version without these functions gets the plain ops.
+Its interface is alpha, so only this file uses it. The back end is CUDA; those of NVSHMEM and NCCL are not used, and
+neither is multicast. Written for torch 2.11 to 2.13. If torch lacks these functions, all ranks take the plain ops.
 """
 
 import importlib
@@ -17,9 +17,9 @@ _KINDS = 2  # of flags
 
 
 class Window:
-    """Memory of the same size on every rank of a group: `slots` of `size` bytes, and two kinds of flags, s32.
+    """Memory of the same size on each rank of a group: `slots` slots of `size` bytes, and two kinds of flags, s32.
 
-    Making one is a collective. Memory is kept for as long as the window, since graphs and late peers may use it.
+    The constructor is a collective. The memory lives as long as the window, because graphs and late peers may use it.
     """
 
     def __init__(self, device: torch.device, group: dist.ProcessGroup, slots: int, size: int) -> None:
@@ -34,7 +34,7 @@ class Window:
         dist.barrier(group=group)  # no rank sets a flag before all are zero
 
     def part(self, rank: int, slot: int, shape: tuple[int, ...], dtype: torch.dtype, offset: int = 0) -> torch.Tensor:
-        """A tensor in a rank's slot, from this many bytes on."""
+        """A tensor in a slot of a rank, `offset` bytes after its start."""
         place = slot * self.size + offset
         found: torch.Tensor = self._handle.get_buffer(rank, shape, dtype, place // dtype.itemsize)
         return found
@@ -47,7 +47,7 @@ class Window:
 
 
 def why_not(device: torch.device, group: dist.ProcessGroup) -> str:
-    """Why tensors on this device cannot be shared; "" if nothing is known against it."""
+    """Why tensors on this device cannot be shared; "" if no reason is known before a try."""
     if device.type != "cuda":
         return f"tensors are on {device.type}"
     if "nccl" not in str(dist.get_backend(group)):
@@ -61,7 +61,7 @@ def why_not(device: torch.device, group: dist.ProcessGroup) -> str:
 
 
 def try_to_share(device: torch.device, group: dist.ProcessGroup) -> str:
-    """What is wrong with sharing memory, found by sharing some. It is a collective."""
+    """Shares some memory. Returns the error of torch; "" without one. It is a collective."""
     try:
         window = Window(device, group, 1, _ALIGNED)
         for rank in range(dist.get_world_size(group)):
@@ -76,12 +76,12 @@ def _aligned(size: int) -> int:
 
 
 def _module() -> Any:
-    """Imported late: torch may lack it."""
+    """torch's module, imported late because torch may lack it."""
     return importlib.import_module("torch.distributed._symmetric_memory")
 
 
 def name_of_gpu(device: torch.device) -> str:
-    """What tells one GPU of a host from the others."""
+    """A name that differs between the GPUs of a host; "" for a CPU."""
     if device.type != "cuda":
         return ""
     found = torch.cuda.get_device_properties(device)
