@@ -182,7 +182,7 @@ def _check_columns(spec: GemmFields) -> None:
 
 
 def _converted(spec: GemmFields) -> str | None:
-    """The type of a result whose elements threads do not hold: they are converted as they are stored."""
+    """The type of a result that is converted when it is stored, so that no thread holds its elements."""
     types = (spec.d, *dict(spec.result_types).values())
     return next((x for x in types if element_type(x).is_converted_to), None)
 

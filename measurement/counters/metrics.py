@@ -29,9 +29,9 @@ Values = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Resource:
-    """A resource. `shares`: metrics, of which the first one that ncu has is the share of time in which the resource
-    works, in per cent; with `idle`, in which it does not. `describe` gives a text for each of the metrics `others` that
-    ncu has."""
+    """A resource. `shares`: metrics. The first one that ncu has gives the share of time in which the resource works, in
+    per cent; with `idle`, the share in which it does not work. `describe` gives a text for each of the metrics `others`
+    that ncu has."""
 
     name: str
     shares: tuple[str, ...]

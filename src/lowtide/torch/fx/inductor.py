@@ -139,7 +139,7 @@ class Backend:
 
 
 def _values(graph: torch.fx.GraphModule) -> Iterator[Value | None]:
-    """The tensors of the graph and of those inside it, as far as they are known."""
+    """The known tensors of the graph, and of the graphs inside it."""
     for module in graph.modules():
         if isinstance(module, torch.fx.GraphModule):
             yield from map(value_of, module.graph.nodes)
