@@ -25,6 +25,10 @@ CASES: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "wgmma, low tiles": ("sm_90a", {"a": "bf16", "d": "bf16"}, "grid.tile = [64, 256]"),
     "wgmma, even shares": ("sm_90a", {"a": "f16", "d": "f16"}, "scheduler = even_split"),
     "wgmma of 8-bit floats": ("sm_90a", {"a": "e4m3", "d": "bf16"}, None),
+    "wgmma, clusters along N": ("sm_90a", {"a": "bf16", "d": "bf16"}, "cluster = [1, 2]"),
+    "wgmma, K split": ("sm_90a", {"a": "bf16", "d": "bf16"}, "k_division = split(2)"),
+    "mma.sync, D by columns": ("sm_80", {"a": "f16", "d": "f32", "d_order": "column"}, None),
+    "wgmma, D by columns": ("sm_90a", {"a": "bf16", "d": "bf16", "layout": "nt", "d_order": "column"}, None),
 }
 
 
