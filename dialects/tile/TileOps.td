@@ -221,62 +221,6 @@ def Tile_ReturnOp : Tile_Op<"return", [Pure, Terminator, ReturnLike, HasParent<"
   let assemblyFormat = "attr-dict";
 }
 
-def Tile_PrepareOp : Tile_Op<"prepare"> {
-  let summary = "Writes a matrix in the form that later kernels read; each CTA of the launch writes a part";
-  let description = [{
-    Maps windows of the source to windows of the target, with an optional conversion. Only elements of the source are
-    read, and only elements of the target are written. Both may be batches of matrices; their parts are numbered one
-    matrix after the other.
-
-    - By default the target is a copy. Both matrices have any base and row stride. Each CTA copies a run of consecutive
-      units; a unit is in 16 aligned bytes of a row of the target.
-    - `transposed`: element (i, j) of the target is element (j, i) of the source. Rows of the target begin at multiples
-      of 16 bytes. Each CTA transposes one tile through shared memory; its rows have 128 bytes in both matrices.
-    - `pieces(left of tf32x3)`: rows of pieces side by side along K, as `tile.pack` describes them. Rows of the target
-      begin at multiples of 16 bytes.
-    - Without a source, the target, one f32, is set to zero.
-
-    ```mlir
-    tile.prepare %target from %source : memref<?x?xbf16, strided<[?, 1]>> from memref<?x?xbf16, strided<[?, 1]>>
-    tile.prepare %target from %source transposed
-      : memref<?x?xf8E4M3FN, strided<[?, 1]>> from memref<?x?xf8E4M3FN, strided<[?, 1]>>
-    tile.prepare %target from %source transposed pieces(left of tf32x3)
-      : memref<?x?xtf32, strided<[?, 1]>> from memref<?x?xf32, strided<[?, 1]>>
-    tile.prepare %amax : memref<1xf32>
-    ```
-  }];
-  let arguments = (ins Tile_OutputMemRef:$target, Arg<Optional<AnyMemRef>, "matrix read", [MemRead]>:$source,
-                       UnitAttr:$transposed, OptionalAttr<Tile_Side>:$side, OptionalAttr<Tile_Precision>:$precision);
-  let assemblyFormat = [{
-    $target (`from` $source^)? (`transposed` $transposed^)? (`pieces` `(` $side^ `of` $precision `)`)? attr-dict
-    `:` type($target) (`from` type($source)^)?
-  }];
-  let hasVerifier = 1;
-}
-
-def Tile_FinishOp : Tile_Op<"finish"> {
-  let summary = "Reduces the partial results of a reduction to its elements, in a fixed order";
-  let description = [{
-    With L elements of the target, element i is the reduction of the elements i, i + L, i + 2L, … of the source, in this
-    order, one after the other. `kind` is the reduction; the part of A · B in its name does not count. The partial
-    results of a logsumexp are `pairs`, unless they are logarithms themselves: then elements i + 2pL and i + (2p + 1)L
-    are a maximum and the sum of the exponentials of the differences from it. If the maximum is infinite, the sum is of
-    the exponentials themselves. Both vectors may be batches of vectors. If the source is a matrix, element i is the
-    reduction of its column i; the target may have fewer elements than a row. Each CTA of the launch computes a run of
-    elements.
-
-    ```mlir
-    tile.finish row_sum %sums from %partials : memref<?xf32> from memref<?xf32>
-    tile.finish row_logsumexp %result from %partials pairs : memref<?xf32> from memref<?xf32>
-    ```
-  }];
-  let arguments = (ins Tile_ResultKind:$kind, Tile_OutputMemRef:$target, Tile_InputMemRef:$source, UnitAttr:$pairs);
-  let assemblyFormat = [{
-    $kind $target `from` $source (`pairs` $pairs^)? attr-dict `:` type($target) `from` type($source)
-  }];
-  let hasVerifier = 1;
-}
-
 def Tile_GridDependencyWaitOp : Tile_Op<"grid_dependency_wait", [MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "Waits until the kernels before this one in the stream have ended and their writes are visible";
   let description = [{
@@ -303,8 +247,11 @@ def Tile_LaunchDependentsOp : Tile_Op<"launch_dependents", [MemoryEffects<[MemRe
   let assemblyFormat = "attr-dict";
 }
 
-include "TileWorkOps.td" // uses the classes above
+// These use the classes above.
+include "TilePrepareOps.td"
+include "TileWorkOps.td"
 include "TileArrivalOps.td"
+include "TileMatrixOps.td"
 
 def Tile_SplatOp : Tile_Op<"splat", [Pure]> {
   let summary = "A CTA-wide tile with the same value in every element";
@@ -316,75 +263,6 @@ def Tile_SplatOp : Tile_Op<"splat", [Pure]> {
   let arguments = (ins F64Attr:$value);
   let results = (outs Tile_TileType:$result);
   let assemblyFormat = "$value attr-dict `:` qualified(type($result))";
-}
-
-def Tile_ViewOp : Tile_Op<"view", [Pure]> {
-  let summary = "A window of a matrix (or of a vector, broadcast) in global memory, or of scales in shared memory";
-  let description = [{
-    The window starts at the given offsets, has the result's shape, and is clipped at the edges of the matrix. A vector
-    is broadcast: with kind `per_row` it has one element per row of the window, with `per_column` one per column. For a
-    batch of matrices or vectors, the first offset is the index of the matrix or vector.
-
-    The window of `halves` takes its first half of rows from one matrix, and its second half from the next one, both
-    from the same row on. Each half is clipped by itself. Instead of two matrices there may be two batches: the second
-    offset is then the index in both.
-
-    Each row (or column) of a window of scales holds the scale of that row (or column) of a product, for the block of K
-    that contains the second offset. Both offsets count rows (or columns) and K, as for A and B, not blocks. The source
-    may also be a buffer in shared memory that holds a part of such a matrix.
-
-    ```mlir
-    %at = tile.view %a[%m, %k] : memref<?x?xbf16, strided<[?, 1]>> to !tile.view<128x64xbf16>
-    %bt = tile.view per_column %bias[%n] : memref<?xf32> to !tile.view<128x64xf32>
-    %ct = tile.view %c[%batch, %m, %k] : memref<?x?x?xbf16, strided<[?, ?, 1]>> to !tile.view<128x64xbf16>
-    %sa = tile.view row_scale %scale_a[%m, %k] : memref<?x?xf32, strided<[?, 1]>> to !tile.view<128x64xf32>
-    %pair = tile.view %b[%c0, %n, %k] halves : memref<2x?x?xbf16, strided<[?, ?, 1]>> to !tile.view<256x64xbf16>
-    %pairs = tile.view %e[%c0, %g, %n, %k] halves : memref<2x8x?x?xbf16, strided<[?, ?, ?, 1]>> to !tile.view<256x64xbf16>
-    ```
-  }];
-  let arguments = (ins OptionalAttr<Tile_OperandKind>:$kind, AnyMemRef:$source,
-                       Variadic<Index>:$offsets, UnitAttr:$halves);
-  let results = (outs Tile_ViewType:$result);
-  let assemblyFormat = [{
-    ($kind^)? $source `[` $offsets `]` (`halves` $halves^)? attr-dict `:` type($source) `to` qualified(type($result))
-  }];
-  let hasVerifier = 1;
-}
-
-def Tile_TakeRowsOp : Tile_Op<"take_rows", [Pure]> {
-  let summary = "A matrix of rows of another one, at an index";
-  let description = [{
-    Row i of the result is row `index[i]` of the source; it has as many rows as the index has elements. Nothing is copied:
-    what reads or writes a window of the result reads these elements of the index, and then reads or writes the rows. If
-    the source has no row `index[i]`, row i is zero, and what is stored there is dropped. Rows that are stored have
-    different elements of the index: two stores to one row are a race.
-
-    ```mlir
-    %rows = tile.take_rows %a at %index : memref<40x64xbf16, strided<[?, 1]>>, memref<?xi32> to memref<?x64xbf16, strided<[?, 1]>>
-    tile.store %acc into %rows[%m, %n] { … } : !tile.tile<128x64xf32>, memref<?x64xbf16, strided<[?, 1]>>
-    ```
-  }];
-  let arguments = (ins AnyMemRef:$source, MemRefRankOf<[I32], [1]>:$index);
-  let results = (outs AnyMemRef:$result);
-  let assemblyFormat = "$source `at` $index attr-dict `:` type($source) `,` type($index) `to` type($result)";
-  let hasVerifier = 1;
-}
-
-def Tile_MatrixExtentOp : Tile_Op<"matrix_extent"> {
-  let summary = "The rows or the columns of one matrix of a list";
-  let description = [{
-    The extent of matrix `number` along dimension `dim` of a matrix, as the table of the list says; at most that of the
-    list.
-
-    ```mlir
-    %k = tile.matrix_extent %A[%batch] dim 1 : memref<?x?x?xbf16, strided<[?, ?, 1]>, "list">
-    ```
-  }];
-  let arguments = (ins Arg<MemRefRankOf<[AnyType], [3]>, "list", [MemRead]>:$matrices, Index:$number,
-                       ConfinedAttr<I64Attr, [IntNonNegative, IntMaxValue<1>]>:$dim);
-  let results = (outs Index:$result);
-  let assemblyFormat = "$matrices `[` $number `]` `dim` $dim attr-dict `:` type($matrices)";
-  let hasVerifier = 1;
 }
 
 def Tile_MmaOp : Tile_Op<"mma", [AllTypesMatch<["acc", "result"]>]> {
