@@ -84,22 +84,8 @@ _IN_TURN: Mapping[str, str] = MappingProxyType({"grid.scheduler": "persistent"})
 _WIDE_D: Mapping[str, str] = MappingProxyType({"target": "sm_90a", "d": "f16"})
 # The epilogue with a result `pre`
 _SAVED: Mapping[str, str] = MappingProxyType({"target": "sm_90a", "epilogue": "bias-relu-saved"})
-_BESIDE_WEIGHTS: Mapping[str, str] = MappingProxyType({"dtype": "bf16", "layout": "tn", "batch": "none"})
-# With groups of rows, and with rows at an index, A and D lie by rows.
-_BESIDE_GROUPS: Mapping[str, str] = MappingProxyType(
-    {"batch": "none", "weights": "none", "scales": "none", "layout": "tn", "d_order": "row"}
-)
-_BESIDE_GROUPS_OF_K: Mapping[str, str] = MappingProxyType({**_BESIDE_GROUPS, "layout": "nt"})
-# A batch of products with numbers of rows of their own
-_BESIDE_COUNTS: Mapping[str, str] = MappingProxyType({**_BESIDE_GROUPS, "batch": "run time", "groups": "none"})
-# With pairs of columns, the epilogue takes pairs.
-_BESIDE_PAIRS: Mapping[str, str] = MappingProxyType(
-    {
-        **dict.fromkeys(("batch", "weights", "scales", "epilogue"), "none"),
-        "layout": "tn",
-        "d_order": "row",
-    }
-)
+# A batch, and no groups, also where a split of the rows would come with them
+_BATCH: Mapping[str, str] = MappingProxyType({"batch": "run time", "groups": "none"})
 _KEPT: Mapping[str, str] = MappingProxyType(
     {
         "known": "mnk",
@@ -143,16 +129,13 @@ COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
         **{("grid.k_division", str(kind)): _IN_TURN for kind in AXES if KDivision(kind).needs_residents},
         ("grid.tail", "halves"): MappingProxyType({"target": "sm_90a"}),  # with roles
         **{("scales", name): MappingProxyType({**_WIDE_D, "dtype": "e4m3"}) for name in list(SCALES)[1:]},
-        **{("weights", name): _BESIDE_WEIGHTS for name in list(WEIGHTS)[1:]},
-        **{("groups", name): _BESIDE_GROUPS for name in ("run time", "3")},
-        ("groups", "3 of K"): _BESIDE_GROUPS_OF_K,
-        ("counts", "of each product"): _BESIDE_COUNTS,
-        ("arrivals", "while it runs"): _BESIDE_COUNTS,
-        **{(name, "at an index"): _BESIDE_GROUPS for name in ("a_rows", "d_rows")},
-        ("lists", "b"): MappingProxyType({**_BESIDE_GROUPS, "groups": "3"}),
-        ("lists", "d"): MappingProxyType({**_BESIDE_GROUPS, "batch": "3", "groups": "none"}),
-        ("lists", "abd"): MappingProxyType({**_BESIDE_COUNTS, "counts": "of each product"}),
-        **{("pairs", word): _BESIDE_PAIRS for word in _PROBLEM["pairs"][1:]},
+        **{("weights", name): MappingProxyType({"dtype": "bf16"}) for name in list(WEIGHTS)[1:]},
+        ("groups", "3 of K"): MappingProxyType({"layout": "nt"}),
+        ("counts", "of each product"): _BATCH,
+        ("arrivals", "while it runs"): _BATCH,
+        ("lists", "b"): MappingProxyType({"groups": "3"}),
+        ("lists", "d"): _BATCH,
+        ("lists", "abd"): MappingProxyType({**_BATCH, "counts": "of each product"}),
         **{("split", name): MappingProxyType({"groups": "3"}) for name in list(SPLITS)[1:]},
         **{("pre", name): _SAVED for name in output_types(EPILOGUE_TYPE)},
         **{("dtype", name): _WIDE_D for name in operand_types() if name not in kernel_types()},
