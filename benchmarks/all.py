@@ -27,6 +27,7 @@ from typing import Any
 
 import record
 from any_shape import BUILD, STARTED, commit_at_hand, deadline_of, say
+from commands import Commands
 
 import lowtide as lt
 from lowtide.compiler.cache.sources import own_digest
@@ -176,20 +177,13 @@ def _add_racing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cublaslt", type=int, default=96, help="cuBLASLt's algorithms to try; default 96")
 
 
-def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    commands = result.add_subparsers(required=True, metavar="COMMAND")
-
-    def command(name: str, run: Any, text: str) -> argparse.ArgumentParser:
-        one = commands.add_parser(name, help=text, description=text)
-        one.set_defaults(run=run)
-        return one
-
-    _add_cells(command("list", list_command, "print the names of the cells"))
-    compiling = command("compile", compile_command, "compile the kernels of cells into a folder")
+def commands() -> Commands:
+    result = Commands(__doc__)
+    _add_cells(result.add("list", list_command, "print the names of the cells"))
+    compiling = result.add("compile", compile_command, "compile the kernels of cells into a folder")
     _add_cells(compiling)
     _add_compiling(compiling, 60.0, needs_folder=True)
-    race = command("race", race_command, "race cells beside torch and cuBLASLt")
+    race = result.add("race", race_command, "race cells beside torch and cuBLASLt")
     _add_cells(race)
     _add_compiling(race, 9.0, needs_folder=False)
     _add_racing(race)
@@ -197,20 +191,14 @@ def parser() -> argparse.ArgumentParser:
         ("report", report_command, "print the verdicts of journals"),
         ("record", record_command, "write journals to benchmarks/results/"),
     ):
-        one = command(name, run, text)
+        one = result.add(name, run, text)
         one.add_argument("--journal", type=Path, action="append", required=True, help="the folder of a run")
     one.add_argument("--results", type=Path, default=record.FOLDER, help="the folder; default benchmarks/results")
     return result
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments = parser().parse_args(argv)
-    try:
-        status: int = arguments.run(arguments)
-    except lt.Error as error:
-        print(f"all.py: error: {error}", file=sys.stderr)
-        return 2
-    return status
+    return commands().main(argv)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ from typing import Any
 
 import platformdirs
 import record
+from commands import Commands
 
 import lowtide as lt
 from lowtide.compiler.cache.sources import own_digest
@@ -267,22 +268,15 @@ def _add_racing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--peer", action="append", choices=PEERS, help="further peers, for tn")
 
 
-def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    commands = result.add_subparsers(required=True, metavar="COMMAND")
-
-    def command(name: str, run: Any, text: str) -> argparse.ArgumentParser:
-        one = commands.add_parser(name, help=text, description=text)
-        one.set_defaults(run=run)
-        return one
-
-    draw = command("draw", draw_command, "print the shapes of a draw")
+def commands() -> Commands:
+    result = Commands(__doc__)
+    draw = result.add("draw", draw_command, "print the shapes of a draw")
     _add_draw(draw)
-    compiling = command("compile", compile_command, "compile the own kernels of a draw into a folder")
+    compiling = result.add("compile", compile_command, "compile the own kernels of a draw into a folder")
     compiling.add_argument("--out", type=Path, required=True, help="the folder")
     _add_draw(compiling)
     _add_compiling(compiling)
-    race = command("race", race_command, "race own kernels and lt.matmul beside torch")
+    race = result.add("race", race_command, "race own kernels and lt.matmul beside torch")
     _add_racing(race)
     race.add_argument("--kernels", type=Path, help="own kernels of `compile`; default: compile them here")
     race.add_argument(
@@ -291,7 +285,7 @@ def parser() -> argparse.ArgumentParser:
     race.add_argument("--without-matmul", action="store_true", help="leave lt.matmul out")
     _add_draw(race)
     _add_compiling(race)
-    compare = command("compare", compare_command, "race the own kernels of two commits")
+    compare = result.add("compare", compare_command, "race the own kernels of two commits")
     _add_racing(compare)
     compare.add_argument("old", type=Path, help="a folder of `compile`")
     compare.add_argument("new", type=Path, help="another, of the same draw")
@@ -303,7 +297,7 @@ def parser() -> argparse.ArgumentParser:
         ("report", report_command, "print the statistics of a journal"),
         ("record", record_command, "write a journal to benchmarks/results/"),
     ):
-        one = command(name, run, text)
+        one = result.add(name, run, text)
         one.add_argument("--journal", type=Path, required=True, help="the folder of the run")
     one.add_argument("--results", type=Path, default=record.FOLDER, help="the folder; default benchmarks/results")
     one.add_argument("--name", help="of the file, after any-shape-; default the seed")
@@ -311,13 +305,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments = parser().parse_args(argv)
-    try:
-        status: int = arguments.run(arguments)
-    except lt.Error as error:
-        print(f"any_shape.py: error: {error}", file=sys.stderr)
-        return 2
-    return status
+    return commands().main(argv)
 
 
 if __name__ == "__main__":

@@ -25,10 +25,10 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import record
+from commands import Commands
 
 import lowtide as lt
 from lowtide.compiler.spec_fields import LAYOUTS
@@ -203,20 +203,14 @@ def result_of(files: list[rows.Rows], table: list[tuple[str, ...]]) -> record.Re
     )
 
 
-def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    commands = result.add_subparsers(required=True, metavar="COMMAND")
-
-    def command(name: str, run: Any, text: str) -> argparse.ArgumentParser:
-        one = commands.add_parser(name, help=text, description=text)
-        one.set_defaults(run=run)
+def commands() -> Commands:
+    result = Commands(__doc__)
+    compiling = result.add("compile", compile_command, "compile the schedules into a folder")
+    timing = result.add("time", time_command, "time schedules on drawn shapes")
+    recording = result.add("record", record_command, "write a journal to benchmarks/results/calibration/")
+    fitting = result.add("fit", fit_command, "fit the constants to the recorded rows")
+    for one in (compiling, timing, recording, fitting):
         one.add_argument("--target", default="sm_90a", help="default sm_90a")
-        return one
-
-    compiling = command("compile", compile_command, "compile the schedules into a folder")
-    timing = command("time", time_command, "time schedules on drawn shapes")
-    recording = command("record", record_command, "write a journal to benchmarks/results/calibration/")
-    fitting = command("fit", fit_command, "fit the constants to the recorded rows")
     for one in (compiling, timing, recording):
         one.add_argument("--kernels", type=Path, required=True, help="the folder of `compile`")
     for one in (compiling, timing):
@@ -242,12 +236,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments = parser().parse_args(argv)
-    try:
-        return int(arguments.run(arguments))
-    except lt.Error as error:
-        print(f"calibrate.py: error: {error}", file=sys.stderr)
-        return 2
+    return commands().main(argv)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from typing import Any
 import record
 from all import commit_of, kernel_folder
 from any_shape import BUILD, deadline_of, say
+from commands import Commands
 
 import lowtide as lt
 from lowtide import runtime
@@ -177,16 +178,14 @@ def record_command(arguments: argparse.Namespace) -> int:
     return DONE
 
 
-def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    commands = result.add_subparsers(required=True, metavar="COMMAND")
+def commands() -> Commands:
+    result = Commands(__doc__)
     for name, of, text in (
         ("torch", torch_command, "measure Lowtide's kernels beside torch's"),
         ("level", level_command, "measure schedules that are level in time"),
         ("record", record_command, "write a journal to benchmarks/results/"),
     ):
-        one = commands.add_parser(name, help=text, description=text)
-        one.set_defaults(run=of)
+        one = result.add(name, of, text)
         one.add_argument("--journal", type=Path, required=True, help="the folder of the run")
         if name == "record":
             one.add_argument("--results", type=Path, default=record.FOLDER, help="default benchmarks/results")
@@ -207,13 +206,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments = parser().parse_args(argv)
-    try:
-        status: int = arguments.run(arguments)
-    except lt.Error as error:
-        print(f"energy.py: error: {error}", file=sys.stderr)
-        return 2
-    return status
+    return commands().main(argv)
 
 
 if __name__ == "__main__":

@@ -175,6 +175,6 @@ def test_peers_are_made_by_the_scripts_of_this_folder(script: ModuleType, monkey
     made = ModuleType("quack_gemm")
     made.contenders = lambda sets: [("QuACK", sets)]  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "quack_gemm", made)
-    arguments = script.parser().parse_args(["race", "--journal", "x", "--peer", "quack", "--warm", "5"])
+    arguments = script.commands().parser.parse_args(["race", "--journal", "x", "--peer", "quack", "--warm", "5"])
     settings = script.settings(arguments)
     assert settings.peers(["set"]) == [("QuACK", ["set"])] and settings.warm_ms == 5

@@ -244,7 +244,7 @@ def script() -> ModuleType:
 
 
 def test_the_candidates_of_a_cell_are_those_of_the_tuner(script: ModuleType) -> None:
-    arguments = script.parser().parse_args(["level", "--journal", "x", "--candidates", "3"])
+    arguments = script.commands().parser.parse_args(["level", "--journal", "x", "--candidates", "3"])
     texts = script.schedules_of(script.matching(["bf16-tn-1024*"], cells())[0], arguments)
     assert len(texts) == 3 and all("grid.tile" in text for text in texts)
 
