@@ -29,6 +29,7 @@ import drawn_shapes
 import energy_page
 import grammar
 import kernel_pages
+import models_page
 import record
 import verdicts
 
@@ -234,6 +235,11 @@ def _energy_page() -> str:
     return _PAGES_HEAD + energy_page.page(results())
 
 
+def _models_page() -> str:
+    """The page of models. It exists from their first measurement on."""
+    return _PAGES_HEAD + models_page.page(results()[models_page.FILE])
+
+
 def ladder_page(page: LadderPage, result: record.Result | None) -> str:
     """The page of a ladder: a row for each preset, with its figures or marked as not measured, and for each peer."""
     columns = TIMED_HEADINGS[1:-1]
@@ -332,6 +338,7 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         **{name: functools.partial(page_with_results, name) for name in RESULT_PAGES},
         **({corners.PAGE: _corners_page} if corners.FILE in results() else {}),
         **({energy_page.PAGE: _energy_page} if energy_page.FILE in results() else {}),
+        **({models_page.PAGE: _models_page} if models_page.FILE in results() else {}),
         drawn_shapes.PAGE: lambda: _PAGES_HEAD + drawn_shapes.page(results()),
         grammar.FILE: grammar.grammar,
         **{name: functools.partial(kernel_pages.kernel_page, name) for name in kernel_pages.KERNEL_PAGES},

@@ -1,0 +1,234 @@
+"""Training steps of nine models of transformers under torch.compile, with Lowtide beside Inductor alone.
+
+    python benchmarks/models.py race --journal DIR [--model bert …] [--with lowtide …] [--minutes 9] [--rounds 15]
+        [--profiles 3] [--seconds 0.2] [--seed 1]
+    python benchmarks/models.py report --journal DIR [--kernels]
+    python benchmarks/models.py record --journal DIR [--name models]
+
+architectures.py has the models, and says what a step is. Each model runs in a process of its own, with empty caches, in
+shuffled order. In each shuffled round, each contender runs steps for `--seconds`, then issues single steps to an idle
+GPU. Then the kernels of `--profiles` rounds are profiled. The journal gets a line for each model; a later run
+continues. A model is only begun if as much time is left as the longest one took, and none runs past `--minutes`. The
+messages of one that fails are in NAME.log beside the journal. `report` prints the figures, and with `--kernels` the
+slowest kernels of products and which products were taken. `record` writes the rows to benchmarks/results/NAME.json;
+docs/generate.py makes docs/models.md from models.json.
+
+Exit status: 0; 2 for bad options, and if models failed; 3 if the time ended before the last model. After 2 and 3, a
+later run tries what is left.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import record
+from any_shape import STARTED, commit_at_hand, say
+
+import lowtide as lt
+from lowtide.compiler.whole_files import write_whole
+from lowtide.markdown import markdown
+from lowtide.measurement.bench.any_shape.journal import Journal
+from lowtide.measurement.bench.any_shape.races import DONE, OUT_OF_TIME
+from lowtide.measurement.bench.model_steps import COLUMNS, REFERENCE, Steps, is_wrong, rows, slowest, verdict
+
+NINE = ("bert", "gpt2", "opt-1020", "llama", "qwen3", "gemma", "phi", "t5", "mixtral")
+SCRIPT = Path(__file__).resolve().with_name("architectures.py")
+_FAILED = 2
+_FIRST = 100.0  # seconds that a model takes at least, as long as none was measured
+
+
+def measure(name: str, arguments: argparse.Namespace, seconds: float) -> dict[str, Any]:
+    """The line of JSON of a model, measured in a new process with new caches. Raises Error if it fails or takes
+    longer."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "steps.json")
+        command = [
+            sys.executable,
+            str(SCRIPT),
+            name,
+            "--out",
+            str(out),
+            "--with",
+            REFERENCE,
+            *getattr(arguments, "with"),
+        ]
+        for option in ("rounds", "seconds", "profiles", "seed"):
+            command += [f"--{option}", str(getattr(arguments, option))]
+        environment = {**os.environ, "LOWTIDE_CACHE": str(Path(folder, "kernels"))}
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            said = process.communicate(timeout=max(seconds, 1.0))[0]
+        except subprocess.TimeoutExpired:
+            raise lt.Error(f"{name} was not done after {seconds:.0f} s; give --minutes more") from None
+        finally:
+            _end(process)
+        if process.returncode or not out.exists():
+            write_whole(arguments.journal / f"{name}.log", said)
+            last = next((line for line in reversed(said.splitlines()) if line.strip()), "no message")
+            raise lt.Error(f"exit status {process.returncode}: {last[:300]}")
+        found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+    return found
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    """End the process, and those that compile for it."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def race_command(arguments: argparse.Namespace) -> int:
+    journal, commit = Journal(arguments.journal), arguments.commit or commit_at_hand()
+    journal.check_commit(commit)
+    deadline = STARTED + 60.0 * arguments.minutes
+    names = random.Random(arguments.seed).sample(arguments.model, len(arguments.model))
+    command = record.command_line(sys.argv[0], sys.argv[1:])
+    longest = max((line["took"] for line in journal.lines.values()), default=_FIRST)
+    failed = []
+    for name in [name for name in names if name not in journal.lines]:
+        begun = time.monotonic()
+        if deadline - begun < longest:
+            break
+        try:
+            line = measure(name, arguments, deadline - begun)
+        except lt.Error as error:  # the other models still run; a later run tries this one again
+            failed.append(name)
+            say(f"{name}: {error}")
+            continue
+        took = time.monotonic() - begun
+        longest = max(longest, took)
+        about = {"commit": commit, "command": command, "date": record.today(), "took": took}
+        journal.add({"name": name, **line, **about, "rounds": arguments.rounds, "seed": arguments.seed})
+        say(f"{name}: {took:.0f} s\n{verdict(_rows([journal.lines[name]]))}")
+    left = [name for name in names if name not in journal.lines]
+    print(report(journal, arguments.model))
+    if left:
+        say(f"{len(left)} of {len(names)} models are left for a later run: {', '.join(left)}")
+    if left and set(left) <= set(failed):
+        return _FAILED
+    return OUT_OF_TIME if left else DONE
+
+
+def steps_of(line: dict[str, Any]) -> dict[str, Steps]:
+    return {name: Steps.from_json(one) for name, one in line["found"].items()}
+
+
+def report(journal: Journal, order: Sequence[str] = NINE, kernels: bool = False) -> str:
+    """The rows and verdicts of the measured models, in this order."""
+    lines = _lines(journal, order)
+    table = _rows(lines)
+    parts = [markdown(COLUMNS, table), verdict(table)] if table else ["nothing is measured yet"]
+    parts += [f"wrong: {one}" for one in _wrong(lines)]
+    for line in lines if kernels else ():
+        parts += [f"### {line['name']}", slowest(steps_of(line)), *line["reports"].values()]
+    return "\n\n".join(parts)
+
+
+def _lines(journal: Journal, order: Sequence[str]) -> list[dict[str, Any]]:
+    return [journal.lines[name] for name in dict.fromkeys((*order, *journal.lines)) if name in journal.lines]
+
+
+def _rows(lines: Sequence[dict[str, Any]]) -> list[tuple[str, ...]]:
+    return [row for line in lines for row in rows(line["name"], steps_of(line))]
+
+
+def _wrong(lines: Sequence[dict[str, Any]]) -> list[str]:
+    """The contenders whose results are wrong."""
+    found = []
+    for line in lines:
+        steps = steps_of(line)
+        found += [f"{line['name']}, {name}" for name, one in steps.items() if is_wrong(one, steps[REFERENCE])]
+    return found
+
+
+def report_command(arguments: argparse.Namespace) -> int:
+    print(report(Journal(arguments.journal), NINE, arguments.kernels))
+    return DONE
+
+
+def record_command(arguments: argparse.Namespace) -> int:
+    lines = _lines(Journal(arguments.journal), NINE)
+    if not lines:
+        raise lt.Error(f"{arguments.journal} has no models yet; race some with this journal first")
+    dates, wrong = sorted(line["date"] for line in lines), _wrong(lines)
+    about = "4 layers of width 1024, feed-forward 2816, 3 × 509 tokens, bf16, forward and backward"
+    result = record.Result(
+        device=", ".join(sorted({line["device"] for line in lines})),
+        date="/".join(dict.fromkeys((dates[0], dates[-1]))),
+        command=lines[-1]["command"],
+        columns=COLUMNS,
+        rows=tuple(tuple(map(record.cell, row)) for row in _rows(lines)),
+        area="models",
+        software=", ".join(sorted({line["software"] for line in lines})),
+        rounds=str(max(line["rounds"] for line in lines)),
+        about="; ".join([about, *(f"wrong: {one}" for one in wrong)]),
+        commit=", ".join(sorted({line["commit"] for line in lines})),
+        seed=", ".join(sorted({str(line["seed"]) for line in lines})),
+    )
+    path = arguments.results / f"{arguments.name}.json"
+    write_whole(path, result.text())
+    print(path)
+    return DONE
+
+
+def _add_racing(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", nargs="+", default=NINE, metavar="NAME", help=f"default: {', '.join(NINE)}")
+    parser.add_argument("--with", nargs="+", default=["lowtide"], metavar="CONTENDER", help="beside Inductor")
+    parser.add_argument("--minutes", type=float, default=9.0, help="the time after which nothing runs; default 9")
+    parser.add_argument("--rounds", type=int, default=15, help="counted rounds; default 15")
+    parser.add_argument("--profiles", type=int, default=3, help="profiled rounds; default 3")
+    parser.add_argument("--seconds", type=float, default=0.2, help="of a row of steps; default 0.2")
+    parser.add_argument("--seed", type=int, default=1, help="of weights, inputs and the order; default 1")
+    parser.add_argument("--commit", help="of the code; default: that of the checkout")
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    commands = result.add_subparsers(required=True, metavar="COMMAND")
+    for name, of, text in (
+        ("race", race_command, "measure models"),
+        ("report", report_command, "print the figures of a journal"),
+        ("record", record_command, "write a journal to benchmarks/results/"),
+    ):
+        one = commands.add_parser(name, help=text, description=text)
+        one.set_defaults(run=of)
+        one.add_argument("--journal", type=Path, required=True, help="the folder of the run")
+        if name == "race":
+            _add_racing(one)
+        elif name == "report":
+            one.add_argument("--kernels", action="store_true", help="also the kernels of products, and what was taken")
+        else:
+            one.add_argument("--results", type=Path, default=record.FOLDER, help="default benchmarks/results")
+            one.add_argument("--name", default="models", help="of the file; default models")
+    return result
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = parser().parse_args(argv)
+    try:
+        status: int = arguments.run(arguments)
+    except lt.Error as error:
+        print(f"models.py: error: {error}", file=sys.stderr)
+        return _FAILED
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

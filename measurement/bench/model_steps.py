@@ -1,0 +1,147 @@
+"""The figures of a training step of a model, by contender: times of the step, of its host and of its products.
+
+Kernels are told apart by name. Lowtide's begin with `lowtide_`. Other products are those of cuBLAS and CUTLASS, and
+Inductor's templates of matrix products. Attention is no product.
+"""
+
+import re
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lowtide.markdown import markdown
+
+OWN, LIBRARY = "own", "library"
+REFERENCE = "inductor"
+COLUMNS = (
+    "case",
+    "contender",
+    "step ms",
+    "step ms of Inductor",
+    "sustained to Inductor",
+    "host ms",
+    "host ms of Inductor",
+    "host to Inductor",
+    "products µs",
+    "products µs of Inductor",
+    "products to Inductor",
+    "GPU µs",
+    "GPU µs of Inductor",
+    "GPU to Inductor",
+    "first compile s",
+    "first compile s of Inductor",
+    "kernels",
+    "error",
+    "error of Inductor",
+)
+#: The ratios that are judged, by column.
+JUDGED = ("sustained to Inductor", "host to Inductor", "products to Inductor")
+_PRODUCT = re.compile(r"gemm|gemv|nvjet|xmma|cutlass|splitk|cublas|triton_tem_\w*mm", re.IGNORECASE)
+_ATTENTION = re.compile(r"attention|fmha|flash|sdpa", re.IGNORECASE)
+_WRONG = 2.0, 0.01  # an error is at most the first times Inductor's, plus the second
+
+Kernel = tuple[str, float, float]  # its name, launches a step, microseconds a step
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The figures of a contender, with an entry for each round: seconds of a step, while the GPU is kept busy, and
+    seconds until the host has issued one. `kernels`: of each profiled round. `compile`: seconds until the first step
+    is done. `error`: of output and gradients, relative to the model without compilation."""
+
+    step: Sequence[float]
+    host: Sequence[float]
+    kernels: Sequence[Sequence[Kernel]]
+    compile: float
+    error: float
+
+    @classmethod
+    def from_json(cls, held: Mapping[str, Any]) -> "Steps":
+        return cls(**held)
+
+    def microseconds(self, *kinds: str | None) -> list[float]:
+        """Of the kernels of these kinds in each profiled round."""
+        return [sum(us for name, _, us in each if kind_of(name) in kinds) for each in self.kernels]
+
+    def launches(self, kind: str) -> float:
+        """Launches of a kind in a step."""
+        return sum(count for name, count, _ in self._last if kind_of(name) == kind)
+
+    @property
+    def products(self) -> list[Kernel]:
+        """Of the last profiled round."""
+        return [kernel for kernel in self._last if kind_of(kernel[0])]
+
+    @property
+    def _last(self) -> Sequence[Kernel]:
+        return self.kernels[-1] if self.kernels else ()
+
+
+def kind_of(kernel: str) -> str | None:
+    """`OWN` or `LIBRARY` for a kernel that computes products, by its name; None for others."""
+    if kernel.startswith("lowtide_"):
+        return OWN
+    is_product = _PRODUCT.search(kernel) is not None and _ATTENTION.search(kernel) is None
+    return LIBRARY if is_product else None
+
+
+def is_wrong(steps: Steps, reference: Steps) -> bool:
+    """Whether output or gradients are further from those of the model without compilation than the reference's."""
+    factor, more = _WRONG
+    return not steps.error <= factor * reference.error + more  # NaN is wrong
+
+
+def rows(name: str, found: Mapping[str, Steps]) -> Iterator[tuple[str, ...]]:
+    """A row for each contender but `REFERENCE`, in the order of `COLUMNS`. Above 1, a ratio is better than Inductor's:
+    the median, the least and the greatest over rounds. Contenders that are wrong get no row."""
+    theirs = found[REFERENCE]
+    for contender, ours in found.items():
+        if contender == REFERENCE or is_wrong(ours, theirs):
+            continue
+        yield (
+            name,
+            "Lowtide, torch.compile" if contender == "lowtide" else f"Lowtide, {contender}",
+            *_compared(ours.step, theirs.step, 1e3),
+            *_compared(ours.host, theirs.host, 1e3),
+            *_compared(ours.microseconds(OWN, LIBRARY), theirs.microseconds(OWN, LIBRARY)),
+            *_compared(ours.microseconds(OWN, LIBRARY, None), theirs.microseconds(OWN, LIBRARY, None)),
+            f"{ours.compile:.1f}",
+            f"{theirs.compile:.1f}",
+            f"{ours.launches(OWN):g} and {ours.launches(LIBRARY):g} of torch; Inductor {theirs.launches(LIBRARY):g}",
+            f"{ours.error:.2e}",
+            f"{theirs.error:.2e}",
+        )
+
+
+def _compared(ours: Sequence[float], theirs: Sequence[float], factor: float = 1.0) -> tuple[str, str, str]:
+    """Both times, and the ratio; empty if there are none."""
+    if not ours or not all(ours):
+        return "", "", ""
+    times = [_interval([factor * one for one in each], 3 if factor > 1 else 0) for each in (ours, theirs)]
+    return times[0], times[1], _interval([b / a for a, b in zip(ours, theirs, strict=True)], 3)
+
+
+def _interval(values: Sequence[float], digits: int) -> str:
+    """As record.py reads it."""
+    return "{:.{d}f} ({:.{d}f} … {:.{d}f})".format(statistics.median(values), min(values), max(values), d=digits)
+
+
+def slowest(found: Mapping[str, Steps], most: int = 12) -> str:
+    """The kernels of products that take the most time, of all contenders: for each its contender and its name."""
+    every = [(name, *kernel) for name, steps in found.items() for kernel in steps.products]
+    every.sort(key=lambda row: -row[3])
+    cells = [(one, f"{us:.1f}", f"{count:g}", kernel[:120]) for one, kernel, count, us in every[:most]]
+    return markdown(("contender", "µs a step", "launches", "kernel"), cells)
+
+
+def verdict(table: Sequence[Sequence[str]]) -> str:
+    """For each judged ratio, in how many rows it is at least 1, and the rows below."""
+    lines = []
+    for column in JUDGED:
+        at = COLUMNS.index(column)
+        ratios = [(row[0], float(row[at].split()[0])) for row in table if row[at]]
+        below = [f"{name} {ratio:.3f}" for name, ratio in ratios if ratio < 1]
+        count = f"{len(ratios) - len(below)} of {len(ratios)} at least 1.00"
+        lines.append(f"- {column}: {count}; below: {', '.join(below) or 'none'}")
+    return "\n".join(lines)
