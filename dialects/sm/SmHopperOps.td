@@ -180,11 +180,11 @@ def Sm_TensorMapOp : Sm_Op<"tensor_map", [Pure]> {
 def Sm_MakeMapsOp : Sm_Op<"make_maps"> {
   let summary = "Makes a tensor map of each matrix of a list, in memory (a kernel of its own)";
   let description = [{
-    CTA i of the launch, which is one warp, makes the tensor map of matrix i: 128 bytes, 32 elements of `maps` from 32·i
-    on. Address, extents and row stride are those in the table of the list; boxes, swizzle and type are those of `map_type`.
-    The map is made in `scratch`, copied to `maps`, and released to the tensormap proxy (PTX ISA, "tensormap.replace",
-    "tensormap.cp_fenceproxy"). A kernel that reads it acquires it (`sm.listed_map`). A matrix without elements gets a map
-    of one element, from which nothing may be loaded but what lies outside of it.
+    CTA i of the launch has one warp, and makes the tensor map of matrix i. The map has 128 bytes: the 32 elements of
+    `maps` from 32·i on. Its address, extents and row stride are those in the table of the list; its boxes, swizzle and type
+    are those of `map_type`. It is made in `scratch`, copied to `maps`, and released to the tensormap proxy (PTX ISA,
+    "tensormap.replace", "tensormap.cp_fenceproxy"). A kernel that reads it must acquire it (`sm.listed_map`). A matrix
+    without elements gets a map of one element; only boxes outside of it may be loaded.
 
     ```mlir
     sm.make_maps %maps of %list as !sm.tensor_map<128x64xbf16, swizzle<3,3,3>> through %scratch
@@ -201,10 +201,10 @@ def Sm_MakeMapsOp : Sm_Op<"make_maps"> {
 }
 
 def Sm_ListedMapOp : Sm_Op<"listed_map"> {
-  let summary = "The tensor map of one matrix of a list, of those that sm.make_maps has made";
+  let summary = "The tensor map that sm.make_maps has made of a matrix of a list";
   let description = [{
-    Acquires the map for the tensormap proxy, so that TMA loads that follow in this thread see it as it was made (PTX ISA,
-    "membar, fence": fence.proxy.tensormap). A map is that of the matrix alone: loads give no index of a matrix.
+    Acquires the map for the tensormap proxy, so that later TMA loads of this thread see it as it was made (PTX ISA,
+    "membar, fence": fence.proxy.tensormap). The map is of a single matrix, so loads have no index of a matrix.
 
     ```mlir
     %map = sm.listed_map %maps[%batch] : memref<?xi32> to !sm.tensor_map<128x64xbf16, swizzle<3,3,3>>

@@ -56,10 +56,11 @@ def Sm_PtxAwaitArrivalOp : Sm_Op<"ptx_await_arrival", [MemoryEffects<[MemRead, M
     AllTypesMatch<["flag", "status"]>]> {
   let summary = "Polls a flag by ld.acquire.sys until an epoch is reached, or a time limit has passed (level nvvm)";
   let description = [{
-    Returns false once the number at `flag` minus `epoch` is not negative. Returns true, too late, if this takes more than
-    `limit` ms, or if the number at `status` is not 0. Then, if that is 0, one thread of all sets it to 1, and the numbers
-    behind it to `shard`, the number seen at `flag`, and `epoch`. With `for_tma`, TMA loads of the thread come after the
-    writes that it has acquired (fence.proxy.async). The pass `convert-ptx-ops-to-asm` converts it to inline assembly.
+    Returns false once the number at `flag` minus `epoch`, in 32 bits, is not negative. Returns true if the number at
+    `status` is not 0 before that, or if `limit` ms have passed. In the latter case, the first thread to find a 0 at
+    `status` sets the four numbers there to 1, `shard`, the number that it read at `flag`, and `epoch`. With `for_tma`, TMA
+    loads of the thread come after the writes that it has acquired (fence.proxy.async). The pass `convert-ptx-ops-to-asm`
+    converts it to inline assembly.
 
     ```mlir
     %late = sm.ptx_await_arrival %flag reaches(%epoch) within(%limit) else(%status, %shard) for_tma : !llvm.ptr<1>
@@ -107,8 +108,8 @@ def Sm_PtxKeepPairOp : Sm_Op<"ptx_keep_pair", [Pure, AllTypesMatch<["value", "re
 def Sm_PtxMaskOrOp : Sm_Op<"ptx_mask_or", [Pure, AllTypesMatch<["value", "result"]>]> {
   let summary = "(value & mask) | bits, by one lop3 (level nvvm)";
   let description = [{
-    With `inverted`, (~value & mask) | bits. ptxas makes two instructions of an `and` and an `or` with constants. The
-    pass `convert-ptx-ops-to-asm` converts it to inline assembly (PTX ISA, "lop3").
+    With `inverted`, (~value & mask) | bits. For an `and` and an `or` with constants, ptxas would take two instructions.
+    The pass `convert-ptx-ops-to-asm` converts it to inline assembly (PTX ISA, "lop3").
 
     ```mlir
     %y = sm.ptx_mask_or %x, 983055, 1124090624 : i32
@@ -138,9 +139,9 @@ def Sm_PtxRoundOp : Sm_Op<"ptx_round", [Pure, AllTypesMatch<["value", "result"]>
 def Sm_PtxReplaceMapOp : Sm_Op<"ptx_replace_map", [MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "tensormap.replace: sets a field of a tensor map in shared memory (level nvvm)";
   let description = [{
-    `field` is its name in PTX; `dim` counts from the innermost dimension, for a field that has dimensions. Fields that
-    PTX wants as immediates are `immediate`. See PTX ISA, "tensormap.replace". The pass `convert-ptx-ops-to-asm` converts
-    it to inline assembly.
+    `field` is the name of the field in PTX. For a field with a value for each dimension, `dim` is the dimension, from the
+    innermost one on. The new value is a register, or a constant (`immediate`) for fields that require one in PTX. See PTX
+    ISA, "tensormap.replace". The pass `convert-ptx-ops-to-asm` converts it to inline assembly.
 
     ```mlir
     sm.ptx_replace_map %p "global_dim" dim 0 value %columns : !llvm.ptr<3>, i32
@@ -227,8 +228,8 @@ def Sm_PtxSemaphoreLeaveOp : Sm_Op<"ptx_semaphore_leave", [MemoryEffects<[MemRea
 def Sm_PtxRaiseMaxOp : Sm_Op<"ptx_raise_max", [MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "redux.sync.max.u32 and, in one lane, red.relaxed.gpu.global.max.u32 (level nvvm)";
   let description = [{
-    Executed by all threads of a warp, with values that are not negative, or NaN. The order of such values is that of
-    their bits, with NaN last. See PTX ISA, "redux.sync" and "red".
+    Executed by all threads of a warp. The values are NaN or not negative: then their order is that of their bits, with
+    NaN last. See PTX ISA, "redux.sync" and "red".
 
     ```mlir
     sm.ptx_raise_max %value to %p : !llvm.ptr<1>

@@ -5,14 +5,14 @@
 def Tile_AwaitArrivalOp : Tile_Op<"await_arrival", [HasParent<"WorkTilesOp">]> {
   let summary = "Waits until a shard has arrived; returns the shard that may be read";
   let description = [{
-    Blocks until `arrived[shard]` − `turn[1]`, in 32 bits, is not negative, and acquires what was written before that
-    number, also by other GPUs (scope .sys). The result is then `shard`. `turn[1]` is the epoch, which grows from launch to
-    launch and may wrap.
+    `turn` holds the rank of this GPU, the epoch and the time limit in ms. The epoch grows from launch to launch and may
+    wrap around. The op waits until `arrived[shard]` − epoch, in 32 bits, is not negative, and returns `shard`. It acquires
+    at the scope .sys: threads that execute it then see what other GPUs wrote before they wrote `arrived[shard]`.
 
-    The wait ends without the shard if it takes more than `turn[2]` ms, or if `status[0]` is not 0. If `status[0]` is 0,
-    `status` becomes 1, the shard, the number that was seen in `arrived`, and the epoch. The result is then `turn[0]`, the
-    shard of this GPU: its elements may be read, but no result may be stored (`tile.is_late`). Agents at the levels of
-    warps execute the op by all threads that read the shard.
+    If the shard does not arrive within the limit, or if `status[0]` is not 0 while the op waits, it returns the rank
+    instead: the shard of this GPU may always be read, but no result may be stored (`tile.is_late`). After the limit, if
+    `status[0]` is still 0, the op sets `status` to 1, the shard, the number that it read in `arrived`, and the epoch. From
+    level atoms on, all threads that read the shard execute the op.
 
     ```mlir
     tile.work_tiles (%m, %n) of (%M, %N) by [128, 256] batch(%batch of %B from %rank) order(<row>) persistent {
@@ -34,8 +34,8 @@ def Tile_AwaitArrivalOp : Tile_Op<"await_arrival", [HasParent<"WorkTilesOp">]> {
 def Tile_IsLateOp : Tile_Op<"is_late", [HasParent<"WorkTilesOp">]> {
   let summary = "Whether a wait for a shard has ended without it";
   let description = [{
-    Whether `status[0]` is not 0. Agents that store a tile ask behind the K loop: what they multiplied was read behind the
-    wait of the same work item, so the answer covers it.
+    Returns whether `status[0]` is not 0. Agents that store a tile execute the op after the K loop. The loop has read the
+    shard after the wait of the same work item, so the result is true if that wait has ended without the shard.
 
     ```mlir
     %late = tile.is_late %status : memref<4xi32>

@@ -10,9 +10,9 @@ def Tile_ViewOp : Tile_Op<"view", [Pure]> {
     is broadcast: with kind `per_row` it has one element per row of the window, with `per_column` one per column. For a
     batch of matrices or vectors, the first offset is the index of the matrix or vector.
 
-    The window of `halves` takes its first half of rows from one matrix, and its second half from the next one, both
-    from the same row on. Each half is clipped by itself. Instead of two matrices there may be two batches: the second
-    offset is then the index in both.
+    With `halves`, the source is a batch. The first half of the window's rows is from the matrix at the first offset, and
+    the second half is from the next matrix, from the same row on. Each half is clipped by itself. If the source is a batch
+    of batches, the second offset is the index of the matrix in both batches.
 
     Each row (or column) of a window of scales holds the scale of that row (or column) of a product, for the block of K
     that contains the second offset. Both offsets count rows (or columns) and K, as for A and B, not blocks. The source
@@ -37,12 +37,12 @@ def Tile_ViewOp : Tile_Op<"view", [Pure]> {
 }
 
 def Tile_TakeRowsOp : Tile_Op<"take_rows", [Pure]> {
-  let summary = "A matrix of rows of another one, at an index";
+  let summary = "Rows of a matrix at an index, as a matrix";
   let description = [{
-    Row i of the result is row `index[i]` of the source; it has as many rows as the index has elements. Nothing is copied:
-    what reads or writes a window of the result reads these elements of the index, and then reads or writes the rows. If
-    the source has no row `index[i]`, row i is zero, and what is stored there is dropped. Rows that are stored have
-    different elements of the index: two stores to one row are a race.
+    Row i of the result is row `index[i]` of the source. The result has as many rows as the index has elements. Nothing is
+    copied: an op that reads or writes a window of the result first reads the elements of the index for the window's rows.
+    If the source has no row `index[i]`, row i is read as zeros, and is not stored. If rows are stored, their elements of
+    the index must be different, because two stores to one row are a race.
 
     ```mlir
     %rows = tile.take_rows %a at %index : memref<40x64xbf16, strided<[?, 1]>>, memref<?xi32> to memref<?x64xbf16, strided<[?, 1]>>
@@ -58,8 +58,8 @@ def Tile_TakeRowsOp : Tile_Op<"take_rows", [Pure]> {
 def Tile_MatrixExtentOp : Tile_Op<"matrix_extent"> {
   let summary = "The rows or the columns of one matrix of a list";
   let description = [{
-    The extent of matrix `number` along dimension `dim` of a matrix, as the table of the list says; at most that of the
-    list.
+    Reads the table of the list. Returns the number of rows (`dim 0`) or columns (`dim 1`) of matrix `number`, or that of
+    the list if it is smaller.
 
     ```mlir
     %k = tile.matrix_extent %A[%batch] dim 1 : memref<?x?x?xbf16, strided<[?, ?, 1]>, "list">

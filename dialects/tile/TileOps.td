@@ -73,26 +73,26 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
     up to `ends[g]`, clamped to [0, M], and the other rows of D are not written. Operands of the epilogue are then those
     of a batch.
 
-    With an `a_rows` operand, a vector of i32 of length M on the device, row m of the product has row `a_rows[m]` of A, and
-    zeros if A has no such row. A then has any number of rows. The operand has no argument in the region.
+    With an `a_rows` operand, a vector of i32 of length M on the device, row m of the product is computed from row
+    `a_rows[m]` of A, or from zeros if A has no such row. A then has any number of rows. The operand has no argument in the
+    region.
 
     With a `d_rows` operand, a vector of i32 of length M on the device, row m of the product is stored into row
-    `d_rows[m]` of each full result, and nowhere if the result has no such row. Full results have any number of rows.
-    Rows that the operand does not name are not written. If two of its elements are equal, either row may be stored. The
-    operand has no argument in the region; operands of rows, and reductions of rows, have M elements, in the product's
-    order.
+    `d_rows[m]` of each full result, or nowhere if the result has no such row. Full results then have any number of rows.
+    Their other rows are not written. Elements that name a row of the results must be different. Operands and reductions
+    of rows have M elements, in the order of the product's rows. The operand has no argument in the region.
 
     If D has three dimensions and A and B have two, K is grouped instead: matrix g of D is the product over the range of
-    K from `ends[g - 1]`, or 0, up to `ends[g]`. For an empty range it is 0. The end before is clamped to
-    [0, K], and an end to [the end before, K]. The layout is `nt`, so that a group consists of rows of A and B. Operands
-    of the epilogue are those of a batch of as many products as there are groups.
+    K from `ends[g - 1]`, or 0, up to `ends[g]`. For an empty range it is 0. `ends[g - 1]` is clamped to [0, K], and then
+    `ends[g]` to [`ends[g - 1]`, K]. The layout is `nt`, so that a group consists of rows of A and B; with block scales it
+    may also be `tn`. Operands of the epilogue are those of a batch with a product for each group.
 
     With the operands `arrived`, `turn` and `status`, vectors of i32 on the device, the matrices of A are shards that
-    other GPUs fill while the kernel runs. Matrix r of A is complete once `arrived[r]` − `turn[1]`, in 32 bits, is not
-    negative; `turn[1]` is the epoch of this product. The products of the batch are computed in the order of the shards
-    (`turn[0]` + i) mod the batch. `turn[2]` is the longest wait for a shard, in ms: if it passes, `status` becomes 1, the
-    shard, the number seen in `arrived`, and the epoch, unless `status[0]` is not 0 already; elements of the results that
-    are not stored by then are not written. The operands have no arguments in the region.
+    other GPUs fill while the kernel runs. `turn` has the rank of this GPU, the epoch of this product, and the longest wait
+    for a shard in ms. Matrix r of A is complete once `arrived[r]` − epoch, in 32 bits, is not negative. Work begins with
+    the product of shard `turn[0]`, and goes on with those of the next shards; shard 0 follows the last one. If a wait takes
+    longer and `status[0]` is 0, `status` becomes 1, the shard, the number read in `arrived`, and the epoch. Elements of
+    the results that are not stored by then are not written. The operands have no arguments in the region.
 
     In a batch, A, B and D have three dimensions. The first is the batch, with one matrix for each product. An operand
     of the epilogue may have it too; an operand without it is shared.

@@ -33,8 +33,8 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
     scf.for. `m` and `n` are the first row and the first column of the tile. Clauses add others:
 
     - `batch(%b of %B)`: the tiles of B matrices, one matrix after another. `batch` is the index of the matrix.
-      Scheduler, parts and division of K apply to all tiles. With `batch(%b of %B from %first)` the tiles of matrix
-      `first` come first, and those of matrix 0 after those of the last one. `first` must be less than B.
+      Scheduler, parts and division of K apply to all tiles. With `batch(%b of %B from %first)`, the order of the matrices
+      is `first`, `first` + 1, …, B − 1, 0, …, `first` − 1. `first` must be less than B.
     - `groups(%g to %rows_end of %ends)`: the rows are grouped. Group g has the rows from `ends[g - 1]`, or 0, up to
       `ends[g]`. An end is clamped to [the end before, `rows`], and rows after the last end belong to no group. The
       tiles of a group begin at its first row, and follow the tiles of the group before. `group` is the index of the
@@ -42,8 +42,8 @@ def Tile_WorkTilesOp : Tile_Op<"work_tiles", [AttrSizedOperandSegments, SingleBl
       not stored. A group without rows has no tiles. With a batch as well, the groups are padded: each group has its own
       matrices. Its rows are the first `ends[g]` of their rows; this number is clamped to [0, `rows`]. `group` is then
       equal to `batch`.
-    - `columns_of(%D : memref<…, "list">)`, with padded groups: each group has only the tiles along N of its own matrix of
-      the list, whose columns are at most `columns`.
+    - `columns_of(%D : memref<…, "list">)`, with padded groups: the matrices of the list have their own numbers of columns,
+      at most `columns` each. The tiles of a group cover only the columns of its matrix.
     - `k(%k0 to %k1 of %K by 64)`: a work item is a range of K of a tile, from `k0` to `k1`. It is never empty, because
       agents rely on a first step: K is at least 1, and for K = 0 the host passes A and B of zeros with K = 1.
 
