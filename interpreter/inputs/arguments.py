@@ -1,4 +1,4 @@
-"""The arguments of a host function, from the inputs of a run; results that are not given are made."""
+"""The arguments of a host function, from the inputs of a run. Results that are not given are allocated."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,13 +35,13 @@ _K_OF_ZEROS = 128  # replaces K = 0: a multiple of every panel of an operand's t
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of the host function, and whether its first dimension numbers matrices, or vectors, of a batch.
+    """An argument of the host function.
 
-    `is_stand_in`: zeros with a small K that replace a matrix with K = 0; they are aligned, as in a launch. `result`:
-    its kind if it is a result. `is_ends`: whether it has the ends of groups of rows, or of rows of a batch that count.
-    `is_places`: whether it says into which rows of D rows are stored. `is_status`: whether the kernel writes it if a
-    shard of A is late. `shapes`: those of the matrices of a list, if
-    they differ; `value` then holds all of them, filled up with zeros.
+    `is_batch`: whether its first dimension is the batch. `is_stand_in`: whether it is zeros with a small K in place of
+    a matrix with K = 0; these are aligned, as in a launch. `result`: its kind, if it is a result. `is_ends`: whether it
+    has the ends of groups, or the counts of padded groups. `is_places`: whether it is the index of rows of D.
+    `is_status`: whether it is the status, which the kernel writes if a shard of A is late. `shapes`: the shapes of the
+    matrices of a list, if they may differ; `value` then has all of them, filled up with zeros.
     """
 
     name: str
@@ -140,9 +140,12 @@ def output_of(arguments: Sequence[Argument]) -> int:
 
 
 def rows_written(arguments: Sequence[Argument]) -> Array | None:
-    """Whether a kernel writes each row of D: those before the last end of groups, and those that an index of rows of D
-    names; in a batch, the rows of each matrix that count. None if it writes all of D, as with groups of K. Raises
-    InterpreterError if two rows of the product are stored into one row of D."""
+    """Which rows of D a kernel writes: (rows,), or (batch, rows) with padded groups. None if it writes all of D.
+
+    With groups, the product has the rows before the last end. They are also the rows of D, unless there is an index of
+    rows of D: then these are the rows that the index names for them. With padded groups, they are the first rows of
+    each matrix, as many as its count. Raises InterpreterError if two rows of the product are stored into one row of D.
+    """
     ends, places = _rows_of(arguments)
     d = arguments[output_of(arguments)]
     if ends is not None and arguments[0].is_batch:
@@ -163,8 +166,8 @@ def rows_written(arguments: Sequence[Argument]) -> Array | None:
 
 
 def rows_computed(arguments: Sequence[Argument]) -> Array | None:
-    """As `rows_written`, for a reduction, which has an element for each row of the product, though an index says where
-    rows of D lie."""
+    """Which elements of a reduction of rows a kernel writes, like `rows_written`. The reduction has an element for each
+    row of the product, in their order, also if there is an index of rows of D."""
     ends, places = _rows_of(arguments)
     if places is None:
         return rows_written(arguments)
@@ -172,7 +175,7 @@ def rows_computed(arguments: Sequence[Argument]) -> Array | None:
 
 
 def _rows_of(arguments: Sequence[Argument]) -> tuple[Array | None, Array | None]:
-    """The ends of groups, and the index of rows of D, if there are any."""
+    """The ends of groups (or counts of padded groups), and the index of rows of D; None for what there is not."""
     ends, places = (
         next((np.asarray(each.value) for each in arguments if getattr(each, which)), None)
         for which in ("is_ends", "is_places")
@@ -181,13 +184,13 @@ def _rows_of(arguments: Sequence[Argument]) -> tuple[Array | None, Array | None]
 
 
 def _in_order(function: ir.Operation, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs in the order of the function's arguments, if they have its names."""
+    """The inputs in the order of the function's arguments. Unchanged if an input has a name that no argument has."""
     names = _names(function)
     return {name: inputs[name] for name in names if name in inputs} if {*names} >= {*inputs} else dict(inputs)
 
 
 def _names(function: ir.Operation) -> list[str]:
-    """The names of the function's arguments, of those that have a name."""
+    """The names of those arguments of the function that have one."""
     attributes = ir.ArrayAttr(function.attributes["arg_attrs"]) if "arg_attrs" in function.attributes else ()
     entries = [ir.DictAttr(entry) for entry in attributes]
     return [ir.StringAttr(entry["tile.name"]).value for entry in entries if "tile.name" in entry]
@@ -205,7 +208,7 @@ def _missing(function: ir.Operation, given: Mapping[str, Any], full: Sequence[in
 def _with_outputs(
     given: dict[str, Any], parameters: list[Parameter], missing: Mapping[int, str], domain: Domain
 ) -> dict[str, Any]:
-    """The inputs, with allocated arrays for missing full results. Their rows begin at multiples of 16 bytes."""
+    """The inputs with arrays for the missing results. The rows of these begin at multiples of 16 bytes."""
     names = list(given)
     if len(names) < FACTORS:
         raise InterpreterError("the first two inputs are the matrices a and b [first-two-matrices]")
@@ -224,7 +227,7 @@ def _with_outputs(
 
 
 def _output(name: str, parameter: Parameter, found: Mapping[str, int]) -> Array:
-    """An array for a full result. `found`: the problem's extents. Raises InterpreterError if one of them is unknown."""
+    """An array for a missing result. `found`: the problem's extents. Raises InterpreterError for an unknown extent."""
     type, letters, _ = parameter
     assert isinstance(type, MemRef)
     letters = letters or ("m", "n")
@@ -252,7 +255,8 @@ def _output(name: str, parameter: Parameter, found: Mapping[str, int]) -> Array:
 
 
 def _with_parts(value: Any, dims: Sequence[str], outer: str, count: int) -> Any:
-    """A shared operand as a batch with stride 0; any other operand unchanged."""
+    """An operand that lacks the dimension `outer`, such as one that the products of a batch share, gets it, with stride
+    0. Any other operand is returned unchanged."""
     if outer not in dims or value.ndim == len(dims):
         return value
     return np.broadcast_to(value, (count, *value.shape))

@@ -1,4 +1,4 @@
-"""The dimensions of a host function's arguments, as extents of the problem: m, n, k, and a batch."""
+"""The dimensions of a host function's arguments as extents of the problem: m, n, k, the batch and the groups."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,9 +19,9 @@ from lowtide.reductions import REDUCTIONS
 
 FACTORS = 2  # the number of matrices, A and B, before the results and the epilogue operands of a host function
 
-# The problem's extents of an operand's dimensions, in memory order; in a batch `BATCH` comes before them.
+# The names of extents. Dimensions of an operand are in memory order; in a batch, `BATCH` comes before them.
 BATCH, GROUP = "batch", "group"
-TURN, STATUS = "of a turn", "of a status"  # three and four numbers
+TURN, STATUS = "of a turn", "of a status"  # the lengths of the operands `turn` and `status`: 3 and 4
 _A_DIMS: Mapping[str, str] = MappingProxyType({"t": "mk", "n": "km"})
 _B_DIMS: Mapping[str, str] = MappingProxyType({"n": "nk", "t": "kn"})
 _KIND_DIMS: Mapping[str, Sequence[str]] = MappingProxyType(
@@ -75,10 +75,9 @@ def operand_kinds_of(function: ir.Operation) -> list[str]:
 
 
 def dims_of_arguments(function: ir.Operation, results: list[ResultKind]) -> list[Sequence[str]]:
-    """For each argument, the problem's extents "m", "n" and "k" of its dimensions, in memory order.
+    """For each argument, the names of the extents of its dimensions, such as "m" and "k", in memory order.
 
-    The host function has the problem of the spec if the product is another one; otherwise its tile.gemm gives it. They
-    are unknown without both.
+    They follow from `tile.problem`, if the function has it, and otherwise from its tile.gemm. Empty without both.
     """
     by_group = _b_is_by_group(function, results)
     if "tile.problem" in function.attributes:
@@ -112,7 +111,7 @@ def _of_pairs(dims: list[Sequence[str]]) -> list[Sequence[str]]:
 
 
 def _b_is_by_group(function: ir.Operation, results: list[ResultKind]) -> bool:
-    """Whether, if there are groups, only B has a matrix for each: A and D have two dimensions."""
+    """Whether only B has a matrix for each group, if there are groups: A and D have two dimensions."""
     types = [argument.type for argument in function.regions[0].blocks[0].arguments]
     full = _first_whole(results)
     ranks = [type.rank if isinstance(type, ir.MemRefType) else 0 for type in types]
@@ -120,7 +119,7 @@ def _b_is_by_group(function: ir.Operation, results: list[ResultKind]) -> bool:
 
 
 def _of_packed(dims: list[Sequence[str]], element: ir.Type) -> list[Sequence[str]]:
-    """The extents if B is packed weights of a type: one row may hold the weights of two."""
+    """The extents if B is packed weights of a type: a row of bytes may hold two rows of weights."""
     row = element_of_ir(element)
     if row is not None and row.per_byte > 1:
         dims[1] = tuple(PACKED_ROWS if dim == "n" else dim for dim in dims[1])
@@ -130,7 +129,7 @@ def _of_packed(dims: list[Sequence[str]], element: ir.Type) -> list[Sequence[str
 def _dims_of(
     layout: str, results: list[ResultKind], kinds: list[str], by_columns: bool, *, by_group: bool
 ) -> list[Sequence[str]]:
-    """`by_group`: whether, if there are groups, only B has a matrix for each."""
+    """`dims_of_arguments` of a problem. `by_group`: see `_b_is_by_group`."""
     full = "nm" if by_columns else "mn"
     output: Sequence[str] = (D_ROWS, "n") if "d_rows" in kinds else full
     of_kind = {**_KIND_DIMS, "full": full}
@@ -143,13 +142,13 @@ def _dims_of(
 
 
 def with_batch(function: ir.Operation, dims: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    """As `dims`, with the batch before the dimensions of a memref that has one more of them."""
+    """The same names, with the batch first for each memref that has one dimension more than names."""
     types = (argument.type for argument in function.regions[0].blocks[0].arguments)
     found = [
         (BATCH, *letters) if isinstance(type, ir.MemRefType) and type.rank > len(letters) else tuple(letters)
         for letters, type in zip(dims, types, strict=False)
     ]
-    if any(BATCH in letters for letters in found[:1]):  # groups, if there are any, are products of the batch
+    if any(BATCH in letters for letters in found[:1]):  # padded groups are the products of a batch
         return found
     if (GROUP,) in found:  # D has a matrix for each group of K, or an operand has a vector for each of rows
         return [tuple(GROUP if dim == BATCH else dim for dim in letters) for letters in found]
@@ -157,7 +156,7 @@ def with_batch(function: ir.Operation, dims: Sequence[Sequence[str]]) -> list[tu
 
 
 def types_of(function: ir.Operation, dims: Sequence[Sequence[str]]) -> list[Type]:
-    """The arguments' types. Extents of 0 are in `tile.problem`, and dynamic in the types."""
+    """The arguments' types. In IR, extents of 0 are dynamic, and `tile.problem` says that they are 0."""
     types = [decode_type(argument.type) for argument in function.regions[0].blocks[0].arguments]
     if "tile.problem" not in function.attributes:
         return types
@@ -176,7 +175,7 @@ def _without_elements(type: MemRef, letters: Sequence[str], empty: Sequence[str]
 
 
 def extents_of(names: Sequence[str], values: Sequence[Any], dims: Sequence[Sequence[str]]) -> dict[str, int]:
-    """The problem's extents m, n, k and batch. Raises InterpreterError, which names two operands that disagree."""
+    """The problem's extents by name. Raises InterpreterError with the names of two operands that disagree."""
     found: dict[str, tuple[int, str]] = {}
     shapes = {name: np.shape(value) for name, value in zip(names, values, strict=True)}
     for (name, shape), letters in zip(shapes.items(), dims, strict=True):

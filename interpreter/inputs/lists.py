@@ -1,4 +1,4 @@
-"""Lists of matrices as inputs: sequences of arrays, which may differ in shape."""
+"""Lists of matrices as inputs: sequences of two-dimensional arrays, which may differ in shape."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -13,9 +13,9 @@ _RANK = 2
 
 
 def filled_up(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Shapes]]:
-    """The inputs with each sequence of matrices as one array, with zeros where a matrix has no elements, and the shapes
-    of these matrices by name. Other sequences stay as they are. Raises InterpreterError if the arrays of a sequence do
-    not have two dimensions and the same type."""
+    """Stack each sequence of matrices to one array (matrices, most rows, most columns), with zeros where a matrix has
+    no elements. Returns the inputs with these arrays, and by name the shapes of the matrices. Other sequences stay as
+    they are. Raises InterpreterError for a sequence whose arrays differ in dtype or do not have two dimensions."""
     found, shapes = dict(inputs), {}
     for name, value in inputs.items():
         if isinstance(value, list | tuple) and all(hasattr(each, "shape") for each in value):
@@ -36,8 +36,8 @@ def _filled_up(name: str, matrices: Sequence[np.ndarray]) -> tuple[np.ndarray, S
 
 
 def check_shapes(shapes: Mapping[str, Shapes], types: Mapping[str, Type]) -> None:
-    """Raises InterpreterError for a sequence in place of an array, and for matrices that differ in an extent that the
-    kernel knows, or in any if not all of A, B and D are lists."""
+    """Raises InterpreterError for a sequence where the kernel takes one array, and for matrices that differ in an
+    extent. They may differ only if A, B and D are all lists, and only in an extent that is dynamic in the kernel."""
     all_are_lists = sum(isinstance(type, MemRef) and type.is_list for type in types.values()) > 1
     for name, own in shapes.items():
         type = types.get(name)
@@ -52,13 +52,13 @@ def check_shapes(shapes: Mapping[str, Shapes], types: Mapping[str, Type]) -> Non
 
 
 def shapes_of_product(factors: Iterable[Sequence[Mapping[str, int]]]) -> Shapes:
-    """The shapes of the matrices of D, from the extents m, n and k of those of A and B."""
+    """The shapes of the matrices of D. `factors`: for A and for B, the extents m, n and k of each matrix by name."""
     a, b = factors
     return tuple((left["m"], right["n"]) for left, right in zip(a, b, strict=True))
 
 
 def cut_out(whole: np.ndarray, shapes: Shapes | None) -> Any:
-    """The matrices of a list with these shapes; the whole array without shapes."""
+    """The reverse of `filled_up`, for one array: its matrices of these shapes. Without shapes, the array itself."""
     if shapes is None:
         return whole
     return [one[:rows, :columns] for one, (rows, columns) in zip(whole, shapes, strict=True)]

@@ -1,7 +1,7 @@
-"""Waits for shards that other devices write: a flag with an epoch for each, and a status if one is late.
+"""Waits for shards that other devices write. The flag of a shard is an epoch. A status says which shard was late.
 
-A wait blocks until the flag is there: time does not pass in the interpreter, so a flag that never comes is a deadlock.
-A time limit of 0 has passed at once.
+Time does not pass in the interpreter, so no wait reaches its time limit: if nobody writes the flag, it is a deadlock.
+Only a limit of 0 has passed at once.
 """
 
 from dataclasses import dataclass, replace
@@ -26,8 +26,8 @@ _SET = Change("cas", _RELAXED, asks=True)
 
 @dataclass(frozen=True)
 class Flag:
-    """What an agent waits for: the address of the flag of a shard, the epoch that it must reach, the time limit in ms,
-    and the address of the status."""
+    """The flag of a shard that an agent waits for: its address, the epoch that it must reach, the time limit in ms, and
+    the address of the status."""
 
     address: int
     shard: int
@@ -37,8 +37,8 @@ class Flag:
 
 
 def wait(state: AgentState, op: Described, flag: Flag, *, fences: bool = True) -> Steps:
-    """Wait for a shard; `fences`: TMA loads then come after what is acquired. Returns whether it is late. Raises
-    InterpreterError for addresses that hold no written i32."""
+    """Wait for a shard. Returns whether the wait has ended without it. With `fences`, a proxy fence follows, so that
+    TMA loads see what the wait has acquired. Raises InterpreterError for an address without a written i32."""
     memory = state.machine.memory
 
     def now(address: int) -> int:
@@ -64,7 +64,7 @@ def wait(state: AgentState, op: Described, flag: Flag, *, fences: bool = True) -
 
 
 def is_late(state: AgentState, op: Described, status: int) -> bool:
-    """Whether a wait has ended without its shard. Raises InterpreterError as `wait`."""
+    """Whether any wait has ended without its shard. Raises InterpreterError as `wait` does."""
     return _load(state, op, status, _RELAXED) != 0
 
 
@@ -74,12 +74,12 @@ def _distance(seen: int, epoch: int) -> int:
 
 
 def _lanes(state: AgentState) -> list[int]:
-    """The lanes that act; for whole agents, one lane that stands for all."""
+    """The active lanes; or one lane that stands for all lanes of the agent, if the agent acts as a whole."""
     return [patterns.EVERY_LANE] if state.mask is None else active_lane_numbers(state)
 
 
 def _load(state: AgentState, op: Described, address: int, ordering: Ordering, lanes: list[int] | None = None) -> int:
-    """A strong load by these lanes, by default all that act."""
+    """A strong load by these lanes, by default by those of `_lanes`."""
     memory, place = state.machine.memory, Place(state.machine.memory, address, _BYTES)
     found = 0
     for lane in _lanes(state) if lanes is None else lanes:
@@ -91,7 +91,7 @@ def _load(state: AgentState, op: Described, address: int, ordering: Ordering, la
 
 
 def _report(state: AgentState, op: Described, flag: Flag, seen: int, lane: int) -> None:
-    """Set the status, unless another thread has: only one says why."""
+    """Set the status, unless another thread has set it."""
     acting = semaphores.acting(state) if lane == patterns.EVERY_LANE else lane
     before: list[int] = []
 

@@ -30,11 +30,11 @@ class Matrix:
     is_column_major: bool = False
     index: "Matrix | None" = None
     source_rows: int = 0
-    """`index` is a vector, or None. With it, row i is row index[i] of a matrix in memory that has `source_rows` rows.
-    If there is no such row, row i is zeros, and is not stored."""
+    """`index`: a vector, or None. If it is given, the matrix in memory has `source_rows` rows, and row i is row
+    `index[i]` of it. If there is no such row, row i is read as zeros, and is not stored."""
     is_list: bool = False
-    """Whether it is a list of matrices: at the address is their table, with a row of 64-bit integers for each: address,
-    rows, columns, and elements from row to row."""
+    """Whether it is a list of matrices. Then the table of the list is at the address. The table has a row of 64-bit
+    integers for each matrix: its address, rows, columns and row stride in elements (`dialects/tile/lists.py`)."""
 
     @property
     def shape_as_it_lies(self) -> tuple[int, ...]:
@@ -52,13 +52,13 @@ class Matrix:
         return replace(self, address=address, shape=self.shape[1:], strides=self.strides[1:])
 
     def listed(self, entries: Sequence[int]) -> "Matrix":
-        """The matrix of a list whose row of the table this is; of it, no more rows and columns than the list has."""
+        """A matrix of a list, from its row of the table. It is clipped to the extents of the list."""
         address, *own, stride = entries
         shape = tuple(map(min, own, self.shape[1:]))
         return replace(self, address=address, shape=shape, strides=(stride,), is_list=False)
 
     def names_of_parts(self) -> tuple[str, ...]:
-        """The names of the arrays in memory: of a list, those of its matrices."""
+        """The names of its arrays in memory: one, or for a list one for each matrix."""
         return tuple(part_name(self.name, at) for at in range(self.shape[0])) if self.is_list else (self.name,)
 
     def rows(self, first: int, end: int) -> "Matrix":
@@ -95,8 +95,8 @@ class Window:
 
     `kind` is the dimension of a one-dimensional matrix: "per_row" or "per_column"; otherwise it is "full". If `block`
     rows, or columns, share one element, elements are `step` apart. In a window of halves, the second half of the rows
-    is from the matrix `second`, and begins at the same row. `taken`: with rows at an index, the row in memory of
-    each row of the window, or -1 if there is none; set by `resolved`.
+    is from the matrix `second`, and begins at the same row. If the matrix has an index, `taken` (rows,) is the row in
+    memory of each row of the window, or -1 if there is none; `resolved` sets it.
     """
 
     matrix: Matrix
@@ -111,14 +111,14 @@ class Window:
 
     @property
     def halves(self) -> tuple["Window", ...]:
-        """The windows of one matrix each: this one, or its two halves."""
+        """Its windows in single matrices: itself, or its two halves."""
         if self.second is None:
             return (self,)
         one = replace(self, second=None, shape=(self.shape[0] // 2, self.shape[1]))
         return one, replace(one, matrix=self.second)
 
     def inside_of(self, rows: Ints) -> tuple[NDArray[np.bool_], int]:
-        """For rows of the window: whether each is in its matrix; and the number of columns inside."""
+        """Whether each of these rows of the window is in its matrix, and the number of columns that are."""
         first, *_ = self.halves
         inside_rows, inside_columns = first.inside
         if self.taken is not None:
@@ -159,7 +159,7 @@ def _clip(size: int, limit: int) -> int:
 
 
 def resolved(state: AgentState, op: Described, window: Window) -> Window:
-    """The window with `taken`, for which the agent reads the index. A window without an index is returned as it is."""
+    """The window with `taken`: the agent reads the index. A window without an index is returned unchanged."""
     index = window.matrix.index
     if index is None or window.taken is not None:
         return window

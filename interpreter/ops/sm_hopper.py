@@ -112,7 +112,8 @@ def _mbarrier(state: AgentState, op: DecodedOp, slots: tuple[int, ...]) -> Mbarr
 
 
 def _mbarriers(state: AgentState, op: DecodedOp, slots: tuple[int, ...], line: ClusterLine | None) -> list[Mbarrier]:
-    """The mbarriers with one index in each CTA of a line of the cluster."""
+    """The mbarrier with the op's index in each CTA of a row or column of the cluster, or of both; in the agent's own
+    CTA without a line."""
     _mbarrier(state, op, slots)
     index = state.values[slots[1]]
 
@@ -192,14 +193,14 @@ def _prepare_make_maps(op: DecodedOp, program: Program) -> Any:
 
 @OPS.effects("sm.make_maps", prepare=_prepare_make_maps)
 def make_maps(state: AgentState, op: DecodedOp, maps: Any, matrices: Any, scratch: Any) -> None:
-    """The map of the CTA's matrix, by one agent."""
+    """One agent of a CTA makes the map of the matrix with the CTA's number."""
     if state.warp != state.team.members[0]:
         return
     number, type = state.cta.index, op.data
     matrix = matrix_at(state, op, matrices, number)
-    if matrix.shape[0] <= 1 or not all(matrix.shape):  # the stride is never used
+    if matrix.shape[0] <= 1 or not all(matrix.shape):  # no load uses the stride, but a map must have a legal one
         matrix = replace(matrix, strides=(tensor_maps.UNIT // matrix.element.bytes,))
-    if not all(matrix.shape):  # nothing is loaded from inside of it
+    if not all(matrix.shape):  # a map has at least one element; loads are outside of it
         matrix = replace(matrix, address=matrices.address, shape=tuple(max(1, each) for each in matrix.shape))
     found = tensor_maps.encode(state, op, matrix, type.shape, type.swizzle)
     map_objects.write(state, op, maps.address + number * map_fields.BYTES, found)
@@ -207,14 +208,15 @@ def make_maps(state: AgentState, op: DecodedOp, maps: Any, matrices: Any, scratc
 
 @OPS.effects("sm.listed_map")
 def listed_map(state: AgentState, op: DecodedOp, maps: Any, number: Any) -> Any:
-    """The map, as the tensormap proxy sees it after an acquire fence."""
+    """An acquire fence, and then the map as the tensormap proxy sees it."""
     address = maps.address + number * map_fields.BYTES
     map_objects.acquire(state, (address, active_lane_numbers(state)[0]), Scope.gpu)
     return map_objects.used(state, op, address)
 
 
 def _loads_by_tma(state: AgentState, op: DecodedOp) -> bool:
-    """Whether the agent is in a role that fills slots. Else it must be a warpgroup, which loads its share."""
+    """Whether the agent is in a role that fills slots. Otherwise it must be a warpgroup, which loads its share of the
+    rows. Raises InterpreterError for any other agent."""
     role = state.seat.role
     if role is not None and state.team is not state.cta.everyone:
         if state.machine.roles[role].name in (PRODUCER, COPIERS):

@@ -232,8 +232,8 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
             wanted = [Coordinate.batch, Coordinate.m, Coordinate.n][-len(results) :]
             for slot, each in zip(results, wanted, strict=True):
                 state.values[slot] = after[each]
-        # Part 0 stores the tile, or every part stores a share. A half or a share of a tile, or a tile of a super-tile,
-        # may be past the edge.
+        # Part 0 stores the tile, or every part stores a share of it. A half, a share, or a tile of a super-tile stores
+        # nothing if it is past the edge.
         m, n = place[Coordinate.m], place[Coordinate.n]
         stores = item.part == 0 or (order.division is not None and order.division.is_scattered)
         if noted is not None and m < rows and n + item.part * width // item.parts < widths[item.grid] and stores:
@@ -246,7 +246,9 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
 
 
 def _matrix_of(state: AgentState, op: DecodedOp, count: int, first: list[int]) -> Callable[[int], int]:
-    """Which matrix, or group, has the grid of a number: in order, from the `first` one on."""
+    """A function from the number of a grid of tiles to the number of its matrix, or group. Grids are in the order of
+    the matrices, from matrix `first` on; matrix 0 follows the last one. Raises InterpreterError unless `first` is one
+    of them."""
     start = first[0] if first else 0
     if not 0 <= start < max(count, 1):
         raise state.violation(op, f"begins with matrix {start} of {count}; take one of them [work-first-matrix]")
@@ -254,7 +256,7 @@ def _matrix_of(state: AgentState, op: DecodedOp, count: int, first: list[int]) -
 
 
 def _with_later(items: Iterable[WorkItem], most: int) -> Iterator[tuple[WorkItem, ...]]:
-    """Each item with the next ones, `most` of them, fewer at the end."""
+    """Each item, followed by the next `most` items, or fewer at the end."""
     ahead = iter(items)
     window = deque(islice(ahead, most + 1))
     while window:
@@ -264,7 +266,7 @@ def _with_later(items: Iterable[WorkItem], most: int) -> Iterator[tuple[WorkItem
 
 
 def _turn(state: AgentState, op: DecodedOp) -> tuple[int, int]:
-    """The agent's turn among those that share the CTA's tiles, and their number."""
+    """The agent's number among the instances of a role that take the tiles of the CTA in turn, and their number."""
     if "in_turn" not in op.attributes:
         return 0, 1
     if state.seat.role is None:

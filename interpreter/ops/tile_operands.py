@@ -1,4 +1,4 @@
-"""Operands of tile's ops: the shapes of their windows, those that the sum reads, packed weights."""
+"""Operands of tile's ops: parts of batches, groups and lists; windows; scales and packed weights."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -41,21 +41,22 @@ RANKS |= dict.fromkeys(IN_THE_SUM, 2)
 
 
 def part_of(state: AgentState, op: DecodedOp, operand: Any, kind: OperandKind, number: int) -> Any:
-    """The part of an epilogue operand for one product of a batch, or all of it if it is shared."""
+    """The part of an epilogue operand for one product of a batch; the whole operand if the products share it."""
     if kind is OperandKind.scalar or len(operand.shape) == RANKS.get(kind):
         return operand
     return matrix_at(state, op, operand, number)
 
 
 def turn_of(state: AgentState, op: DecodedOp, turn: Matrix) -> tuple[int, int, int]:
-    """The rank, the epoch and the time limit in ms."""
+    """The rank, the epoch and the time limit in ms, read from the operand `turn`."""
     loaded = state.machine.memory.load(state.access(op), turn.addresses(0, np.array([0])), "i32", turn.shape[0])
     rank, epoch, limit = (int(each) for each in loaded[0])
     return rank, epoch, limit
 
 
 def await_shard(state: AgentState, op: DecodedOp, shard: int, arriving: Sequence[Matrix]) -> Steps:
-    """Wait for a shard of A. `arriving`: the flags, the turn and the status. Returns whether it is late."""
+    """Wait for a shard of A. `arriving`: the operands `arrived`, `turn` and `status`. Returns whether the wait has
+    ended without the shard."""
     arrived, turn, status = arriving
     _, epoch, limit = turn_of(state, op, turn)
     flag = arrivals.Flag(int(arrived.addresses(0, shard)), shard, epoch, limit, int(status.addresses(0, 0)))
@@ -68,8 +69,8 @@ def _ends(state: AgentState, op: DecodedOp, ends: Matrix) -> list[int]:
 
 
 def groups_of_k(state: AgentState, op: DecodedOp, ends: Matrix, k: int, block: int = 1) -> list[tuple[int, int]]:
-    """The range of K of each group. The end before is clamped to [0, K], and then the end to [the end before, K]. Ends
-    other than K are then rounded down to a multiple of `block`."""
+    """The range (first, end) of K of each group. The end of the group before is clamped to [0, K], and then the group's
+    own end to [that, K]. Both are then rounded down to a multiple of `block`, except if they are K."""
     given = _ends(state, op, ends)
     firsts = [0, *(min(max(end, 0), k) for end in given[:-1])]
     spans = [(first, min(max(end, first), k)) for first, end in zip(firsts, given, strict=True)]
@@ -81,7 +82,7 @@ def _rounded(end: int, k: int, block: int) -> int:
 
 
 def groups_of_rows(state: AgentState, op: DecodedOp, ends: Matrix, rows: int) -> list[tuple[int, int]]:
-    """The first row and the end of the rows of each group. Ends are clamped to [the end before, rows]."""
+    """The range (first, end) of rows of each group. Each end is clamped to [the end before, rows]."""
     spans, first = [], 0
     for end in _ends(state, op, ends):
         spans.append((first, min(max(end, first), rows)))
@@ -90,13 +91,13 @@ def groups_of_rows(state: AgentState, op: DecodedOp, ends: Matrix, rows: int) ->
 
 
 def rows_of_matrices(state: AgentState, op: DecodedOp, ends: Matrix, rows: int) -> list[tuple[int, int]]:
-    """The first row and the end of the rows that count, of each matrix of a batch. Ends are clamped to [0, rows]."""
+    """The range (0, count) of rows of each padded group. Counts are clamped to [0, rows]."""
     return [(0, min(max(end, 0), rows)) for end in _ends(state, op, ends)]
 
 
 def matrix_at(state: AgentState, op: DecodedOp, batch: Matrix, number: int) -> Matrix:
-    """A matrix, or vector, of a batch. A matrix of a list is found in its table. Raises InterpreterError for a
-    number outside of the batch."""
+    """A matrix, or vector, of a batch or of a list, whose table is read. Raises InterpreterError for a number outside
+    of the batch."""
     if not 0 <= number < batch.shape[0]:
         raise state.violation(op, f"matrix {number} of {batch.name}, a batch of {batch.shape[0]} [matrix-of-batch]")
     if not batch.is_list:

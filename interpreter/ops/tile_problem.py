@@ -103,8 +103,8 @@ def _of_groups_of_k(
     others: tuple[list[Matrix], list[tuple[OperandKind, Any]]],
     ends: Matrix,
 ) -> Steps:
-    """The products of all groups of K: of rows of A and B, or of columns where K is contiguous. Scales of blocks are
-    those of the group's blocks."""
+    """The products of all groups of K. Each multiplies rows of A and B, or columns if K is contiguous, and takes the
+    scales of its blocks of K."""
     (a, b), (results, operands), lies_by_k = factors, others, _lies_by_rows(op)
     is_scaled = any(kind in SCALES for kind, _ in operands)
     spans = groups_of_k(state, op, ends, a.shape[1 if lies_by_k else 0], SCALED_TOGETHER if is_scaled else 1)
@@ -128,8 +128,8 @@ def _of_rows(
     others: tuple[list[Matrix], list[tuple[OperandKind, Any]]],
     rows: tuple[int, int],
 ) -> Steps:
-    """The product of a group's rows: `rows` of A (or columns, as it lies), of full results, and of operands that have
-    rows. Nothing if there are none."""
+    """The product of one group. `rows`: the range of its rows in A, in full results, in reductions of rows, and in
+    operands of rows. Nothing is computed for an empty range."""
     ((a, b), (results, operands)), (first, end) = (factors, others), rows
     if first == end:
         return
@@ -145,7 +145,7 @@ def _lies_by_rows(op: DecodedOp) -> bool:
 
 
 def _rows_of_operand(kind: OperandKind, operand: Any, rows: tuple[int, int]) -> Any:
-    """The part of an operand for some rows of D. A row of scales has one for each row of D."""
+    """The part of an operand for a range of rows of D. In a `row_scale` (blocks of K, M), these are columns."""
     if kind is OperandKind.row_scale:
         return operand.columns(*rows)
     return operand.rows(*rows) if kind in _OF_ROWS else operand
