@@ -9,15 +9,15 @@ of rows. Groups and `ends` are those of `lt.grouped_matmul`, but rows of D that 
 can read a tensor as it lies, it is copied first. On the CPU, torch multiplies the groups one by one.
 
 Gradients are products of groups with the same ends. If rows are grouped, dA is a product with groups of rows, and dB is
-one with groups of K. If K is grouped, dA and dB are products with groups of rows. The gradient of D is rounded to A's
-type before it is multiplied. If groups are padded, dA is a product with the same counts, and dB is a batch of products,
-with zeros in the rows that do not count.
+one with groups of K. If K is grouped, dA and dB are products with groups of rows. If groups are padded, dA is a product
+with the same counts, and dB is a batch of products of A and dD with zeros in the rows that do not count. dD, the
+gradient of D, is rounded to A's type before it is multiplied.
 
-With `a_rows`, the rows of A are gathered, and with `d_rows` those of the product are scattered, each in the kernel. In
-the backward pass, the kernel of dA gathers the rows of the gradient at `d_rows`. Rows of dA that were gathered several
-times are added in f32 in a fixed order (`lowtide.torch.rows`). Groups of K take no index, so torch gathers rows for dB.
-`weight` scales the rows of the product. Its gradient is the dot product of a row of A and the row of dA before scaling,
-so it needs no other product.
+With `a_rows` the kernel gathers the rows of A, and with `d_rows` it scatters the rows of the product. In the backward
+pass, the kernel of dA gathers the rows of dD at `d_rows`. If a row of A was gathered several times, its gradients are
+added in f32, or f64 for f64, in a fixed order (`lowtide.torch.rows`). Groups of K take no index, so torch gathers the
+rows for dB. `weight` scales the rows of the product. The gradient of a weight is the dot product of a row of A and its
+row of dA before scaling, so it needs no other product.
 """
 
 import math
@@ -64,16 +64,14 @@ def grouped_matmul(
 
     `ends`: int32 (groups,), on the device of A and B. Group g consists of the rows, or of the elements of K, from
     `ends[g - 1]` (0 for the first group) to `ends[g] - 1`. Rows of D that belong to no group are 0. The matrix of D for
-    an empty group of K is 0.
-    `counts`: int32 (groups,), in place of `ends`, for padded groups: A (groups, rows, K), B (groups, K, N) and D
-    (groups, rows, N). Group g has the first `counts[g]` of its rows. The other rows of D are 0, and those of A are not
-    used.
-    `a_rows`: int32 (R,). Row i of the product, of R rows, is computed from row `a_rows[i]` of A, or from zeros if A has
-    no such row.
-    `d_rows`: int32 (R,). Row i of the product is row `d_rows[i]` of D (rows, N), or nowhere if D has no such row. Its
-    elements must be different. The other rows of D are 0.
-    `weight`: floats (R,), which scale the rows of the product. `routes` gives `ends`, `a_rows` and `d_rows`.
-    `out_dtype`: D's type, by default that of A (bf16 for 8-bit floats, s32 for integers).
+    an empty group of K is 0. `counts`: int32 (groups,), in place of `ends`, for padded groups: A (groups, rows, K), B
+    (groups, K, N) and D (groups, rows, N). Group g has the first `counts[g]` of its rows. The other rows of D are 0,
+    and those of A are not used. `a_rows`: int32 (R,). Row i of the product, of R rows, is computed from row `a_rows[i]`
+    of A, or from zeros if A has no such row. `d_rows`: int32 (R,), with `rows`, the number of rows of D. Row i of the
+    product is stored into row `d_rows[i]` of D (rows, N), or nowhere if D has no such row. The elements that name rows
+    of D must be different. Other rows of D are 0. `weight`: floats (R,), which scale the rows of the product. `routes`
+    gives `ends`, `a_rows` and `d_rows`. `out_dtype`: D's type, by default that of A (bf16 for 8-bit floats, s32 for
+    integers).
 
     Raises LaunchError for tensors that do not fit.
     """

@@ -8,8 +8,8 @@ from lowtide.errors import LaunchError
 
 
 class At(NamedTuple):
-    """Which rows of A are taken, into which rows of D rows are stored, the number of rows of D if they are, and the
-    weights of the rows of the product."""
+    """`a_rows`, `d_rows` and `weight` (R,), and `rows`, the number of rows of D with `d_rows`: as for `grouped_matmul`.
+    None for what is not given."""
 
     a_rows: torch.Tensor | None = None
     d_rows: torch.Tensor | None = None
@@ -24,7 +24,8 @@ class At(NamedTuple):
 
 
 def check(a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor, at: At) -> tuple[int, ...]:
-    """D's shape. Raises LaunchError for tensors that do not fit."""
+    """The shape of D: (rows, N), or (groups, M, N) with groups of K or padded groups. Raises LaunchError for tensors
+    that do not fit."""
     if ends.dim() != 1 or ends.dtype is not torch.int32:
         raise LaunchError(
             f"ends is {ends.dtype} of shape {tuple(ends.shape)}; it must be int32 (groups,): convert it [torch-ends]"

@@ -6,10 +6,10 @@ The kernels are those of `lowtide.torch.gated_mlp`, for groups of rows. The firs
 both products of the first layer and the activation, and saves `gate` and `up` if a gradient is needed. The second
 scales its rows by the weights of the router, and scatters them.
 
-In the backward pass, the product of dy and `down` gathers the rows of dy. Its results are `dgate` and `dup`, as the
-halves of one matrix, `hidden`, which is computed again and scaled, and the gradients of the weights, which are sums of
-rows. Of the other kernels one has groups of rows, for x, and two have groups of K, for `gate_up` and `down`; torch
-gathers rows for the latter.
+The backward pass has four kernels. The first multiplies dy, whose rows it gathers, and `down`. Its epilogue computes
+`dgate` and `dup`, the halves of one matrix; `hidden` again, scaled by the weights; and the gradients of the weights,
+which are sums of rows. The second, with groups of rows, computes the gradient of x. The last two, with groups of K,
+compute the gradients of `gate_up` and `down`; torch gathers their rows.
 """
 
 from typing import Any
@@ -42,12 +42,14 @@ def grouped_gated_mlp(
     rows: int | None = None,
     weight: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """The gated MLPs of experts, with gradients of x, `gate_up`, `down` and `weight`. Takes x (tokens, K), `gate_up`
-    (groups, 2·hidden, K), which has the rows of gate and then those of up of each expert, and `down` (groups, N,
-    hidden), as in transformers. Returns (R, N), or (`rows`, N) with `d_rows`.
+    """The gated MLPs of experts, with gradients of x, `gate_up`, `down` and `weight`.
+
+    x is (tokens, K). `gate_up` is (groups, 2·hidden, K): for each expert the rows of gate, then those of up. `down` is
+    (groups, N, hidden), as in transformers. The result is (R, N), with a row for each row of the product, or
+    (`rows`, N) with `d_rows`.
 
     `ends`, `a_rows`, `d_rows`, `rows` and `weight` are those of `lowtide.torch.grouped_matmul`: the first layer gathers
-    rows at `a_rows`, the second scales them by `weight` and stores them at `d_rows`. Rows of no group are 0.
+    rows at `a_rows`, and the second scales its rows by `weight` and stores them at `d_rows`. Rows of no group are 0.
     `activation`: "silu", "gelu", "gelu_tanh" or "relu". Types are f32, f16 and bf16; x, `gate_up` and `down` have one
     type, or that of the autocast region. There are no gradients of gradients. torch.compile breaks its graph at the
     call.
@@ -149,5 +151,5 @@ class _GroupedGated(torch.autograd.Function):
 
 
 def _of_groups(values: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
-    """An element for each row, and 0 for the rows of no group."""
+    """The values (R,), with 0 for rows after the last end."""
     return torch.where(torch.arange(len(values), device=values.device) < ends.max(), values, 0)

@@ -23,10 +23,12 @@ def grouped_results(
     a_rows: torch.Tensor | None = None,
     pairs: str | None = None,
 ) -> dict[str, torch.Tensor]:
-    """The results, by name, of the product of A (rows, K) and B (groups, K, N), or (groups, K, 2·N) with `pairs`, for
-    groups as in `lowtide.torch.grouped_matmul`, also with `a_rows`. `operands` have the rows of the product. `out`:
-    tensors for some of the results, which may be strided. Rows of no group may have any values. Full results have A's
-    type. Records no gradient. No extent is 0.
+    """The results, by name, of a product of groups of rows with an epilogue. Records no gradient.
+
+    A is (rows, K) and B (groups, K, N), or (groups, K, 2·N) with `pairs`. No extent may be 0. `ends` and `a_rows` are
+    those of `lowtide.torch.grouped_matmul`. `operands`: those of the epilogue by name, with a row for each row of the
+    product. `out`: tensors for some of the results, which may be strided. Full results have A's type. In rows of no
+    group, results may have any values.
 
     On the CPU, torch computes the same results. Raises LaunchError for tensors that do not fit, SpecError for types
     that the epilogue does not support, and the errors of `compile_gemm`.

@@ -3,9 +3,9 @@
     grouped_results(Tensor a, Tensor b, Tensor ends, Tensor[] operands, str epilogue, str[] halves, Tensor? a_rows)
         -> Tensor[]
 
-A, B, `ends` and `a_rows` are those of `lowtide::grouped_epilogue`, and so are rows of no group, which may have any
-values. `operands`, `epilogue` and `halves` are those of `lowtide::gemm_results`, and so are the results, which are full
-ones. The op has no gradient: graphs that call it hold the backward pass too.
+A, B, `ends` and `a_rows` are those of `lowtide::grouped_epilogue`. `operands`, `epilogue` and `halves` are those of
+`lowtide::gemm_results`. So is the list of results, but here all are full results. Rows of no group may have any values.
+The op has no gradient, because graphs that call it contain the backward pass, too.
 
 If a kernel cannot be compiled or cannot read a tensor, torch computes the results, and a warning says so once.
 """

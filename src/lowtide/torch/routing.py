@@ -1,9 +1,9 @@
 """Rows for experts: `routes` sorts the tokens by expert, and `combine_slots` adds the rows of each token.
 
-A token has as many slots as experts that it is sent to. The rows of the product are sorted by expert, so they are in
-groups. The first product of the experts takes the rows of the tokens at an index, and the last one stores its rows at
-an index: each into the slot of its token. The slots of a token are then one behind the other, and are added in an order
-that does not depend on the experts. Nothing is added by atomic operations, so bits repeat in each run.
+A token has a slot for each expert that it is sent to. The rows of the products are sorted by expert, so they are in
+groups. The first product of the experts gathers the rows of the tokens at an index. The last one scatters its rows at
+an index: each into a slot of its token. The slots of a token are consecutive rows, and are added in an order that does
+not depend on the experts. Nothing is added by atomic operations, so all runs give the same bits.
 
     ends, tokens, places = routes(experts, groups)
     hidden = lt.grouped_matmul(x, up.mT, ends, epilogue=lt.swiglu, pairs="stacked", a_rows=tokens)
