@@ -1,6 +1,6 @@
 """`interpret`: run a module of any level on numpy arrays."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -76,24 +76,30 @@ def interpret(
     explorer: Explorer | None = None,
 ) -> Any:
     """Run a module on `inputs`, by the names or in the order of the host function's arguments. Returns D as stored, or
-    a dict of results by name if there are several full results.
+    a dict of results by name if there are several full results and reductions.
 
-    `module` may be text, or `Loaded` for several runs. `inputs` are arrays (rows may be padded: a view with a larger
-    first stride) and run-time scalars. Arrays have the dtypes of the compiled kernel; in the domains "exact" and
-    "field" they may be integers of any dtype. If the inputs have an argument "d", it gives D's shape and strides, not
-    its dtype and contents; if it is also a full operand, D is written in its place (in the interpreter's memory: arrays
-    are not changed). Otherwise D is allocated, with rows at multiples of 16 bytes. The same holds for other full
-    results. Arrays of results other than D are written. If K is 0, D is the epilogue of 0; if M or N is 0, D is empty.
-    If rows are grouped, the rows of full results after the last end are not changed; with rows of D at an index, those
-    that the index does not name.
-    `sms` is the result of tile.sm_count and the number of CTAs that run at a time, in whole clusters and at least one
-    cluster. `seed` determines the order of agents. `domain` is "float" or "hopper" (D in its own dtype), "exact" or
-    "field" (D in int64): see `domains`. `on_progress` gets the number of ended CTAs of a launch, and of all its CTAs.
-    `trace` is filled with the work of each CTA in order, `paths` with the sides of branches that were taken, `report`
-    (levels nvvm to ptx) with whether the verdict holds for every order of agents. `explorer` chooses the order instead
-    of `seed` (`explore`). `max_steps` is the largest number of ops that an agent may run; more are reported as an
-    endless loop. Matrices begin at multiples of 256 bytes, plus the offset of their name in `offsets`.
-    These are keywords here and records below (`Options`, `Observers`).
+    - `module`: the module, its text, or `Loaded` for several runs.
+    - `inputs`: arrays and run-time scalars. Rows of arrays may be padded: a view with a larger first stride. Arrays
+    have the dtypes of the compiled kernel; in the domains "exact" and "field" they may be integers of any dtype. A list
+    of matrices is one array (matrices, rows, columns), or a sequence of arrays (rows, columns). If A and B are
+    sequences, D is a list of arrays. - Results among the inputs: "d" gives D's shape and strides, and the contents of
+    rows that are not written; its dtype does not matter. If D is also a full operand, it is written in place of the
+    operand, in the interpreter's memory: the array is not changed. Without "d", D is allocated, with rows at multiples
+    of 16 bytes. Other results may be given or left out, too. Their arrays are written.
+    - `sms`: the result of tile.sm_count, and the number of CTAs that run at a time, in whole clusters and at least one.
+    - `seed`: determines the order of agents. `explorer` chooses the order instead, if it is given (`explore`).
+    - `domain`: "float" or "hopper" (D in its own dtype), "exact" or "field" (D in int64): see `domains`.
+    - `on_progress`: is called with the number of ended CTAs of a launch, and the number of all its CTAs.
+    - `trace`: is filled with the work of each CTA in order. `paths`: with the sides of branches that were taken.
+      `report` (levels nvvm to ptx): with whether the verdict holds for every order of agents.
+    - `max_steps`: the largest number of ops that an agent may run; more are reported as an endless loop.
+    - `offsets`: matrices begin at multiples of 256 bytes, plus the offset of their name in bytes.
+
+    If K is 0, D is the epilogue of 0. If M or N is 0, D is empty. Some kernels do not write all of D: with groups of
+    rows, rows after the last end; with padded groups, rows that do not count; with rows of D at an index, rows that the
+    index does not name. If a shard of A is late, the array of `status` is written, and elements that were not stored
+    stay as they were.
+
     Raises InterpreterError for a level that is not interpreted, inputs that do not fit, and every broken rule of the
     hardware: races, deadlocks, reads of bytes before they are written or before their copy is waited for, accesses out
     of bounds; also if D is not fully written, or an operand has changed. Raises IRError for an illegal module.
@@ -156,7 +162,8 @@ class Run:
         return [(position, x) for position, x in results if position != self.output]
 
     def without_launches(self) -> Any:
-        """The results if they need no sums; None if they do."""
+        """The results of a product without rows, or whose D is empty, which needs no launch; None for other
+        products."""
         arguments, output, numbers = self.arguments, self.output, self.host.domain
         make = _zeros if 0 in np.shape(arguments[output].value) else None  # nothing to compute
         if make is None and any(each.is_places and not np.size(each.value) for each in arguments):
@@ -198,14 +205,14 @@ class Run:
 
 
 def _rows_of(result: Argument, arguments: Sequence[Argument]) -> Array | None:
-    """Whether each row of a result, or element of a reduction of rows, is written; None if all of it is."""
+    """Which rows of a full result, or elements of a reduction of rows, are written; None if all of the result is."""
     if result.result is ResultKind.full:
         return rows_written(arguments)
     return rows_computed(arguments) if str(result.result).startswith("row_") else None
 
 
 def _is_late(host: Host, matrix: Any, status: Argument) -> bool:
-    """Whether a shard was late; then its status is given to the caller, as on a GPU."""
+    """Whether a shard was late. If so, the status is written to the caller's array, as on a GPU."""
     found = np.asarray(host.memory.contents(matrix.name)[0]).reshape(-1)
     if found[0]:
         _give(status, found)
@@ -213,7 +220,9 @@ def _is_late(host: Host, matrix: Any, status: Argument) -> bool:
 
 
 def _stored(host: Host, matrix: Any, given: Array, rows: Array | None) -> Array:
-    """As `_written`, of a kernel that has stopped storing: what it has not written is as given."""
+    """As `_written`, for a kernel that has stopped storing: elements that it has not written are those of `given`."""
+    if matrix.is_list:
+        return _of_list(host, matrix, given, rows, _stored)
     payload, written = host.memory.contents(matrix.name)
     found = host.domain.matrix_of(payload, matrix.element.name).reshape(given.shape)
     return np.where(written.reshape(given.shape), found, given.astype(found.dtype))
@@ -241,7 +250,7 @@ def launch_record(
 
 
 def _zeros(result: Argument, numbers: domains.Domain) -> Array:
-    """A result that needs no sums: without elements, or 0."""
+    """A result of zeros, or without elements, for a product that needs no sums."""
     assert isinstance(result.type, MemRef)
     return numbers.matrix_of(np.zeros(np.shape(result.value), numbers.payload), result.type.element.name)
 
@@ -254,8 +263,8 @@ def _given(result: Argument, numbers: domains.Domain) -> Array:
 
 
 def _results(arguments: list[Argument], of_d: Array, others: Sequence[tuple[Argument, Array]]) -> Any:
-    """The return value of a run: D, or all full results by name if there are several. Results other than D are also
-    written to their arrays."""
+    """What a run returns: D, or all full results and reductions by name if there are several. Results other than D are
+    also written to their arrays."""
     d = arguments[output_of(arguments)]
     found = {d.name: cut_out(of_d, d.shapes)}
     for argument, values in others:
@@ -316,10 +325,10 @@ def _placed(host: Host, arguments: list[Argument], offsets: Mapping[str, int]) -
 
 
 def _written(host: Host, matrix: Any, given: Array, rows: Array | None) -> Array:
-    """A result as stored. `rows`: whether each row is written, in a batch of each matrix; the others are those of
-    `given`. Raises InterpreterError if an element of these rows was not written, or if another element was."""
+    """A result as stored. `rows`: which rows are written, in a batch for each matrix; None for all. Other rows are
+    those of `given`. Raises InterpreterError if an element of these rows was not written, or if another element was."""
     if matrix.is_list:
-        return _written_list(host, matrix, given, rows)
+        return _of_list(host, matrix, given, rows, _written)
     payload, written = host.memory.contents(matrix.name)
     name = "D" if matrix.name == "d" else matrix.name
     if len(matrix.shape) == 3:  # a batch: the rows of all its matrices
@@ -350,14 +359,15 @@ def _written(host: Host, matrix: Any, given: Array, rows: Array | None) -> Array
     return found
 
 
-def _written_list(host: Host, matrix: Any, given: Array, rows: Array | None) -> Array:
-    """As `_written`, for a list, whose matrices may have fewer rows and columns than `given`."""
+def _of_list(host: Host, matrix: Any, given: Array, rows: Array | None, read: Callable[..., Array]) -> Array:
+    """A list of matrices, each read by `read`: `_written` or `_stored`. They may have fewer rows and columns than
+    `given`, whose other elements are kept."""
     found = None
     for number, name in enumerate(matrix.names_of_parts()):
         buffer = host.memory.buffer(name)
         part = replace(matrix, name=name, shape=(buffer.rows, buffer.columns), is_list=False)
         inside = number, slice(buffer.rows), slice(buffer.columns)
-        own = _written(host, part, given[inside], None if rows is None else rows[number, : buffer.rows])
+        own = read(host, part, given[inside], None if rows is None else rows[number, : buffer.rows])
         found = given.astype(own.dtype) if found is None else found
         found[inside] = own
     assert found is not None

@@ -122,6 +122,15 @@ def test_the_time_limit_says_which_shard_is_late_and_d_keeps_what_was_there(targ
     assert (found == -1).all() and given["status"].tolist() == [1, 1, 5, 6]
 
 
+@pytest.mark.parametrize("level", ["cta", "ptx"])
+def test_matrices_of_a_list_keep_what_was_there_if_a_shard_is_late(level: str) -> None:
+    given, out = inputs((6, 6, 5), limit=0, epoch=6), np.full((SHARDS, ROWS, COLUMNS), -1, np.int64)
+    given["b"] = np.broadcast_to(given["b"], (SHARDS, COLUMNS, DEPTH))
+    found = compiled("sm_90a", lists="d").interpret(**given, out=out, level=level, domain="exact")
+    assert given["status"].tolist() == [1, 2, 5, 6]
+    assert (found[2] == -1).all() and np.isin(found, [-1, *np.unique(given["a"] @ given["b"].mT)]).all()
+
+
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_work_begins_with_the_shard_of_this_rank(target: str) -> None:
     trace, given = Trace(), inputs()
