@@ -33,8 +33,8 @@ LEVELS = ("problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm", "l
 
 
 class Host:
-    """A module ready to run: its host function, and its kernels or those of `ptx`. `programs` are the functions that
-    are already decoded. Raises InterpreterError for a level that is not interpreted."""
+    """A module that is ready to run: its host function, and its kernels, or those of `ptx` if it is given. `programs`:
+    the functions that are already decoded. Raises InterpreterError for a level that is not interpreted."""
 
     def __init__(
         self,
@@ -67,7 +67,9 @@ class Host:
         self._evaluate(arguments, self.launch)
 
     def in_turns(self, arguments: list[Any]) -> Iterator[Wait | InterpreterError | None]:
-        """As `run`, taking turns with other devices, which may change this one's memory."""
+        """As `run`, in turns with other devices, which may change this device's memory. After each turn of an agent,
+        yields None, or why nothing can continue unless another device changes memory: a wait of the host function, or
+        the error of a deadlock."""
         state, program = self._begin(arguments, self._launch_in_turns)
         self.memory.begin_launch()
         self.memory.enter(0, state.cta.shared.clocks)
@@ -76,7 +78,7 @@ class Host:
             check(state)
 
     def launches(self, arguments: list[Any]) -> tuple[Launch, ...]:
-        """The launches of level llvm as data, without running them. Their arrays are those in memory at that point."""
+        """The launches of level llvm as data. They are not run, so arrays keep their contents."""
         found: list[Launch] = []
         self._evaluate(arguments, lambda request, op: found.append(self._recorded(request, op)))
         return tuple(found)

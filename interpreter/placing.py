@@ -26,7 +26,7 @@ from lowtide.interpreter.ptx.table import bits_of
 from lowtide.launches import Array, Parameter, Pointer, Struct
 from lowtide.launches import TensorMap as RecordedMap
 
-_LEVELS = 3  # of rows within matrices within a batch, which memory keeps apart
+_LEVELS = 3  # strides of an allocation: between matrices, between rows, between elements
 _POINTER = 8  # bytes
 _HALF = "i32"  # holds half of an i64, which the payload of the float domains cannot hold whole
 
@@ -45,9 +45,9 @@ def element_of(dtype: str) -> str:
 class Order:
     """The elements of a strided array in the order of memory.
 
-    `axes` are its dimensions from the largest stride to the smallest, without those that share elements or have one
-    index. `levels` are (extent, stride in elements) after dimensions that lie without gaps are joined: at most three,
-    the last contiguous.
+    `axes`: its dimensions from the largest stride to the smallest, without those of stride 0 or extent 1. `levels`:
+    (extent, stride in elements), after dimensions without gaps between them are joined. There are at most three, and
+    the last one is contiguous.
     """
 
     shape: tuple[int, ...]
@@ -56,7 +56,7 @@ class Order:
 
     @classmethod
     def of(cls, name: str, array: Array) -> Order:
-        """Raises NotInterpreted for strides that memory does not keep apart."""
+        """The order of an array with a name. Raises NotInterpreted for strides that an allocation cannot have."""
         shape, strides = array.shape, array.strides
         if len(strides) == len(shape) - 1:
             strides = (*strides, 1)

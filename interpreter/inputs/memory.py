@@ -20,10 +20,10 @@ _MOST_WORK: Any = 10_000  # the limit of numpy's test whether two arrays have a 
 
 
 def in_place_of(arguments: Sequence[Argument]) -> int | None:
-    """The position of the full operand that D replaces in memory; None if D is separate from all operands. With rows of
-    D at an index, D replaces none: its rows are others than the operand's.
+    """The position of the full operand in whose place D is written; None if D does not overlap an operand.
 
-    Raises InterpreterError for any other overlap of a result with an input or another result.
+    D may only be the whole operand, and only if its rows are not stored at an index, because then they are others than
+    the operand's. Raises InterpreterError for any other overlap of a result with an input or another result.
     """
     output, found, in_order = output_of(arguments), None, not any(x.is_places for x in arguments)
     arrays = [(at, x, x.value) for at, x in enumerate(arguments) if isinstance(x.value, np.ndarray)]
@@ -57,10 +57,11 @@ def _place(array: Array) -> tuple[Any, ...]:
 
 
 def matrix_of(memory: GlobalMemory, domain: Domain, argument: Argument, filled: bool, offset: int = 0) -> Matrix:
-    """A matrix, a vector or a batch of them, allocated with the strides of the array. D is not `filled`.
+    """A matrix, a vector, a batch of them or a list, allocated with the strides of the array.
 
-    It begins `offset` bytes past a multiple of 256. Raises InterpreterError for an array whose last dimension is not
-    contiguous, or whose rows overlap; for D also if its matrices overlap.
+    `filled`: whether it gets the elements of the array, which an operand does, but not D. It begins `offset` bytes past
+    a multiple of 256. Raises InterpreterError for an array whose last dimension is not contiguous, or whose rows
+    overlap; for D also if its matrices overlap.
     """
     name, array, type = argument.name, argument.value, argument.type
     assert isinstance(array, np.ndarray) and isinstance(type, MemRef)
@@ -95,7 +96,7 @@ def matrix_of(memory: GlobalMemory, domain: Domain, argument: Argument, filled: 
 
 
 def _list_of(memory: GlobalMemory, domain: Domain, argument: Argument, filled: bool, offset: int) -> Matrix:
-    """A list of matrices: each is allocated by itself, the last one first, and then their table."""
+    """A list of matrices: each is allocated separately, the last one first, and then their table."""
     name, type = argument.name, argument.type
     assert isinstance(argument.value, np.ndarray) and isinstance(type, MemRef)
     own, parts = replace(type, shape=type.shape[1:], is_list=False), []

@@ -32,9 +32,9 @@ from lowtide.interpreter.program.program import Role
 
 @dataclass(slots=True)
 class Wait:
-    """A wait of an agent. `why` is asked only when no agent can continue; `op` is given if it is not the agent's
-    last. `otherwise` is tried then: it takes the error of the deadlock, and says whether the agent can continue after
-    all."""
+    """A wait of an agent. `ready`: whether it can continue. If no agent can, `otherwise` is called with the error of
+    the deadlock, and returns whether this agent can continue after all; `why` says what it waits for. `op`: the op that
+    waits, if it is not the last one that the agent has run."""
 
     ready: Callable[[], bool]
     why: Callable[[], str]
@@ -47,7 +47,8 @@ Steps: TypeAlias = Generator[Wait, None, Any]
 
 
 class Causes(dict[Any, NDArray[np.uint32]]):
-    """What a register depends on and should not: for each source, a bit for each of its lanes, by lane (n,)."""
+    """What a register should not depend on, but does. For each source an array (n,): for each lane of the register, a
+    bit for each lane of the source."""
 
 
 ASK = "ask"
@@ -113,11 +114,11 @@ class LaunchRequest:
 
 @dataclass(eq=False)
 class Machine:
-    """The state shared by all agents of a launch, or for the host function (with `launch`, and `grid` 0).
+    """The state shared by all agents of a launch; or of the host function, which has `launch`, and `grid` 0.
 
-    If `collective`, a CTA is one agent (no op is for warps yet), else each warp is one; with `roles`, each role is one,
-    else each warpgroup of a consumer role. `registers` per thread at entry; 0 if the kernel does not say. `cluster` is
-    a cluster's shape.
+    `collective`: whether ops are for whole CTAs or roles, and not for warps. This, `threads` and `roles` determine the
+    agents (teams.py). `registers`: those of each thread at entry; 0 if the kernel does not say. `cluster`: its CTAs
+    along M and N.
     """
 
     level: str
@@ -174,8 +175,8 @@ class Barrier:
 class Cta:
     """One CTA: its shared memory, cp.async in flight, barriers, and objects made by ops, by the slot of their result.
 
-    `spawned` are agents that an op has started and the scheduler has not taken up yet. `cluster` is the CTA's cluster
-    (clusters.py), `rank` its number there, `guests` the agents of other CTAs that write its shared memory.
+    `spawned`: agents that an op has started, but the scheduler does not run yet. `cluster`: the CTA's cluster
+    (clusters.py), in which `rank` is its number. `guests`: the agents of other CTAs that access its shared memory.
     """
 
     def __init__(self, index: int, machine: Machine, shared_memory: int | None, origin: int = 0) -> None:

@@ -132,11 +132,11 @@ def run_in_turns(
     on_end: Callable[[int], None] = lambda cta: None,
     choose: Callable[[list[Agent]], Agent] | None = None,
 ) -> Turns:
-    """Run clusters of CTAs, `resident` at a time, with agents in an order drawn from `seed`, or chosen by `choose`
-    among those that can continue. `on_end` is told of the end of each CTA.
+    """Run clusters of CTAs, `resident` at a time. `choose` chooses the next agent among those that can continue; by
+    default, it is drawn from `seed`. `on_end` is called with the number of each CTA that has ended.
 
-    Yields None after each turn of an agent, and the error of a deadlock if no agent can continue: unless another device
-    changes memory, it is one.
+    Yields None after each turn of an agent. If no agent can continue, yields the error of a deadlock; it is one unless
+    another device then changes memory.
     """
     choose = choose or _chooser(seed)
     running: list[Agent] = []

@@ -22,9 +22,10 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class WorkItem:
-    """A tile (m, n), or its steps of K from `begin` to `end`: part, number of parts, and slot of part 0.
+    """A work item: a tile, or a part of it.
 
-    `grid` is the number of its matrix in a batch, or of its group of rows.
+    `place`: the tile (m, n) of its grid. If K is divided, the item has the steps of K from `begin` to `end`. It is part
+    `part` of `parts`, and `slot` is the slot of part 0. `grid`: the number of its grid, in the order of the grids.
     """
 
     place: Place
@@ -38,8 +39,8 @@ class WorkItem:
 
 @dataclass(frozen=True)
 class WorkOrder:
-    """The scheduler, the order of tiles with its numbers (`group` and `columns`, 0 if it has none), and the part of
-    the tiles that is taken."""
+    """How tiles are given to CTAs. `kind`: the order of tiles, with its numbers `group` and `columns`, 0 if it has
+    none. `part`: which tiles are taken. `division`: that of K, None if K is not divided."""
 
     scheduler: SchedulerKind
     kind: RasterKind
@@ -72,8 +73,8 @@ class WorkOrder:
         return len(PARTS[self.part].taken(total, ctas)) * self.pieces
 
     def count_of(self, ctas: int, grids: Sequence[Place], cluster: Place) -> int:
-        """As `count`, for CTAs in clusters, each with a work tile of every super-tile. `grids` has the numbers of
-        tiles along M and N."""
+        """As `count`, for CTAs in clusters, each with a work tile of every super-tile. `grids`: for each grid, its
+        numbers of tiles along M and N."""
         size = cluster[0] * cluster[1]
         return self.count(ctas // size, sum(rows * columns for rows, columns in _supers(grids, cluster))) * size
 
@@ -88,9 +89,8 @@ class WorkOrder:
     def items_of(
         self, cta: int, ctas: int, grids: Sequence[Place], steps: int = 1, cluster: Place = (1, 1)
     ) -> Iterator[WorkItem]:
-        """The work items of a CTA, in sequence. `grids` has the numbers of tiles along M and N; each tile has `steps`
-        steps of K. In clusters some tiles may be past them.
-        """
+        """The work items of a CTA, in sequence. `grids`: for each grid, its numbers of tiles along M and N. `steps`:
+        the number of steps of K of each tile. In clusters, some tiles may be past the edge of their grid."""
         rows, columns = cluster
         supers, pieces = _supers(grids, cluster), self.pieces
         (worker, rank), workers = divmod(cta, rows * columns), ctas // (rows * columns)
@@ -106,13 +106,14 @@ class WorkOrder:
 
 
 def _supers(grids: Sequence[Place], cluster: Place) -> list[Place]:
-    """The super-tiles of each grid."""
+    """For each grid, its numbers of super-tiles along M and N."""
     return [(-(-rows // cluster[0]), -(-columns // cluster[1])) for rows, columns in grids]
 
 
 @dataclass(frozen=True)
 class Part:
-    """The tiles of the order that are taken, by their number and that of the CTAs, and the pieces of each along M."""
+    """`taken`: the tiles that are taken, as a function of the numbers of tiles and of CTAs. `pieces`: the number of
+    work tiles into which each is split along M."""
 
     taken: Callable[[int, int], range]
     pieces: int = 1
@@ -158,8 +159,8 @@ def _scatter_k(items: range, most: int, ctas: int, tiles: int, steps: int) -> It
 
 
 def _tail(most: int, cta: int, ctas: int, tiles: int, steps: int) -> Iterator[Item]:
-    """Waves of whole tiles. The remaining tiles follow in rounds of as many as the CTAs can share: in each round, part
-    n − 1 of all its tiles, …, part 0 of all."""
+    """Waves of whole tiles, and then the remaining tiles in rounds. A round has as many tiles as the CTAs can share.
+    Its first CTAs have part n − 1 of the tiles, the next ones part n − 2, and so on."""
     parts, over = min(most, steps, ctas), tiles % ctas
     for wave in range(tiles // ctas):
         yield wave * ctas + cta, 0, steps, 0, 1, 0
@@ -172,19 +173,21 @@ def _tail(most: int, cta: int, ctas: int, tiles: int, steps: int) -> Iterator[It
 
 
 def _part_of(tile: int, part: int, parts: int, steps: int) -> Item:
-    """One of the parts of a tile, which differ by one step at most, the longer ones first."""
+    """Part number `part` of a tile. Parts differ by one step at most; the longer ones come first."""
     lengths = [steps // parts + (part < steps % parts) for part in range(parts)]
     begin = sum(lengths[:part])
     return tile, begin, begin + lengths[part], part, parts, tile * parts
 
 
 def _whole_waves(tiles: int, ctas: int) -> int:
-    """Waves of whole tiles, so that one to two waves are left where tiles are no whole waves."""
+    """The number of waves that are computed in whole tiles. If the tiles are not whole waves, at least one wave, and
+    less than two, are left, or all tiles if there are fewer."""
     return tiles // ctas if tiles % ctas == 0 else max(tiles // ctas - 1, 0)
 
 
 def _shared(cta: int, ctas: int, tiles: int, steps: int, waves: int) -> Iterator[Item]:
-    """Waves of whole tiles. Of the steps of the others, one tile after the other, CTA i has share ctas − 1 − i."""
+    """Waves of whole tiles, and then a share of the steps of the other tiles, taken one tile after the other: CTA i has
+    share ctas − 1 − i."""
     own, shared = ctas - 1 - cta, range(waves * ctas, tiles)
     for wave in range(waves):
         yield wave * ctas + cta, 0, steps, 0, 1, own
@@ -198,7 +201,7 @@ def _shared(cta: int, ctas: int, tiles: int, steps: int, waves: int) -> Iterator
 
 
 def _even_split(cta: int, ctas: int, total: int) -> range:
-    """A run of neighbouring tiles; if the tiles do not divide evenly, the first CTAs take one more."""
+    """A run of consecutive tiles. If the tiles cannot be divided evenly, the first CTAs take one more."""
     start, end = (index * (total // ctas) + min(index, total % ctas) for index in (cta, cta + 1))
     return range(start, end)
 
