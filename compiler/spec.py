@@ -87,7 +87,7 @@ class GemmSpec(GemmFields):
       Block scales of A must be of one row. A batch is not supported; reductions are those over N, beside a full result.
       With `lt.Groups(groups, axis="k")`, K is grouped: D (groups, M, N) has a matrix for each group: the product over
       the K from `ends[g − 1]` to `ends[g] − 1`, which is 0 for an empty group. `ends[g − 1]` is clamped to 0 … K, and
-      then `ends[g]` to the result … K. With block scales, ends other than K should be multiples of 128; others are
+      then `ends[g]` to `ends[g − 1]` … K. With block scales, ends other than K should be multiples of 128; others are
       rounded down. The layout must be nt, D by rows, and K at most 2³⁰; packed weights, f32 by pieces and reductions
       are not supported. Full operands have the shape of D, or (M, N) if all groups share one. All groups share the
       other operands.
@@ -97,21 +97,24 @@ class GemmSpec(GemmFields):
       Rows may be grouped. The layout must be tn or tt, and D by rows; a batch, groups of K and f32 by pieces are not
       supported. Scales of rows have the product's rows.
     - `d_rows`: whether the product's rows are stored into the rows of D at an index (a scatter); False, the default. If
-      True, the kernel also takes `d_rows`, s32 (M,): row m of the product is stored into row `d_rows[m]` of D, and
+      True, the kernel also takes `d_rows`, s32 (M,): row m of the product is stored into row `d_rows[m]` of D, or
       nowhere if D has no such row. D has any number of rows, so calls must pass `out`; its other rows are not written.
-      If two elements of `d_rows` are equal, either row may be stored. Only the device reads `d_rows`. Per-row operands
-      (M,), full operands (M, N) and scales of rows have the product's rows. Rows may be grouped, and `a_rows` may be
-      given too. Reductions of rows beside D are (M,), in the order of the product's rows. D must be by rows; other
-      reductions, a batch, groups of K and f32 by pieces are not supported.
-    - `lists`: None, the default, or "b": the matrices of B, one for each group of rows or for each product of a batch,
-      lie anywhere in memory, as the weights of experts that are modules of their own. The kernel takes them as a list
-      (`lt.matrix_list`), whose addresses only the device reads. All have the same shape; their rows may be padded
-      differently. On sm_90a, TMA loads them if their rows can be aligned to 16 bytes; otherwise threads copy them. D
-      must be by rows; packed weights, pairs of columns and f32 by pieces are not supported. Or "abd", with `counts`: A,
-      B and full results are lists, whose matrices have their own extents. M, N and K are the most of all products, and
-      an extent that the spec gives is that of all. Product i has the first `counts[i]` rows of its A. Full operands are
-      (batch, M, N). Calls must pass `out`. Block scales are not supported. Or "d", with a batch: full results are
-      lists of matrices of one shape, which may lie in the memory of other GPUs. Calls must pass `out`.
+      Elements that name rows of D must be different. Only the device reads `d_rows`. Per-row operands (M,), full
+      operands (M, N) and scales of rows have the product's rows. Rows may be grouped, and `a_rows` may be given too.
+      Reductions of rows beside D are (M,), in the order of the product's rows. D must be by rows; other reductions, a
+      batch, groups of K and f32 by pieces are not supported.
+    - `lists`: the operands that are lists of matrices, which may lie anywhere in memory; None, the default: no operand.
+      The kernel takes `lt.matrix_list`s, whose addresses only the device reads. Rows of matrices may be padded
+      differently. D must be by rows; packed weights, pairs of columns and f32 by pieces are not supported.
+      "b", with groups of rows or a batch: B is a list of matrices of one shape, such as the weights of experts that are
+      modules of their own. On sm_90a, TMA loads them if their rows can be aligned to 16 bytes; otherwise threads copy
+      them.
+      "d", with a batch: the full results are lists of matrices of one shape, which may lie in the memory of other GPUs.
+      Calls must pass `out`.
+      "abd", with `counts`: A, B and the full results are lists, and each product has its own extents. An extent that
+      the spec gives is that of all products; otherwise, M, N or K is the largest of all products. Product i has the
+      first `counts[i]` rows of its A. Full operands are (batch, M, N). Calls must pass `out`. Block scales are not
+      supported.
     - `pairs`: None, the default, or how pairs of columns lie in B, as in a gated MLP. B then has 2 · N columns and D
       has N. For each element of D, the epilogue takes two accumulators: `def swiglu(gate, up)`. With "stacked", B's
       first N columns belong to `gate` and the others to `up`; with "interleaved" they alternate. The layout must be tn
