@@ -40,10 +40,15 @@ class Choice:
 
 
 def choose(
-    product: Product, graph: str, position: Mapping[Any, int], is_backward: Callable[[Any], bool], rule: Rule
+    product: Product,
+    graph: str,
+    position: Mapping[Any, int],
+    is_backward: Callable[[Any], bool],
+    rule: Rule,
+    is_alone: bool = False,
 ) -> Choice:
     """Decide about a product. `position`: the order of the graph's nodes. `is_backward`: whether a node is part of the
-    backward pass."""
+    backward pass. `is_alone`: no op that follows is taken with it."""
     node = product.node
     about = (graph, node.name, product.op, _shape(product))
     refusal = rule.refusal(product)
@@ -60,7 +65,7 @@ def choose(
         if isinstance(found, Choice):
             return found
         refusals.append(f"with several results: {found}")
-    for region in growth.regions:
+    for region in growth.regions[-1:] if is_alone else growth.regions:
         most = 0 if is_copied else rule.most_full(region)
         fusion = rule.refusal_of_ops(region) or fusion_of(product, region, position, most)
         if not isinstance(fusion, Fusion):

@@ -20,7 +20,7 @@ from lowtide.elements import element_type
 _MOST_NODES = 64
 _CHECKPOINTING = "recompute"  # metadata of a node: the decision of selective activation checkpointing
 # Ops that Inductor does not compute in its own kernels.
-_CALLED = (*FORMS, "lowtide.gemm", "aten._scaled_dot_product", "aten.convolution")
+_CALLED = (*FORMS, "lowtide.", "_c10d_functional.", "aten._scaled_dot_product", "aten.convolution")
 
 
 @dataclass(frozen=True, eq=False)

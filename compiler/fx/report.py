@@ -16,6 +16,7 @@ class Row:
 
     `reason`: why the product is left, or why no more ops are taken; "" if none follow. `epilogue`: its text. `call`:
     the arguments of the kernel, None if sizes are unknown. `results`: what the kernel stores, if it is not one value.
+    `collective`: the name of a collective that is taken too.
     """
 
     graph: str
@@ -27,6 +28,7 @@ class Row:
     epilogue: str = ""
     call: Call | None = field(default=None, repr=False)
     results: str = ""
+    collective: str = ""
 
     @property
     def is_taken(self) -> bool:
@@ -36,7 +38,8 @@ class Row:
     def text(self) -> str:
         if self.taken is None:
             return f"left: {self.reason}"
-        ops = f"taken with {', '.join(self.taken)}" if self.taken else "taken"
+        names = (self.collective, *self.taken) if self.collective else self.taken
+        ops = f"taken with {', '.join(names)}" if names else "taken"
         ops = f"{ops}; gives {self.results}" if self.results else ops
         return f"{ops}; {self.reason}" if self.reason else ops
 

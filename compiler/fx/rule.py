@@ -32,6 +32,7 @@ class Rule:
     pairs of columns and reductions; their epilogues may read tensors of D's size. `unaligned`: whether a single product
     is taken if its rows are not multiples of 16 bytes, with any M and N, and the copies to aligned rows should take no
     longer than the product. torch's kernels for such rows take several times as long as for aligned rows.
+    `collectives`: whether an all-gather before a product, or a reduce-scatter or an all-reduce after it, is taken too.
 
     Raises SpecError for another value of `full`.
     """
@@ -44,6 +45,7 @@ class Rule:
     left: tuple[str, ...] = ("aten.erf.default",)
     results: bool = True
     unaligned: bool = True
+    collectives: bool = True
 
     def __post_init__(self) -> None:
         if self.full not in _FULL:

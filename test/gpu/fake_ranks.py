@@ -52,8 +52,8 @@ class Launches(launching.Launches):
     ) -> None:
         b = operands["b"].mT if spec.layout == "tn" else operands["b"]
         if spec.lists == "d":
-            for a, place in zip(operands["a"], operands["d"].matrices, strict=True):
-                place.copy_(a.float() @ b.float())
+            for shard, place in enumerate(operands["d"].matrices):
+                place.copy_(self._product(spec, operands, scalars, shard, b))
             return
         rank, size = int(operands["turn"][0]), spec.batch
         for shard in (*range(rank, size), *range(rank)):

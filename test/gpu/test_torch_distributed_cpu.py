@@ -1,12 +1,8 @@
 """`lowtide.torch.distributed` on the CPU, with gloo: 2 and 4 processes."""
 
 import importlib
-import os
 import random
 import time
-import traceback
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -20,6 +16,7 @@ if not dist.is_available() or not dist.is_gloo_available():
     pytest.skip("torch has no gloo", allow_module_level=True)
 
 cases = importlib.import_module("distributed_cases")
+processes = importlib.import_module("rank_processes")
 fakes = importlib.import_module("fake_ranks")
 distributed = importlib.import_module("lowtide.torch.distributed")
 
@@ -137,45 +134,17 @@ def one_rank() -> None:
 PARTS = (values, any_rows, gradients, errors, refusals_of_one_rank, by_kernels, one_rank)
 
 
-def _run(rank: int, size: int, folder: str) -> None:
-    os.environ["OMP_NUM_THREADS"] = "1"
-    torch.set_num_threads(1)
-    store = dist.FileStore(f"{folder}/store", size)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=timedelta(seconds=10))
-    for part in PARTS:
-        try:
-            part()
-            said = ""
-        except Exception:
-            said = traceback.format_exc()
-        Path(f"{folder}/{part.__name__}.{rank}").write_text(said)
-        dist.barrier()
-    dist.destroy_process_group()
-
-
 @pytest.fixture(scope="module", params=[2, 4])
 def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What each rank said of each part; the processes start once."""
     folder, size = tmp_path_factory.mktemp("ranks"), request.param
-    context = torch.multiprocessing.start_processes(
-        _run, (size, str(folder)), nprocs=size, join=False, start_method="fork"
-    )
-    for _ in range(40):
-        if context.join(timeout=1):
-            break
-    else:
-        for process in context.processes:
-            process.kill()
-    return folder, size
+    processes.run_parts(PARTS, size, folder)
+    return size, folder
 
 
 @pytest.mark.parametrize("part", [part.__name__ for part in PARTS])
 def test_on_every_rank(outcomes: Any, part: str) -> None:
-    folder, size = outcomes
-    for rank in range(size):
-        said = folder / f"{part}.{rank}"
-        assert said.exists(), f"rank {rank} did not end"
-        assert not said.read_text(), f"rank {rank}: {said.read_text()}"
+    processes.assert_passed(part, *outcomes)
 
 
 def test_without_a_process_group_the_error_says_so() -> None:

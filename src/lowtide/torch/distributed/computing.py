@@ -1,21 +1,21 @@
 """Computes a call by the kernels or by the plain ops, without gradients, on A and B of two dimensions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from lowtide.errors import Error, LaunchError
-from lowtide.torch.calls import How, d_type
 from lowtide.torch.calls import check as check_operands
 from lowtide.torch.distributed import plain
 from lowtide.torch.distributed.agreement import Signature, why_plain
+from lowtide.torch.distributed.call import GATHER, REDUCE, SCATTER, Call, rows_of
 from lowtide.torch.distributed.gathering import Gathering
 from lowtide.torch.distributed.ranks import Ranks, is_capturing
 from lowtide.torch.distributed.scattering import Scattering
 
-GATHER, SCATTER, REDUCE = "all_gather_matmul", "matmul_reduce_scatter", "matmul_all_reduce"
-_PLAIN: dict[str, Callable[..., None]] = {
+_PLAIN: dict[str, Callable[..., torch.Tensor | None]] = {
     GATHER: plain.all_gather_matmul,
     SCATTER: plain.matmul_reduce_scatter,
     REDUCE: plain.matmul_all_reduce,
@@ -34,71 +34,52 @@ def rows_of_d(op: str, rows: int, ranks: Ranks) -> int:
     return rows // ranks.size if op == SCATTER else rows
 
 
-def compute(
-    op: str,
-    a: torch.Tensor,
-    b: torch.Tensor,
-    operands: Sequence[torch.Tensor],
-    how: How,
-    ranks: Ranks,
-    out: torch.Tensor | None,
-) -> torch.Tensor:
-    """D of an op, for A (rows, K) and B (K, N). Raises the same LaunchError on all ranks if the arguments of any rank
-    do not fit."""
-    asked = _signature(op, a, b, operands, how, out)
-    if asked not in ranks.agreed and is_capturing(a.device):
+def compute(call: Call, ranks: Ranks) -> torch.Tensor:
+    """D of a call. Raises the same LaunchError on all ranks if the arguments of any rank do not fit."""
+    return compute_both(call, ranks)[0]
+
+
+def compute_both(call: Call, ranks: Ranks) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """As `compute`, with the gathered rows of A if the call keeps them."""
+    asked, device = _signature(call), call.a.device
+    if asked not in ranks.agreed and is_capturing(device):
         raise LaunchError(
-            f"{op}: ranks agree on new shapes outside of a CUDA graph; make such a call once before the capture"
+            f"{call.op}: ranks agree on new shapes outside of a CUDA graph; make such a call once before the capture"
             " [ranks-capture]"
         )
-    reason = why_plain(ranks, a.device, asked, lambda: _check(op, a, b, operands, how, ranks, out))
-    d = d_type(a, b, how)
+    reason = why_plain(ranks, device, asked, lambda: _check(call, ranks))
+    out, rows = call.out, rows_of_d(call.op, call.a.shape[0], ranks)
     if out is None:
-        out = a.new_empty(rows_of_d(op, a.shape[0], ranks), b.shape[1], dtype=d)
-    if reason:
-        _PLAIN[op](a, b, operands, how, out, ranks)
-    else:
-        _by_kernels(op, a, b, operands, how, ranks, out)
-    return out
+        out = call.a.new_empty(rows, call.b.shape[1], dtype=call.d)
+    kept = _PLAIN[call.op](call, out, ranks) if reason else _by_kernels(call, out, ranks)
+    return out, kept
 
 
-def _signature(
-    op: str,
-    a: torch.Tensor,
-    b: torch.Tensor,
-    operands: Sequence[torch.Tensor],
-    how: How,
-    out: torch.Tensor | None,
-) -> Signature:
+def _signature(call: Call) -> Signature:
+    a, b, how, out = call.a, call.b, call.how, call.out
     of_out = None if out is None else (out.shape, out.stride(), out.dtype)
-    rest = a.device, tuple((x.shape, x.dtype, x.device) for x in operands), of_out
-    words = how.epilogue, len(how.scalars), how.numerics, how.out_dtype
+    rest = a.device, tuple((x.shape, x.dtype, x.device) for x in call.operands), of_out
+    words = how.epilogue, len(how.scalars), how.numerics, how.precision, how.out_dtype, call.of_parts
     try:
-        d = d_type(a, b, how)
+        d = call.d
     except Error:  # `_check` raises it, on all ranks
         d = a.dtype
-    return Signature(op, tuple(a.shape), tuple(b.shape), (a.dtype, b.dtype, d), (*rest, *words))
+    return Signature(call.op, tuple(a.shape), tuple(b.shape), (a.dtype, b.dtype, d), (*rest, *words))
 
 
-def _by_kernels(
-    op: str,
-    a: torch.Tensor,
-    b: torch.Tensor,
-    operands: Sequence[torch.Tensor],
-    how: How,
-    ranks: Ranks,
-    out: torch.Tensor,
-) -> None:
-    if op == GATHER:
-        _engine(ranks, Gathering, a.device).run(a, b, operands, how, out)
-        return
-    scattering = _engine(ranks, Scattering, a.device)
-    if op == SCATTER:
-        scattering.run(a, b, operands, how, out)
-        return
+def _by_kernels(call: Call, out: torch.Tensor, ranks: Ranks) -> torch.Tensor | None:
+    if call.op == GATHER:
+        kept: torch.Tensor | None = _engine(ranks, Gathering, call.a.device).run(call, out)
+        return kept
+    scattering = _engine(ranks, Scattering, call.a.device)
+    if call.op == SCATTER:
+        scattering.run(call, out)
+        return None
     _, own = plain.shares(out.shape[0], ranks)
-    scattering.run(a, b, plain.rows_of(operands, how, own), how, out[own])
+    of_rows = call if call.of_parts else replace(call, operands=rows_of(call.operands, call.how, own))
+    scattering.run(of_rows, out[own])
     plain.gather_rows(out, out[own], ranks)
+    return None
 
 
 def check(ranks: Ranks) -> None:
@@ -114,23 +95,17 @@ def _engine(ranks: Ranks, make: Callable[[Ranks, torch.device], Any], device: to
     return ranks.engines[key]
 
 
-def _check(
-    op: str,
-    a: torch.Tensor,
-    b: torch.Tensor,
-    operands: Sequence[torch.Tensor],
-    how: How,
-    ranks: Ranks,
-    out: torch.Tensor | None,
-) -> None:
+def _check(call: Call, ranks: Ranks) -> None:
     """Raises LaunchError or SpecError if the arguments of this rank do not fit."""
+    a, b, out = call.a, call.b, call.out
     if not a.is_floating_point() or not b.is_floating_point():
         raise LaunchError(
             f"operands a and b: {a.dtype} and {b.dtype} are not summed over ranks; take floats [ranks-types]"
         )
-    rows = rows_of_d(op, a.shape[0], ranks)
+    rows = rows_of_d(call.op, a.shape[0], ranks)
+    rows = a.shape[0] if call.of_parts else rows
     like = a.new_empty(1).as_strided((rows, a.shape[1]), (0, 0))
-    shape, d = check_operands(like, b, operands, how), d_type(a, b, how)
+    shape, d = check_operands(like, b, call.operands, call.how), call.d
     if out is None:
         return
     if (tuple(out.shape), out.device, out.dtype) != (shape, a.device, d) or not out.is_contiguous():

@@ -14,7 +14,8 @@ from lowtide.errors import LaunchError
 from lowtide.torch.autograd import multiply
 from lowtide.torch.calls import How, read
 from lowtide.torch.dispatch import records_gradient
-from lowtide.torch.distributed.computing import GATHER, REDUCE, SCATTER, check, compute
+from lowtide.torch.distributed.call import GATHER, REDUCE, SCATTER, Call
+from lowtide.torch.distributed.computing import check, compute, compute_both
 from lowtide.torch.distributed.plain import gathered
 from lowtide.torch.distributed.ranks import Ranks, ranks_of
 from lowtide.torch.evaluation import evaluate
@@ -113,7 +114,7 @@ def _call(
     inner, width = a.shape[1:-1], b.shape[1]
     if not records_gradient((a, b, *operands)):
         flat = out.flatten(0, -2) if out is not None and out.dim() > 1 and out.is_contiguous() else out
-        found = compute(op, rows, b, operands, how, ranks, flat)
+        found = compute(Call(op, rows, b, operands, how, flat), ranks)
         return found.view(-1, *inner, width) if out is None else out
     if out is not None:
         raise LaunchError(
@@ -133,7 +134,7 @@ class _Product(torch.autograd.Function):
     def forward(ctx: Any, a: torch.Tensor, b: torch.Tensor, op: str, how: How, ranks: Ranks) -> torch.Tensor:
         ctx.save_for_backward(a, b)
         ctx.op, ctx.how, ctx.ranks = op, how, ranks
-        return compute(op, a, b, [], how, ranks, None)
+        return compute(Call(op, a, b, how=how), ranks)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
@@ -141,16 +142,16 @@ class _Product(torch.autograd.Function):
         gradient = gradient.to(a.dtype).contiguous()
         of_a, of_b = (How((), "", ctx.how.numerics, None, x.dtype) for x in (a, b))
         needs_a, needs_b = ctx.needs_input_grad[:2]
-        da = db = None
-        if needs_a:
-            back = {GATHER: SCATTER, SCATTER: GATHER}.get(op)
-            da = (
-                multiply(gradient, b.mT, [], of_a)
-                if back is None
-                else compute(back, gradient, b.mT, [], of_a, ranks, None)
-            )
+        da = db = rows = None
+        back = {GATHER: SCATTER, SCATTER: GATHER}.get(op)
+        if needs_a and back is not None:
+            keeps = needs_b and back == GATHER
+            da, rows = compute_both(Call(back, gradient, b.mT, how=of_a, keeps=keeps), ranks)
+        elif needs_a:
+            da = multiply(gradient, b.mT, [], of_a)
         if needs_b:
             a = gathered(a, ranks) if op == GATHER else a
-            gradient = gathered(gradient, ranks) if op == SCATTER else gradient
+            if op == SCATTER:
+                gradient = gathered(gradient, ranks) if rows is None else rows
             db = multiply(a.mT, gradient, [], of_b)
         return da, db, None, None, None

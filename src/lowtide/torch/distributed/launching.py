@@ -1,15 +1,17 @@
 """Compiles the kernels of problems, and keeps a prepared launch for each set of operand addresses."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 import lowtide as lt
+from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.runtime import driver
 from lowtide.runtime.call_keys import Recent
 from lowtide.runtime.kernel import Kernel
 from lowtide.runtime.operands import view
+from lowtide.torch.calls import How, read
 
 _MOST = 512  # kernels and launches that are kept
 _UNIT = 16  # bytes, of bases and rows
@@ -62,3 +64,16 @@ def readable_b(b: torch.Tensor) -> tuple[str, torch.Tensor]:
     if lies.stride(-1) != 1 or lies.data_ptr() % _UNIT or lies.stride(-2) * lies.itemsize % _UNIT:
         lies = lies.clone(memory_format=torch.contiguous_format)
     return ("tn" if by_columns else "tt"), lies
+
+
+def by_name(operands: Sequence[torch.Tensor], how: How, size: int) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """The tensors of an epilogue by name, with a batch dimension of `size` if they have rows, and its scalars."""
+    asked = read(how.epilogue)
+    if asked is None:
+        return {}, {}
+    tensors: dict[str, torch.Tensor] = {}
+    for operand, x in zip(asked.tensors(), operands, strict=True):
+        lies = readable_rows(x)
+        is_shared = operand.kind is OperandKind.PER_COLUMN
+        tensors[operand.name] = lies.flatten() if is_shared else lies.view(size, x.shape[0] // size, *x.shape[1:])
+    return tensors, {scalar.name: value for scalar, value in zip(asked.scalars(), how.scalars, strict=True)}

@@ -4,13 +4,10 @@ Roundings and the order of sums over ranks are those of the kernels: each rank's
 parts are added in f32 from rank 0 on.
 """
 
-from collections.abc import Sequence
-
 import torch
 import torch.distributed as dist
 
-from lowtide.compiler.epilogue.operands import OperandKind
-from lowtide.torch.calls import How, read
+from lowtide.torch.distributed.call import Call, rows_of
 from lowtide.torch.distributed.ranks import Ranks
 from lowtide.torch.distributed.sums import add_in_order
 from lowtide.torch.ops import compute_out
@@ -31,50 +28,40 @@ def gather_rows(out: torch.Tensor, a: torch.Tensor, ranks: Ranks) -> None:
     gather(_bytes(out), _bytes(a.contiguous()), group=ranks.group)
 
 
-def all_gather_matmul(
-    a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], how: How, out: torch.Tensor, ranks: Ranks
-) -> None:
-    """out (ranks · S, N) = epilogue(gathered A · B) for A (S, K)."""
-    compute_out(gathered(a, ranks), b, operands, how, out)
+def all_gather_matmul(call: Call, out: torch.Tensor, ranks: Ranks) -> torch.Tensor:
+    """out (ranks · S, N) = epilogue(gathered A · B) for A (S, K). Returns the gathered A."""
+    whole = gathered(call.a, ranks)
+    operands, how = call.part
+    compute_out(whole, call.b, operands, how, out)
+    return whole
 
 
-def matmul_reduce_scatter(
-    a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], how: How, out: torch.Tensor, ranks: Ranks
-) -> None:
+def matmul_reduce_scatter(call: Call, out: torch.Tensor, ranks: Ranks) -> None:
     """out (M / ranks, N) = epilogue(this rank's rows of the sum over ranks of A · B) for A (M, K)."""
     if ranks.size == 1:
-        compute_out(a, b, operands, how, out)
+        compute_out(call.a, call.b, call.operands, call.how._replace(out_dtype=call.d), out)
         return
-    add_in_order(exchanged(_product(a, b, how, out, a.shape[0]), ranks), operands, how, a.dtype, out)
+    add_in_order(exchanged(_part(call, call.a.shape[0]), ranks), *call.sum, call.a.dtype, out)
 
 
-def matmul_all_reduce(
-    a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], how: How, out: torch.Tensor, ranks: Ranks
-) -> None:
+def matmul_all_reduce(call: Call, out: torch.Tensor, ranks: Ranks) -> None:
     """out (M, N) = epilogue(the sum over ranks of A · B) for A (M, K). Each rank adds a part of the rows."""
     if ranks.size == 1:
-        compute_out(a, b, operands, how, out)
+        compute_out(call.a, call.b, call.operands, call.how._replace(out_dtype=call.d), out)
         return
-    rows, own = shares(a.shape[0], ranks)
-    parts = exchanged(_product(a, b, how, out, rows * ranks.size), ranks)
+    m, (operands, how) = call.a.shape[0], call.sum
+    rows, own = shares(m, ranks)
+    parts = exchanged(_part(call, rows * ranks.size), ranks)
     summed = out.new_empty(rows, out.shape[1])
-    count = len(range(*own.indices(a.shape[0])))
-    of_rows = rows_of(operands, how, own)
-    add_in_order([each[:count] for each in parts], of_rows, how, a.dtype, summed[:count])
-    out.copy_(gathered(summed, ranks)[: a.shape[0]])
+    count = len(range(*own.indices(m)))
+    add_in_order([each[:count] for each in parts], rows_of(operands, how, own), how, call.a.dtype, summed[:count])
+    out.copy_(gathered(summed, ranks)[:m])
 
 
 def shares(rows: int, ranks: Ranks) -> tuple[int, slice]:
     """The rows of a share, the same for all ranks, and this rank's rows; the last shares may be short, or empty."""
     share = -(-rows // ranks.size)
     return share, slice(min(ranks.rank * share, rows), min((ranks.rank + 1) * share, rows))
-
-
-def rows_of(operands: Sequence[torch.Tensor], how: How, rows: slice) -> list[torch.Tensor]:
-    """The operands of an epilogue for some rows of D."""
-    asked = read(how.epilogue)
-    kinds = [each.kind for each in asked.tensors()] if asked else []
-    return [each if kind is OperandKind.PER_COLUMN else each[rows] for each, kind in zip(operands, kinds, strict=True)]
 
 
 def exchanged(product: torch.Tensor, ranks: Ranks) -> list[torch.Tensor]:
@@ -84,11 +71,13 @@ def exchanged(product: torch.Tensor, ranks: Ranks) -> list[torch.Tensor]:
     return [*found.chunk(ranks.size)] if found.shape[0] else [found] * ranks.size
 
 
-def _product(a: torch.Tensor, b: torch.Tensor, how: How, out: torch.Tensor, rows: int) -> torch.Tensor:
-    """A · B in D's type, without the epilogue, with rows of zeros after it up to `rows`."""
-    made = out.new_zeros if rows > a.shape[0] else out.new_empty
-    product = made(rows, b.shape[1])
-    compute_out(a, b, [], How((), "", how.numerics, how.precision, out.dtype), product[: a.shape[0]])
+def _part(call: Call, rows: int) -> torch.Tensor:
+    """This rank's part of the sum, A · B in D's type, with rows of zeros after it up to `rows`."""
+    a = call.a
+    made = a.new_zeros if rows > a.shape[0] else a.new_empty
+    product = made(rows, call.b.shape[1], dtype=call.d)
+    operands, how = call.part
+    compute_out(a, call.b, operands, how, product[: a.shape[0]])
     return product
 
 

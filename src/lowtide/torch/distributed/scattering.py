@@ -6,7 +6,6 @@ peer. Parts are in D's type. The owner adds them in f32 from rank 0 on, so the b
 first.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,12 +13,12 @@ import torch
 import lowtide as lt
 from lowtide.runtime.call_keys import Recent
 from lowtide.runtime.lists import matrix_list
-from lowtide.torch.calls import How
+from lowtide.torch.calls import read
+from lowtide.torch.distributed.call import Call
 from lowtide.torch.distributed.exchange import Exchange
-from lowtide.torch.distributed.launching import readable_b, readable_rows
+from lowtide.torch.distributed.launching import by_name, readable_b, readable_rows
 from lowtide.torch.distributed.ranks import Ranks
 from lowtide.torch.distributed.sums import add_in_order
-from lowtide.torch.dtypes import name_of
 
 _MOST = 256  # lists that are kept
 
@@ -36,22 +35,32 @@ class Scattering:
         arrived, status = (turn.new_zeros(count) for count in (ranks.size, 4))
         self._order = {"arrived": arrived, "turn": turn, "status": status}
 
-    def run(
-        self, a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], how: How, out: torch.Tensor
-    ) -> None:
+    def run(self, call: Call, out: torch.Tensor) -> None:
         """out (M / ranks, N) = epilogue(this rank's rows of the sum over ranks of A · B) for A (M, K)."""
         exchange, ranks = self.exchange, self._ranks
         stream = exchange.begin(out.numel() * out.itemsize * ranks.size)
-        (rows, n), k, (layout, lies) = out.shape, a.shape[1], readable_b(b)
-        batch = readable_rows(a).view(ranks.size, rows, k)
-        types = {name: name_of(x.dtype) for name, x in (("a", a), ("b", b), ("d", out))}
-        spec = _spec((ranks.size, rows, n, k), types, layout)
-        given = {"a": batch, "b": lies, "d": self._list(out)} | self._order
-        exchange.launches.run(spec, how.numerics, given, {}, stream)
+        (rows, n), k, (layout, lies) = out.shape, call.a.shape[1], readable_b(call.b)
+        batch = readable_rows(call.a).view(ranks.size, rows, k)
+        operands, how = call.part
+        asked = read(how.epilogue)
+        spec = lt.GemmSpec(
+            m=rows,
+            n=n,
+            k=k,
+            batch=ranks.size,
+            lists="d",
+            arrivals=True,
+            layout=layout,
+            epilogue=None if asked is None else asked.function,
+            **call.types,
+        )
+        tensors, scalars = by_name(operands, how, ranks.size)
+        given = {"a": batch, "b": lies, "d": self._list(out)} | self._order | tensors
+        exchange.launches.run(spec, how.numerics, given, scalars, stream)
         exchange.flags.tell_all()
         exchange.flags.wait(stream)
         parts = [exchange.part(ranks.rank, source, (rows, n), out.dtype) for source in range(ranks.size)]
-        add_in_order(parts, operands, how, a.dtype, out, exchange.flags.marks(n))
+        add_in_order(parts, *call.sum, call.a.dtype, out, exchange.flags.marks(n))
         exchange.end(stream)
 
     def _list(self, out: torch.Tensor) -> Any:
@@ -65,10 +74,3 @@ class Scattering:
             ]
             self._lists[key] = [matrix_list(list(of_slot)) for of_slot in zip(*places, strict=True)]
         return self._lists[key][exchange.slot]
-
-
-def _spec(extents: tuple[int, int, int, int], types: dict[str, str], layout: str) -> lt.GemmSpec:
-    batch, m, n, k = extents
-    return lt.GemmSpec(
-        m=m, n=n, k=k, batch=batch, lists="d", arrivals=True, layout=layout, a=types["a"], b=types["b"], d=types["d"]
-    )

@@ -9,6 +9,7 @@ before operands stay: kernels read any strides.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from lowtide.compiler.fx.products import product_of
 from lowtide.compiler.fx.report import Row
 from lowtide.compiler.fx.rule import Rule
 from lowtide.torch.calls import OF_PRECISIONS, How
+from lowtide.torch.fx.collecting import Collecting
 from lowtide.torch.fx.grouping import replace_groups
 from lowtide.torch.fx.nodes import PERMUTE, RESHAPE, call, operand_of
 from lowtide.torch.fx.scaling import scale_after_products
@@ -27,8 +29,9 @@ from lowtide.torch.fx.storing import replace_by_results
 
 def fuse(graph: torch.fx.Graph, name: str, rule: Rule, how: How) -> list[Row]:
     """Rewrite a graph; one row for each product. `how`: its numerics, and the precision of products of f32."""
-    rows = []
+    rows, collecting = [], Collecting(graph, name, rule, how)
     scale_after_products(graph, rule)
+    collecting.merge(_is_backward(graph))
     for node in list(graph.nodes):
         product = product_of(node)
         if product is None:
@@ -36,8 +39,13 @@ def fuse(graph: torch.fx.Graph, name: str, rule: Rule, how: How) -> list[Row]:
         position = {other: number for number, other in enumerate(graph.nodes)}
         if node not in position:  # erased, because nothing reads it any more
             continue
+        row, left = collecting.take(product, _is_backward(graph))
+        if row is not None:
+            rows.append(row)
+            continue
         choice = choose(product, name, position, _is_backward(graph), rule)
-        rows.append(choice.row)
+        reasons = (choice.row.reason, left)
+        rows.append(replace(choice.row, reason="; ".join(filter(None, reasons))))
         if choice.fusion is not None and choice.epilogue is not None:
             results = choice.fusion.region.results
             if product.form.grouped and (results is None or len(results.full) == 1):

@@ -1,0 +1,61 @@
+"""A call on one rank: what the kernels and the plain ops take."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from lowtide.compiler.epilogue.operands import OperandKind
+from lowtide.torch.calls import How, d_type, read
+from lowtide.torch.dtypes import name_of
+
+GATHER, SCATTER, REDUCE = "all_gather_matmul", "matmul_reduce_scatter", "matmul_all_reduce"
+_PLAIN = How()
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """`op`: GATHER, SCATTER or REDUCE. A is (rows, K) and B (K, N). `operands`, `how`: of the epilogue.
+
+    `of_parts`: the epilogue of a sum over ranks is applied to each rank's part, before the sum; otherwise to the sum.
+    `keeps`: the call also returns the gathered rows of A.
+    """
+
+    op: str
+    a: torch.Tensor
+    b: torch.Tensor
+    operands: Sequence[torch.Tensor] = ()
+    how: How = _PLAIN
+    out: torch.Tensor | None = None
+    of_parts: bool = False
+    keeps: bool = False
+
+    @property
+    def d(self) -> torch.dtype:
+        """D's dtype. Raises LaunchError for types that are not multiplied."""
+        return d_type(self.a, self.b, self.how)
+
+    @property
+    def part(self) -> tuple[Sequence[torch.Tensor], How]:
+        """The operands and the epilogue of a part; of a gathered product, all of them."""
+        if self.of_parts or self.op == GATHER:
+            return self.operands, self.how._replace(out_dtype=self.d)
+        return [], How((), "", self.how.numerics, self.how.precision, self.d)
+
+    @property
+    def sum(self) -> tuple[Sequence[torch.Tensor], How]:
+        """The operands and the epilogue of a sum over ranks."""
+        return ([], How((), "", self.how.numerics, None, self.d)) if self.of_parts else (self.operands, self.how)
+
+    @property
+    def types(self) -> dict[str, Any]:
+        """The element types of A, B and D."""
+        return {"a": name_of(self.a.dtype), "b": name_of(self.b.dtype), "d": name_of(self.d)}
+
+
+def rows_of(operands: Sequence[torch.Tensor], how: How, rows: slice) -> list[torch.Tensor]:
+    """The operands of an epilogue for some rows of D."""
+    asked = read(how.epilogue)
+    kinds = [each.kind for each in asked.tensors()] if asked else []
+    return [each if kind is OperandKind.PER_COLUMN else each[rows] for each, kind in zip(operands, kinds, strict=True)]
