@@ -1,10 +1,10 @@
 """`lt.grouped_matmul(a, b, ends)`: rows in groups, each with its own matrix of B; or K in groups, each with its own
 matrix of D. With `counts`, groups are padded: A and D have a matrix for each group, and only its first rows are
-multiplied. Only the device reads `ends` and `counts`.
+multiplied. Only the device reads `ends` and `counts`. With lists of A and B, each pair of matrices gives a product.
 
 A kernel is compiled for the types, the extents that are not grouped and the number of groups. Its schedule is chosen
-for the mean number of rows (or K) per group, or the most rows of a padded one, rounded up to a power of two. So calls
-of similar sizes share a kernel.
+for a number of rows (or K) per group: the mean, or with padded groups the largest, rounded up to a power of two. So
+calls of similar sizes share a kernel.
 """
 
 import importlib
@@ -79,40 +79,49 @@ class GroupedMatmul:
         stream: Any = None,
         **operands: Any,
     ) -> Any:
-        """Multiply each group of rows of A (rows, K) by its own matrix of B (groups, K, N). Returns D (rows, N).
+        """Products of groups of rows, of groups of K, or of pairs of matrices, in one launch. Returns D. All arrays are
+        on the GPU. The launch is asynchronous.
 
-        All arrays are on the GPU. A has K contiguous, and B has K or N contiguous, so B may be a transposed view of
-        (groups, N, K). `ends` is int32 (groups,). Group g consists of the rows `ends[g - 1]` (0 for the first group) to
-        `ends[g] - 1`, and may be empty. Only the device reads `ends`, so a captured graph may be replayed with other
-        ends. An end that is less than the end before it, or greater than the number of rows, is clamped. Rows of D
-        after the last end are not written. `epilogue`, its operands by name, `out` and `stream` are those of
-        `lt.matmul`. If the epilogue returns results by name, `out` is a dict of some of them, and so is what the call
-        returns. A full operand is (rows, N); a per-column operand is (groups, N), or (N,) if all groups share it.
-        `pairs`: how pairs of columns lie in B (groups, K, 2 · N), as in `lt.GemmSpec`; K is contiguous in B, and the
-        epilogue takes two accumulators. `a_rows`, int32 (rows,): row i of the product is computed from row
-        `a_rows[i]` of A, or from zeros if A has no such row. A then has any number of rows. `d_rows`, int32 (rows,):
-        row i of the product is stored into row `d_rows[i]` of D, or nowhere if D has no such row. D then has any number
-        of rows, and must be given as `out`; its other rows are not written. Elements of `d_rows` must be different: if
-        two are equal, either row may be stored. `weights`, `block_scales`: as in `lt.matmul`, for each group: B is the
-        transpose of the bytes of `lt.pack_weights` for weights (groups, N, K), with `scales` and `zeros` (groups,
-        K / group, N); or `scale_a` (⌈K / 128⌉, rows) and `scale_b` (groups, ⌈N / 128⌉, ⌈K / 128⌉) or
-        (groups, ⌈K / 128⌉, N) are operands. `precision`: as in `lt.matmul`. The launch is asynchronous.
+        - Groups of rows: A (rows, K), B (groups, K, N), D (rows, N). Each group of rows of A is multiplied by its own
+          matrix of B. K is contiguous in A, and K or N in B, so B may be a transposed view of (groups, N, K). Rows of D
+          after the last end are not written.
+        - Groups of K: A (M, K), B (K, N), D (groups, M, N). Each matrix of D is the product over the K of one group,
+          and 0 for an empty group. M is contiguous in A, such as in `x.mT` for x (K, M), and N in B.
+        - Padded groups, with `counts` in place of `ends`, as in DeepGEMM's masked layout: A (groups, rows, K), B
+          (groups, K, N), D (groups, rows, N). Group g has the first `counts[g]` of its rows. The other rows are not
+          computed, and those of D are not written. One of the last two dimensions of A and of B is contiguous.
+        - Lists, without `ends` and `counts`: A and B are lists or tuples of matrices (m, k) and (k, n), of any sizes. D
+          is the list of the products (m, n) of the pairs.
 
-        `b` may be a list of matrices (K, N), one for each group, of one shape, with N or K contiguous in all, such as
-        the weights of experts that are modules of their own; or a list made by `lt.matrix_list`. None is copied. Their
-        addresses are copied to the GPU, at the first call with these matrices.
+        Arguments:
 
-        With A (M, K) and B (K, N), K is grouped. D is (groups, M, N): for each group, the product over its K, which is
-        0 for an empty group. A has M contiguous, such as `x.mT` for x (K, M), and B has N contiguous. Elements of K
-        that belong to no group are not multiplied.
+        - `b`: with groups of rows, it may also be a list or tuple of matrices (K, N) of one shape, one for each group,
+          such as the weights of experts that are modules of their own. N is contiguous in all, or K. No
+          matrix is copied. Their addresses are copied to the GPU at the first call with these matrices. `b` may also be
+          the result of `lt.matrix_list`.
+        - `ends`: int32 (groups,). Group g consists of the rows, or of the elements of K, from `ends[g - 1]` (0 for the
+          first group) to `ends[g] - 1`, and may be empty. An end that is less than the end before it, or greater than
+          the number of rows or K, is clamped. `counts`: int32 (groups,). A count is clamped to 0 … rows. Only the
+          device reads `ends` and `counts`, so a captured graph may be replayed with others.
+        - `expected_rows`: with `counts`, the number of rows of a group for which the kernel is chosen, by default all.
+          It does not change the results.
+        - `epilogue`, its operands by name, `out` and `stream`: as in `lt.matmul`. With results by name, `out` is a dict
+          of some of them, and the call returns a dict. A full operand has the shape of the product. A per-column
+          operand is (groups, N), or (N,) if all groups share it. With padded groups, a per-row operand is (groups,
+          rows) or (rows,).
+        - `pairs`: how pairs of columns lie in B (groups, K, 2 · N), as in `lt.GemmSpec`. K is contiguous in B, and the
+          epilogue takes two accumulators.
+        - `a_rows`, with groups of rows: int32 (rows,). Row i of the product is computed from row `a_rows[i]` of A, or
+          from zeros if A has no such row. A then has any number of rows.
+        - `d_rows`, with groups of rows: int32 (rows,). Row i of the product is stored into row `d_rows[i]` of D, or
+          nowhere if D has no such row. D then has any number of rows, and must be given as `out`; its other rows are
+          not written. Elements that name rows of D must be different.
+        - `weights`, `block_scales`: as in `lt.matmul`, with a part for each group. B is the transpose of the bytes of
+          `lt.pack_weights` for weights (groups, N, K), with the operands `scales` and `zeros` (groups, K / group, N).
+          Or, with groups of rows, the operands are `scale_a` (⌈K / 128⌉, rows) and `scale_b` (groups, ⌈N / 128⌉, ⌈K /
+          128⌉) or (groups, ⌈K / 128⌉, N). `precision`: as in `lt.matmul`.
 
-        With `counts`, int32 (groups,), in place of `ends`, groups are padded, as in DeepGEMM's masked layout: A is
-        (groups, rows, K), B (groups, K, N) and D (groups, rows, N). Group g has the first `counts[g]` of its rows; the
-        other rows are not computed, and those of D are not written. A count is clamped to 0 … rows. One of the last two
-        dimensions of A and of B is contiguous. Operands of the epilogue are those of a batch: a per-column operand is
-        (groups, N) or (N,), a per-row operand (groups, rows) or (rows,). `expected_rows`: the number of rows of a group
-        for which the kernel is chosen, by default all; it does not change what is computed. `a_rows` and `d_rows` are
-        not supported.
+        Lists of A take only the epilogue with its operands, `out` (a list of matrices) and `stream`.
 
         Raises LaunchError for arrays that do not fit, and if autograd would record the call; SpecError for types or an
         epilogue that groups do not support; DeviceError without a GPU; and the errors of `compile_gemm`.
