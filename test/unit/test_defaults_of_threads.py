@@ -17,6 +17,8 @@ SPLIT, WHOLE = True, False
 CASES = [
     ("sm_80", "f32", "tn", (1024, None, 4096), None, WHOLE),  # copies may end within a tile
     ("sm_80", "f32", "tt", (None, None, 4096), None, WHOLE),
+    ("sm_86", "f32", "tn", (4096, 4096, 4096), None, WHOLE),  # little shared memory: fewer CTAs for each SM
+    ("sm_89", "f32", "tn", (4096, 4096, 4096), None, WHOLE),
     ("sm_80", "f32", "tn", (500, 300, 4000), None, SPLIT),
     ("sm_80", "f32", "nt", (4096, 64, 768), None, SPLIT),
     ("sm_90", "f32", "tn", (256, 256, 8192), scaled_sum, SPLIT),

@@ -20,7 +20,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.cost.cost import Tail, cost, tails, widest_box
 from lowtide.passes.schedules.cost.described import square_bands
 from lowtide.passes.schedules.cost.traffic import tile_of, wave_bytes
-from lowtide.passes.schedules.facts.resources import threads_of
+from lowtide.passes.schedules.facts.resources import shared_memory_bytes, threads_of
 from lowtide.passes.schedules.rules.grid import has_griddepcontrol
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
@@ -103,7 +103,8 @@ def _cheapest_tail(schedule: Schedule, problem: Problem, target: Target) -> Tail
 
 
 def _ctas_of_fma(schedule: Schedule, problem: Problem, target: Target) -> int:
-    """CTAs per SM with `_REGISTERS_OF_FMA` registers for each thread; fewer if a thread needs more.
+    """CTAs per SM with `_REGISTERS_OF_FMA` registers for each thread; fewer if a thread needs more, or if shared
+    memory holds fewer.
 
     Copies that may end within a tile need a few more registers, and so does adding partial sums. Each sub-core then has
     one warp less.
@@ -119,7 +120,10 @@ def _ctas_of_fma(schedule: Schedule, problem: Problem, target: Target) -> int:
     may_be_ragged = any(extent is None or extent % side for extent, side in extents)
     needs_more = may_be_ragged or schedule.k_division is not None
     fewer = max(1, target.sub_cores * target.warp_size // threads) if needs_more else 0
-    return max(1, target.registers_per_sm // (_REGISTERS_OF_FMA * threads) - fewer)
+    most = max(1, target.registers_per_sm // (_REGISTERS_OF_FMA * threads) - fewer)
+    if schedule.mainloop.stages is None:
+        return most
+    return max(1, min(most, target.ctas_per_sm(threads, shared_memory_bytes(schedule, problem))))
 
 
 def _square_bands(schedule: Schedule, problem: Problem, target: Target) -> Order:

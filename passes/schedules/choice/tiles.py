@@ -47,7 +47,10 @@ _COMMON: Mapping[int, tuple[WarpTile, ...]] = MappingProxyType(
     {
         8: tuple(replace(one, k=2 * one.k) for one in _HALVES),
         16: _HALVES,
-        32: _tiles("128x128x16 by 16x16 in 3, 128x64x8 by 16x8 in 4, 64x64x8 by 8x8 in 4"),
+        32: _tiles(
+            "128x128x16 by 16x16 in 3, 128x64x16 by 16x8 in 3, 64x128x16 by 8x16 in 3, 128x64x8 by 16x8 in 4,"
+            "64x64x8 by 8x8 in 4"
+        ),
         64: _tiles(
             "128x128x16 by 4x2 in 4, 128x64x16 by 2x2 in 4, 64x128x16 by 2x2 in 4, 64x64x16 by 2x2 in 4,"
             "32x64x16 by 1x2 in 4"
@@ -136,7 +139,7 @@ class Splits:
 # SMs, and 94 in three parts; f64 640×640×4096 takes 86, and 72 in five parts of 64×128; f32 256×256×8192 takes 50 in 16
 # parts of 64×64, and 44 in 32 of 128×128, whose eight warps add more sums at a time.
 SPLITS_OF_THREADS = Splits(
-    _tiles("128x128x512 by 16x16 in 3, 128x64x256 by 16x8 in 4, 64x64x256 by 8x8 in 4"),
+    _tiles("128x128x512 by 16x16 in 3, 128x64x512 by 16x8 in 3, 128x64x256 by 16x8 in 4, 64x64x256 by 8x8 in 4"),
     most_parts=32,
     most_ctas=8,
     most_threads=2048,
