@@ -236,18 +236,18 @@ def _output(name: str, parameter: Parameter, found: Mapping[str, int]) -> Array:
     shown = "D" if name == "d" else name
     if extents[0] is None and letters[0] == BATCH:
         raise InterpreterError(
-            f'A and B are shared by all products of the batch; give {shown} among the inputs, as "{name}"'
-            " [batch-unsaid]"
+            f"the number of products is unknown, because all share A and B; give {shown} among the inputs, as "
+            f'"{name}" [batch-unsaid]'
         )
     if extents[0] is None and letters[0] == D_ROWS:
         raise InterpreterError(
-            f'rows are stored into rows of {shown} at an index, and their number is unknown; give {shown}, as "{name}" '
-            "among the inputs, or as out= of a kernel [rows-of-d-unsaid]"
+            f"the number of rows of {shown} is unknown, because rows are stored at an index; give {shown}, as "
+            f'"{name}" among the inputs, or as out= of a kernel [rows-of-d-unsaid]'
         )
     if None in extents:
         raise InterpreterError(
-            f'the module has no layout of A and B; give {shown} among the inputs, under the name "{name}"'
-            " [layout-unsaid]"
+            f"the shape of {shown} is unknown, because the module has no layout of A and B; give {shown} among the "
+            f'inputs, as "{name}" [layout-unsaid]'
         )
     of_result = [extent or 0 for extent in extents]
     check_size(name, of_result, prod(of_result), type.element)

@@ -26,7 +26,8 @@ def filled_up(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Shap
 def _filled_up(name: str, matrices: Sequence[np.ndarray]) -> tuple[np.ndarray, Shapes]:
     if not matrices or any(each.ndim != _RANK or each.dtype != matrices[0].dtype for each in matrices):
         raise InterpreterError(
-            f"operand {name}: a list has matrices of two dimensions and one type, and at least one [list-of-matrices]"
+            f"operand {name}: a list has at least one matrix, and all have two dimensions and the same dtype "
+            "[list-of-matrices]"
         )
     shapes = tuple((each.shape[0], each.shape[1]) for each in matrices)
     whole = np.zeros((len(matrices), *np.max(shapes, axis=0)), matrices[0].dtype)
@@ -42,12 +43,14 @@ def check_shapes(shapes: Mapping[str, Shapes], types: Mapping[str, Type]) -> Non
     for name, own in shapes.items():
         type = types.get(name)
         if not isinstance(type, MemRef) or not type.is_list:
-            raise InterpreterError(f"operand {name}: the kernel takes one array, not a list; stack it [no-list]")
+            raise InterpreterError(
+                f"operand {name}: the kernel takes one array, not a list; stack the matrices [no-list]"
+            )
         for axis, known in enumerate(type.shape_as_it_lies[1:]):
             if (known is not None or not all_are_lists) and len({one[axis] for one in own}) > 1:
                 raise InterpreterError(
-                    f"operand {name}: matrices of shapes {', '.join(map(str, own))} differ in extent {axis}, which is "
-                    "the same in all for this kernel; compile it with lists='abd' and that extent None [list-extent]"
+                    f"operand {name}: matrices of shapes {', '.join(map(str, own))} differ in extent {axis}, which "
+                    "must be equal for this kernel; compile it with lists='abd' and that extent None [list-extent]"
                 )
 
 

@@ -35,8 +35,8 @@ def in_place_of(arguments: Sequence[Argument]) -> int | None:
             kind = "input" if other.result is None else "output"
             raise InterpreterError(
                 f"operand {result.name}: the output overlaps {kind} {other.name}, which some CTAs access while others "
-                "write the output; pass another output, or for D none to have it allocated, or a full operand itself: "
-                "its base, strides and dtype [output-overlaps-input]"
+                "write the output; pass another output, or leave D out to have it allocated; D may also be a full "
+                "operand itself, with its base, strides and dtype [output-overlaps-input]"
             )
         found = position if found is None else found
     return found

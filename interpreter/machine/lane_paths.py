@@ -169,15 +169,14 @@ def _arrive(state: AgentState, graph: Graph, waiting: list[Path]) -> Steps:
         numbers, here = np.flatnonzero(others).tolist(), np.flatnonzero(lanes).tolist()
         if _barrier(state, op) != _barrier(state, first):
             rule = (
-                f"deadlock: lanes {here} wait here for the rest of their warp, and lanes {numbers} at {op.describe()}, "
-                "which is another barrier, for these; let all lanes of a warp arrive at one barrier "
-                "[barrier-lanes-apart]"
+                f"deadlock: lanes {here} wait here for the rest of their warp, and lanes {numbers} wait for them at "
+                f"another barrier, {op.describe()}; let all lanes of a warp arrive at one barrier [barrier-lanes-apart]"
             )
             raise state.violation(first, rule)
         if (op.run, op.data) != (first.run, first.data):
             rule = (
-                f"lanes {here} execute this, and lanes {numbers} of their warp {op.describe()} at the same barrier; "
-                "only different warps may execute different forms of the instruction [barrier-forms-apart]"
+                f"lanes {here} execute this, and lanes {numbers} of their warp execute {op.describe()} at the same "
+                "barrier; only different warps may execute different forms of the instruction [barrier-forms-apart]"
             )
             raise state.violation(first, rule)
     union, values = _union(waiting), state.values
