@@ -131,3 +131,43 @@ def check_gradients(shape: tuple[int, int, int], dtype: torch.dtype, device: Any
     for name, (found, wanted) in pairs.items():
         error = (found.double() - wanted).abs().max() / wanted.abs().max()
         assert error < 8 * torch.finfo(dtype).eps, (name, error)
+
+
+def check_ragged(rows: list[int], shape: tuple[int, int], dtype: torch.dtype, device: Any, name: str) -> None:
+    """Ranks with different numbers of rows, against float64: values with an epilogue, and gradients."""
+    n, k = shape
+    of, epilogue, m = Products((sum(rows), n, k), dtype, device), EPILOGUES[name], sum(rows)
+    first = sum(rows[: of.rank])
+    own, whole = slice(first, first + rows[of.rank]), of.operands(name, m)
+    found = distributed.all_gather_matmul(of.a[0][own], of.b[of.rank], rows=rows, epilogue=epilogue, **whole)
+    assert_close(found, expected(of.a[0].double() @ of.b[of.rank].double(), name, whole), k)
+    of_rows = whole | {key: whole[key][own] for key in ("c", "r") if key in whole}
+    a, b = of.a[of.rank], of.b[of.rank]
+    scattered = distributed.matmul_reduce_scatter(a, b, rows=rows, epilogue=epilogue, **of_rows)
+    sums = expected(of.sums(), name, whole)
+    assert_close(scattered, sums[own], k * of.size, of.size)
+    out = torch.empty_like(found)
+    distributed.all_gather_matmul(of.a[0][own], b, rows=rows, out=out, epilogue=epilogue, **whole)
+    assert torch.equal(out, found)
+    shares = [x.shape[0] for x in torch.empty(m, 0).chunk(of.size)]
+    shares += [0] * (of.size - len(shares))
+    chunk = distributed.matmul_reduce_scatter(a, b)
+    at = sum(shares[: of.rank])
+    assert_close(chunk, of.sums()[at : at + shares[of.rank]], k * of.size, of.size)
+    assert_close(distributed.matmul_all_reduce(a, b), of.sums(), k * of.size, of.size)
+    _check_ragged_gradients(of, rows, own)
+
+
+def _check_ragged_gradients(of: Products, rows: list[int], own: slice) -> None:
+    """Of the sum over ranks of gelu(gathered A · own B) · own Bᵀ."""
+    x, weight, target = of.a[0][own].clone(), of.b[of.rank].clone(), of.draw(of.m, of.k)
+    x.requires_grad_(), weight.requires_grad_()
+    hidden = torch.nn.functional.gelu(distributed.all_gather_matmul(x, weight, rows=rows))
+    (distributed.matmul_reduce_scatter(hidden, weight.mT, rows=rows) * target[own]).sum().backward()
+    whole = of.a[0].double().requires_grad_()
+    weights = [b.double().requires_grad_() for b in of.b]
+    total = sum(torch.nn.functional.gelu(whole @ b) @ b.mT for b in weights)
+    (total * target.double()).sum().backward()
+    for found, wanted in ((x.grad, whole.grad[own]), (weight.grad, weights[of.rank].grad)):
+        error = (found.double() - wanted).norm()
+        assert error <= 8 * torch.finfo(found.dtype).eps * wanted.norm(), error

@@ -53,13 +53,17 @@ class Launches(launching.Launches):
         b = operands["b"].mT if spec.layout == "tn" else operands["b"]
         if spec.lists == "d":
             for shard, place in enumerate(operands["d"].matrices):
-                place.copy_(self._product(spec, operands, scalars, shard, b))
+                self._store(place, spec, operands, scalars, shard, b)
             return
         rank, size = int(operands["turn"][0]), spec.batch
         for shard in (*range(rank, size), *range(rank)):
             if not arrives(shard, operands["arrived"], operands["turn"], operands["status"]):
                 return
-            operands["d"][shard] = self._product(spec, operands, scalars, shard, b)
+            self._store(operands["d"][shard], spec, operands, scalars, shard, b)
+
+    def _store(self, place: Any, spec: Any, operands: Mapping[str, Any], scalars: Any, shard: int, b: Any) -> None:
+        count = int(operands["counts"][shard]) if spec.counts else spec.m
+        place[:count] = self._product(spec, operands, scalars, shard, b)[:count]
 
     def _product(self, spec: Any, operands: Mapping[str, Any], scalars: Any, shard: int, b: torch.Tensor) -> Any:
         sums = operands["a"][shard].float() @ b.float()

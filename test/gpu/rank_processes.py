@@ -19,7 +19,10 @@ def run_parts(parts: Sequence[Part], size: int, folder: Path, limit: int = 40) -
         _run, (parts, size, str(folder)), nprocs=size, join=False, start_method="fork"
     )
     for _ in range(limit):
-        if context.join(timeout=1):
+        try:
+            if context.join(timeout=1):
+                return
+        except torch.multiprocessing.ProcessExitedException:  # the files say in which part, and why
             return
     for process in context.processes:
         process.kill()

@@ -78,6 +78,15 @@ def test_random_shapes(seed: int) -> None:
     assert plain < 10
 
 
+@pytest.mark.parametrize("name", cases.EPILOGUES)
+def test_ranks_with_different_numbers_of_rows(name: str) -> None:
+    size = dist.get_world_size()
+    for rows in ([700, 300, 513, 1], [640, 640, 640, 129]):
+        rows = rows[-size:]
+        cases.check_ragged(rows, (512, 256), torch.bfloat16, _DEVICE, name)
+    assert not reasons()[-1], "the kernels were not taken"
+
+
 def test_gradients() -> None:
     cases.check_gradients((1024, 256, 512), torch.bfloat16, _DEVICE)
 

@@ -36,6 +36,19 @@ def any_rows() -> None:
         cases.assert_close(found, of.sums(), of.k * of.size, of.size)
 
 
+def ragged_rows() -> None:
+    """Ranks have different numbers of rows, also none."""
+    size = dist.get_world_size()
+    for number, rows in enumerate(([3, 1, 2, 4], [3, 3, 3, 1], [0, 5, 0, 2])):
+        name = [*cases.EPILOGUES][number]
+        cases.check_ragged(rows[-size:], (6, 5), torch.float32, "cpu", name)
+    a = torch.ones(1 + dist.get_rank(), 2, 4)
+    rows = [1 + rank for rank in range(size)]
+    assert distributed.all_gather_matmul(a, torch.ones(4, 5), rows=rows).shape == (sum(rows), 2, 5)
+    layer = distributed.ColumnParallelLinear(4, 5 * size)
+    assert layer(a, rows=rows).shape == (sum(rows), 2, 5)
+
+
 def gradients() -> None:
     cases.check_gradients((8, 6, 5), torch.float64, "cpu", "relu")
     cases.check_gradients((8, 6, 5), torch.float32, "cpu")
@@ -64,7 +77,12 @@ def errors() -> None:
     assert code(distributed.all_gather_matmul, torch.ones(3 + (rank == 1), 4), b) == "ranks-disagree"
     assert code(distributed.matmul_reduce_scatter, torch.ones(4, 4), torch.ones(4, 5 + rank)) == "ranks-disagree"
     assert code(distributed.all_gather_matmul, torch.ones(3, 4 + (rank == 1)), b) == "product-k"
-    assert code(distributed.matmul_reduce_scatter, torch.ones(2 * size + 1, 4), b) == "ranks-rows"
+    ragged, rows = torch.ones(3 + (rank == 1), 4), [3, 4, *[3] * (size - 2)]
+    for wrong in ([3] * size, rows[:-1], [-3, 4, *rows[2:]]):
+        assert code(distributed.all_gather_matmul, ragged, b, rows=wrong) == "ranks-rows"
+    assert code(distributed.matmul_reduce_scatter, torch.ones(6, 4), b, rows=rows) == "ranks-rows"
+    other = rows if rank else [4, 3, *rows[2:]]
+    assert code(distributed.matmul_reduce_scatter, torch.ones(sum(rows), 4), b, rows=other) == "ranks-disagree"
     assert code(distributed.matmul_all_reduce, torch.ones(4, 4, dtype=torch.int8), b.to(torch.int8)) == "ranks-types"
     out = torch.empty(3, 5 + (rank == 0))
     assert code(distributed.matmul_all_reduce, torch.ones(3, 4), b, out=out) == "ranks-out"
@@ -88,12 +106,17 @@ def refusals_of_one_rank() -> None:
 
 def by_kernels() -> None:
     """The ops as on GPUs, with windows, flags and epochs, but with kernels that torch computes."""
+    ranks = distributed.ranks_of(None)
+    ranks.agreed.clear()
     with fakes.gpus(dist.get_rank()):
         for seed, name in enumerate(cases.EPILOGUES):
             cases.check_values((16, 8, 24), torch.float32, "cpu", name, seed)
         cases.check_values((64, 16, 32), torch.bfloat16, "cpu", "gelu_bias")
         cases.check_gradients((16, 8, 24), torch.float32, "cpu")
-        ranks = distributed.ranks_of(None)
+        cases.check_ragged([16, 3, 9, 12][: dist.get_world_size()], (8, 24), torch.float32, "cpu", "residual")
+        cases.check_ragged([16, 16, 16, 5][-dist.get_world_size() :], (8, 24), torch.float32, "cpu", "gelu_bias")
+        ragged = [why for key, why in ranks.agreed.items() if getattr(key, "rows", ())]
+        assert ragged and not any(ragged)
         assert [key for key in ranks.agreed.values() if not key] and len(ranks.engines) == 2
         for number in range(20):
             time.sleep(random.Random(f"{number} {ranks.rank}").choice([0, 0, 0.01]))
@@ -131,7 +154,7 @@ def one_rank() -> None:
         torch.testing.assert_close(op(a, b, group), a @ b)
 
 
-PARTS = (values, any_rows, gradients, errors, refusals_of_one_rank, by_kernels, one_rank)
+PARTS = (values, any_rows, ragged_rows, gradients, errors, refusals_of_one_rank, by_kernels, one_rank)
 
 
 @pytest.fixture(scope="module", params=[2, 4])

@@ -13,6 +13,7 @@ import torch
 
 from lowtide.errors import Error, LaunchError
 from lowtide.torch.distributed import symmetric
+from lowtide.torch.distributed.call import GATHER
 from lowtide.torch.distributed.ranks import Ranks
 
 _UNIT = 16  # bytes; rows that TMA loads and stores are multiples of it
@@ -20,21 +21,25 @@ _FEWEST_ROWS = 512  # of the whole product; with fewer, the plain ops are expect
 
 
 class Signature(NamedTuple):
-    """A call: the op, the shapes of this rank's A and B, the types of A, B and D, and the other arguments."""
+    """A call: the op, the shapes of this rank's A and B, the types of A, B and D, the rows of each rank if they were
+    given, and the other arguments."""
 
     op: str
     a: tuple[int, int]
     b: tuple[int, int]
     types: tuple[torch.dtype, torch.dtype, torch.dtype]
+    rows: tuple[int, ...]
     rest: tuple[Any, ...]
 
     @property
     def shared(self) -> str:
-        """The arguments that must be equal on all ranks, as text. If rows are gathered, N may differ between ranks. If
-        products are summed, K may differ."""
-        free = "N" if self.op == "all_gather_matmul" else "K"
-        one = {"rows of a": self.a[0], "K": self.a[1], "N": self.b[1], "a": self.types[0], "out": self.types[2]}
-        return f"{self.op}, " + ", ".join(f"{name} {value}" for name, value in one.items() if name != free)
+        """The arguments that must be equal on all ranks, as text. If rows are gathered, N may differ between ranks, and
+        the rows of A if those of all ranks are given. If products are summed, K may differ."""
+        is_gather = self.op == GATHER
+        free = {"N" if is_gather else "K", "rows" if not self.rows else "rows of a" if is_gather else ""}
+        one = {"rows of a": self.a[0], "rows": self.rows, "K": self.a[1], "N": self.b[1]}
+        one |= {"a": self.types[0], "out": self.types[2]}
+        return f"{self.op}, " + ", ".join(f"{name} {value}" for name, value in one.items() if name not in free)
 
 
 def why_plain(ranks: Ranks, device: torch.device, asked: Signature, check: Callable[[], object]) -> str:
@@ -69,13 +74,14 @@ def _own_reason(ranks: Ranks, device: torch.device, asked: Signature) -> str:
     """Why this rank cannot take the kernels, or should not."""
     of_a, _, of_d = asked.types
     (rows, k), n = asked.a, asked.b[1]
-    whole = rows * ranks.size if asked.op == "all_gather_matmul" else rows
+    gathers = asked.op == GATHER
+    whole = rows if not gathers else sum(asked.rows) or rows * ranks.size
     if ranks.size == 1:
         return "the group has one rank"
-    if not rows or not k or not n:
+    if not whole or not k or not n:
         return "a matrix has no elements"
-    if whole % ranks.size:
-        return f"{whole} rows are no multiple of {ranks.size} ranks"
+    if gathers and not rows:  # nothing would wait for this rank, so it could be two calls behind
+        return "this rank has no rows"
     if k * of_a.itemsize % _UNIT or n * of_d.itemsize % _UNIT:
         return f"rows of K = {k} or of N = {n} elements are no multiples of {_UNIT} bytes"
     if whole < _FEWEST_ROWS:

@@ -18,6 +18,7 @@ _PLAIN = How()
 class Call:
     """`op`: GATHER, SCATTER or REDUCE. A is (rows, K) and B (K, N). `operands`, `how`: of the epilogue.
 
+    `rows`: the rows of each rank: of A if rows are gathered, of D if a product is scattered; () for those of `shares`.
     `of_parts`: the epilogue of a sum over ranks is applied to each rank's part, before the sum; otherwise to the sum.
     `keeps`: the call also returns the gathered rows of A.
     """
@@ -28,8 +29,18 @@ class Call:
     operands: Sequence[torch.Tensor] = ()
     how: How = _PLAIN
     out: torch.Tensor | None = None
+    rows: tuple[int, ...] = ()
     of_parts: bool = False
     keeps: bool = False
+
+    def shares(self, size: int) -> tuple[int, ...]:
+        """The rows of each of `size` ranks: those given; otherwise as many as this rank has if rows are gathered, and
+        those of torch.chunk if a product is scattered: the last ranks have fewer rows, or none."""
+        if self.rows:
+            return self.rows
+        m = self.a.shape[0]
+        most = m if self.op == GATHER else -(-m // size)
+        return (m,) * size if self.op == GATHER else tuple(min(most, max(m - rank * most, 0)) for rank in range(size))
 
     @property
     def d(self) -> torch.dtype:
@@ -52,6 +63,12 @@ class Call:
     def types(self) -> dict[str, Any]:
         """The element types of A, B and D."""
         return {"a": name_of(self.a.dtype), "b": name_of(self.b.dtype), "d": name_of(self.d)}
+
+
+def slice_of(rows: Sequence[int], rank: int) -> slice:
+    """The rows of a rank among those of all ranks."""
+    first = sum(rows[:rank])
+    return slice(first, first + rows[rank])
 
 
 def rows_of(operands: Sequence[torch.Tensor], how: How, rows: slice) -> list[torch.Tensor]:

@@ -1,7 +1,6 @@
 """Computes a call by the kernels or by the plain ops, without gradients, on A and B of two dimensions."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,7 +9,7 @@ from lowtide.errors import Error, LaunchError
 from lowtide.torch.calls import check as check_operands
 from lowtide.torch.distributed import plain
 from lowtide.torch.distributed.agreement import Signature, why_plain
-from lowtide.torch.distributed.call import GATHER, REDUCE, SCATTER, Call, rows_of
+from lowtide.torch.distributed.call import GATHER, REDUCE, SCATTER, Call
 from lowtide.torch.distributed.gathering import Gathering
 from lowtide.torch.distributed.ranks import Ranks, is_capturing
 from lowtide.torch.distributed.scattering import Scattering
@@ -20,18 +19,6 @@ _PLAIN: dict[str, Callable[..., torch.Tensor | None]] = {
     SCATTER: plain.matmul_reduce_scatter,
     REDUCE: plain.matmul_all_reduce,
 }
-
-
-def rows_of_d(op: str, rows: int, ranks: Ranks) -> int:
-    """The number of rows of D on a rank, if A has `rows`. Raises LaunchError if ranks cannot have equal shares."""
-    if op == GATHER:
-        return rows * ranks.size
-    if op == SCATTER and rows % ranks.size:
-        raise LaunchError(
-            f"operand a: {rows} rows are no multiple of the {ranks.size} ranks, which get equal shares; pad A"
-            " [ranks-rows]"
-        )
-    return rows // ranks.size if op == SCATTER else rows
 
 
 def compute(call: Call, ranks: Ranks) -> torch.Tensor:
@@ -48,11 +35,19 @@ def compute_both(call: Call, ranks: Ranks) -> tuple[torch.Tensor, torch.Tensor |
             " [ranks-capture]"
         )
     reason = why_plain(ranks, device, asked, lambda: _check(call, ranks))
-    out, rows = call.out, rows_of_d(call.op, call.a.shape[0], ranks)
+    out = call.out
     if out is None:
-        out = call.a.new_empty(rows, call.b.shape[1], dtype=call.d)
+        rows = call.shares(ranks.size)
+        room = ranks.size * max(rows) if call.op == GATHER else 0  # so that a kernel can store ragged rows in place
+        count = _rows_of_d(call, ranks)
+        out = call.a.new_empty(max(room, count), call.b.shape[1], dtype=call.d)[:count]
     kept = _PLAIN[call.op](call, out, ranks) if reason else _by_kernels(call, out, ranks)
     return out, kept
+
+
+def _rows_of_d(call: Call, ranks: Ranks) -> int:
+    rows = call.shares(ranks.size)
+    return rows[ranks.rank] if call.op == SCATTER else sum(rows)
 
 
 def _signature(call: Call) -> Signature:
@@ -64,7 +59,7 @@ def _signature(call: Call) -> Signature:
         d = call.d
     except Error:  # `_check` raises it, on all ranks
         d = a.dtype
-    return Signature(call.op, tuple(a.shape), tuple(b.shape), (a.dtype, b.dtype, d), (*rest, *words))
+    return Signature(call.op, tuple(a.shape), tuple(b.shape), (a.dtype, b.dtype, d), call.rows, (*rest, *words))
 
 
 def _by_kernels(call: Call, out: torch.Tensor, ranks: Ranks) -> torch.Tensor | None:
@@ -75,10 +70,13 @@ def _by_kernels(call: Call, out: torch.Tensor, ranks: Ranks) -> torch.Tensor | N
     if call.op == SCATTER:
         scattering.run(call, out)
         return None
-    _, own = plain.shares(out.shape[0], ranks)
-    of_rows = call if call.of_parts else replace(call, operands=rows_of(call.operands, call.how, own))
-    scattering.run(of_rows, out[own])
-    plain.gather_rows(out, out[own], ranks)
+    part, own = plain.part_of_reduce(call, ranks)
+    scattering.run(part, out[own])
+    rows = call.shares(ranks.size)
+    if min(rows) == max(rows):
+        plain.gather_rows(out, out[own], ranks)
+    else:
+        out.copy_(plain.gathered(out[own], ranks, rows))
     return None
 
 
@@ -102,14 +100,29 @@ def _check(call: Call, ranks: Ranks) -> None:
         raise LaunchError(
             f"operands a and b: {a.dtype} and {b.dtype} are not summed over ranks; take floats [ranks-types]"
         )
-    rows = rows_of_d(call.op, a.shape[0], ranks)
-    rows = a.shape[0] if call.of_parts else rows
+    _check_rows(call, ranks)
+    rows = a.shape[0] if call.of_parts else _rows_of_d(call, ranks)
     like = a.new_empty(1).as_strided((rows, a.shape[1]), (0, 0))
     shape, d = check_operands(like, b, call.operands, call.how), call.d
     if out is None:
         return
+    shape = (_rows_of_d(call, ranks), shape[1])
     if (tuple(out.shape), out.device, out.dtype) != (shape, a.device, d) or not out.is_contiguous():
         raise LaunchError(
             f"out: {tuple(out.shape)} {out.dtype} on {out.device}; it must be contiguous, {shape} {d} on {a.device}"
             " [ranks-out]"
+        )
+
+
+def _check_rows(call: Call, ranks: Ranks) -> None:
+    """Raises LaunchError for rows of ranks that do not fit A."""
+    rows, m = call.rows, call.a.shape[0]
+    if not rows:
+        return
+    fits = len(rows) == ranks.size and min(rows) >= 0
+    if not fits or m != (rows[ranks.rank] if call.op == GATHER else sum(rows)):
+        wanted = f"rows[{ranks.rank}]" if call.op == GATHER else "the sum of rows"
+        raise LaunchError(
+            f"rows={rows} for {ranks.size} ranks, and operand a with {m} rows: give a number for each rank; a has"
+            f" {wanted} rows [ranks-rows]"
         )

@@ -7,10 +7,12 @@ other with no other call between. So calls in graphs have a third slot, and writ
 the call.
 """
 
+from collections.abc import Sequence
 from math import prod
 
 import torch
 
+from lowtide.runtime.call_keys import Recent
 from lowtide.torch.distributed.flags import Flags
 from lowtide.torch.distributed.launching import Launches
 from lowtide.torch.distributed.ranks import Ranks, is_capturing
@@ -18,6 +20,7 @@ from lowtide.torch.distributed.symmetric import Window
 
 _TURNS = 2
 _OF_GRAPHS = 2  # the number of the slot
+_MOST = 1024  # counts of rows that are kept
 DATA, READY = 0, 1  # kinds of flags
 
 
@@ -28,6 +31,7 @@ class Exchange:
         self.ranks, self.device, self.launches = ranks, device, Launches()
         self.slot = self._turn = 0
         self._windows: list[tuple[Window, Flags, Flags]] = []  # the last one is the largest; earlier ones may be in use
+        self._counts = Recent(_MOST)
         self._last: tuple[torch.cuda.Stream, torch.cuda.Event] | None = None
 
     def begin(self, size: int) -> torch.cuda.Stream:
@@ -75,6 +79,15 @@ class Exchange:
         """As `part`, in each slot."""
         offset = number * prod(shape) * dtype.itemsize
         return [self.window.part(on, slot, shape, dtype, offset) for slot in range(_OF_GRAPHS + 1)]
+
+    def counts(self, rows: Sequence[int]) -> dict[str, torch.Tensor]:
+        """The operand of a kernel whose ranks have different numbers of rows. It is kept, because a graph reads it."""
+        if min(rows) == max(rows):
+            return {}
+        found: torch.Tensor | None = self._counts[tuple(rows)]
+        if found is None:
+            found = self._counts[tuple(rows)] = torch.tensor(rows, dtype=torch.int32, device=self.device)
+        return {"counts": found}
 
     def check(self) -> None:
         """Waits for all calls of this rank. Raises LaunchError if another rank was late."""

@@ -4,7 +4,9 @@ The gradients are products with collectives, too. dA of `all_gather_matmul` is a
 dA of `matmul_reduce_scatter` is an `all_gather_matmul` of them. dB needs the gathered rows of A or of dD.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod
 from typing import Any
 
 import torch
@@ -28,6 +30,7 @@ def all_gather_matmul(
     b: torch.Tensor,
     group: dist.ProcessGroup | None = None,
     *,
+    rows: Sequence[int] | None = None,
     epilogue: Callable[..., Any] | None = None,
     out: torch.Tensor | None = None,
     out_dtype: torch.dtype | None = None,
@@ -36,6 +39,7 @@ def all_gather_matmul(
 ) -> torch.Tensor:
     """D (ranks · S, …, N) = epilogue(A of all ranks · B (K, N)), where each rank has the rows A (S, …, K).
 
+    `rows`: the first extent of A on each rank, the same list on all ranks, whose sum is that of D; None: all have S.
     `group`: a process group of torch.distributed; None: the default group. Types are floating-point types. B may differ
     between ranks, also in N: for instance, each rank has some columns of a weight. Operands, `out_dtype` and `numerics`
     are as in `lowtide.torch.matmul`, for this D; `out` must be contiguous. The kernel multiplies the rows that are
@@ -45,7 +49,7 @@ def all_gather_matmul(
     if they disagree or a rank's tensors do not fit, and SpecError for an epilogue that cannot be traced. A later call,
     or `check_ranks`, raises LaunchError if a rank was late.
     """
-    return _call(GATHER, a, b, group, (epilogue, out, out_dtype, numerics, operands))
+    return _call(GATHER, a, b, group, (epilogue, out, out_dtype, numerics, operands), rows)
 
 
 @torch.compiler.disable
@@ -54,6 +58,7 @@ def matmul_reduce_scatter(
     b: torch.Tensor,
     group: dist.ProcessGroup | None = None,
     *,
+    rows: Sequence[int] | None = None,
     epilogue: Callable[..., Any] | None = None,
     out: torch.Tensor | None = None,
     out_dtype: torch.dtype | None = None,
@@ -62,12 +67,13 @@ def matmul_reduce_scatter(
 ) -> torch.Tensor:
     """D (M / ranks, …, N) = epilogue(this rank's rows of the sum over ranks of A (M, …, K) · B (K, N)).
 
-    Rank r gets the r-th share of the rows; M must be a multiple of the number of ranks. K may differ between ranks.
-    Each rank's product is rounded to D's type. The owner of a row adds the products in f32, from rank 0 on, so equal
-    calls give equal bits. The epilogue is applied once, to the sum. Other arguments and errors are those of
+    Rank r gets the r-th share of the rows, which has `rows[r]` of them. All ranks give the same list, and its sum is M.
+    None: as torch.chunk divides M, so the last ranks may have fewer rows, or none. K may differ between ranks. Each
+    rank's product is rounded to D's type. The owner of a row adds the products in f32, from rank 0 on, so equal calls
+    give equal bits. The epilogue is applied once, to the sum. Other arguments and errors are those of
     `all_gather_matmul`.
     """
-    return _call(SCATTER, a, b, group, (epilogue, out, out_dtype, numerics, operands))
+    return _call(SCATTER, a, b, group, (epilogue, out, out_dtype, numerics, operands), rows)
 
 
 @torch.compiler.disable
@@ -100,7 +106,12 @@ def check_ranks(group: dist.ProcessGroup | None = None) -> None:
 
 
 def _call(
-    op: str, a: torch.Tensor, b: torch.Tensor, group: dist.ProcessGroup | None, more: tuple[Any, ...]
+    op: str,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    group: dist.ProcessGroup | None,
+    more: tuple[Any, ...],
+    of_ranks: Sequence[int] | None = None,
 ) -> torch.Tensor:
     epilogue, out, out_dtype, numerics, given = more
     if a.dim() < 2 or b.dim() != 2:
@@ -111,19 +122,21 @@ def _call(
     ranks, d = ranks_of(group), out_dtype if out is None else out.dtype
     text, operands, scalars = described(a, b, d, epilogue, given)
     how, rows = How(scalars, text, numerics, None, d), a.flatten(0, -2)
-    inner, width = a.shape[1:-1], b.shape[1]
+    inner = a.shape[1:-1]
+    call = Call(op, rows, b, operands, how, rows=tuple(each * prod(inner) for each in of_ranks or ()))
     if not records_gradient((a, b, *operands)):
         flat = out.flatten(0, -2) if out is not None and out.dim() > 1 and out.is_contiguous() else out
-        found = compute(Call(op, rows, b, operands, how, flat), ranks)
-        return found.view(-1, *inner, width) if out is None else out
+        found = compute(replace(call, out=flat), ranks)
+        return found.unflatten(0, (found.shape[0] // max(prod(inner), 1), *inner)) if out is None else out
     if out is not None:
         raise LaunchError(
             "out: autograd does not record a call with out=; call it under torch.no_grad(), or without [ranks-autograd]"
         )
     asked = read(text)
-    product = _Product.apply(rows, b, op, How((), "", numerics, None, d if asked is None else asked.d), ranks)
+    alone = How((), "", numerics, None, d if asked is None else asked.d)
+    product = _Product.apply(rows, b, replace(call, operands=(), how=alone), ranks)
     found = product if asked is None else evaluate(asked, product, operands, scalars)
-    return found.reshape(-1, *inner, width)
+    return found.unflatten(0, (found.shape[0] // max(prod(inner), 1), *inner))
 
 
 class _Product(torch.autograd.Function):
@@ -131,27 +144,28 @@ class _Product(torch.autograd.Function):
     sums."""
 
     @staticmethod
-    def forward(ctx: Any, a: torch.Tensor, b: torch.Tensor, op: str, how: How, ranks: Ranks) -> torch.Tensor:
+    def forward(ctx: Any, a: torch.Tensor, b: torch.Tensor, call: Call, ranks: Ranks) -> torch.Tensor:
         ctx.save_for_backward(a, b)
-        ctx.op, ctx.how, ctx.ranks = op, how, ranks
-        return compute(Call(op, a, b, how=how), ranks)
+        ctx.call, ctx.ranks = replace(call, a=a[:0], b=b[:0]), ranks  # keeps no other reference to the tensors
+        ctx.rows = call.shares(ranks.size)
+        return compute(replace(call, a=a, b=b), ranks)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
-        (a, b), op, ranks = ctx.saved_tensors, ctx.op, ctx.ranks
+        (a, b), op, ranks = ctx.saved_tensors, ctx.call.op, ctx.ranks
         gradient = gradient.to(a.dtype).contiguous()
-        of_a, of_b = (How((), "", ctx.how.numerics, None, x.dtype) for x in (a, b))
+        of_a, of_b = (How((), "", ctx.call.how.numerics, None, x.dtype) for x in (a, b))
         needs_a, needs_b = ctx.needs_input_grad[:2]
-        da = db = rows = None
+        da = db = whole = None
         back = {GATHER: SCATTER, SCATTER: GATHER}.get(op)
         if needs_a and back is not None:
             keeps = needs_b and back == GATHER
-            da, rows = compute_both(Call(back, gradient, b.mT, how=of_a, keeps=keeps), ranks)
+            da, whole = compute_both(Call(back, gradient, b.mT, how=of_a, rows=ctx.rows, keeps=keeps), ranks)
         elif needs_a:
             da = multiply(gradient, b.mT, [], of_a)
         if needs_b:
-            a = gathered(a, ranks) if op == GATHER else a
+            a = gathered(a, ranks, ctx.rows) if op == GATHER else a
             if op == SCATTER:
-                gradient = gathered(gradient, ranks) if rows is None else rows
+                gradient = gathered(gradient, ranks, ctx.rows) if whole is None else whole
             db = multiply(a.mT, gradient, [], of_b)
-        return da, db, None, None, None
+        return da, db, None, None

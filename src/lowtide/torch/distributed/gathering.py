@@ -23,40 +23,76 @@ class Gathering:
         self._side = torch.cuda.Stream(device)
 
     def run(self, call: Call, out: torch.Tensor) -> torch.Tensor | None:
-        """out (ranks · S, N) = epilogue(gathered A · B) for A (S, K). Returns the gathered A if the call keeps it."""
+        """out (rows of all ranks, N) = epilogue(gathered A · B) for A (rows of this rank, K). Returns the gathered A if
+        the call keeps it."""
         a, exchange, size = call.a.contiguous(), self.exchange, self._ranks.size
-        main = exchange.begin(a.numel() * a.itemsize * size)
+        rows, k = call.shares(size), a.shape[1]
+        most = (max(rows), k)
+        main = exchange.begin(size * max(rows) * k * a.itemsize)
         self._side.wait_stream(main)
         with torch.cuda.stream(self._side):
             for step in range(1, size):
-                self._copy(a, (self._ranks.rank - step) % size)
+                self._copy(a, (self._ranks.rank - step) % size, most)
         # A copy within a GPU may be a kernel. It cannot run beside the product, which takes all SMs and waits for it.
-        self._copy(a, self._ranks.rank)
-        d, (layout, lies) = readable_rows(out), readable_b(call.b)
-        whole = exchange.part(self._ranks.rank, 0, (size, *a.shape), a.dtype)
-        given = {"a": whole, "b": lies, "d": d.view(size, a.shape[0], -1)} | exchange.flags.operands()
-        operands, how = call.part
-        tensors, scalars = by_name(operands, how, size)
-        asked = read(how.epilogue)
-        spec = lt.GemmSpec(
-            m=a.shape[0],
-            n=call.b.shape[1],
-            k=a.shape[1],
-            batch=size,
-            arrivals=True,
-            layout=layout,
-            epilogue=None if asked is None else asked.function,
-            **call.types,
-        )
-        exchange.launches.run(spec, how.numerics, given | tensors, scalars, main)
-        if d is not out:
-            out.copy_(d)
-        kept = whole.flatten(0, 1).clone() if call.keeps else None  # the window is written again two calls later
+        self._copy(a, self._ranks.rank, most)
+        whole = exchange.part(self._ranks.rank, 0, (size, *most), a.dtype)
+        d = self._launch(call, whole, out, main)
+        if d is not None:
+            _unpad(d, rows, out)
+        kept = None
+        if call.keeps:  # the window is written again two calls later
+            kept = _unpad(whole, rows, a.new_empty(sum(rows), k))
         main.wait_stream(self._side)  # A may be written again after the call
         exchange.end(main)
         return kept
 
-    def _copy(self, a: torch.Tensor, peer: int) -> None:
+    def _launch(
+        self, call: Call, whole: torch.Tensor, out: torch.Tensor, stream: torch.cuda.Stream
+    ) -> torch.Tensor | None:
+        """Multiplies the rows of all ranks. Returns D, padded, if it is not in `out`."""
+        (size, m, k), n, rows = whole.shape, out.shape[1], call.shares(whole.shape[0])
+        (layout, lies), (operands, how) = readable_b(call.b), call.part
+        d = _place(out, rows)
+        tensors, scalars = by_name(operands, how, rows)
+        asked, counts = read(how.epilogue), self.exchange.counts(rows)
+        given = {"a": whole, "b": lies, "d": out.new_empty(size, m, n) if d is None else d}
+        spec = lt.GemmSpec(
+            m=m,
+            n=n,
+            k=k,
+            batch=size,
+            arrivals=True,
+            counts=bool(counts),
+            layout=layout,
+            epilogue=None if asked is None else asked.function,
+            **call.types,
+        )
+        given |= self.exchange.flags.operands() | counts | tensors
+        self.exchange.launches.run(spec, how.numerics, given, scalars, stream)
+        return given["d"] if d is None else None
+
+    def _copy(self, a: torch.Tensor, peer: int, most: tuple[int, int]) -> None:
         """Copies this rank's rows to a rank, and then sets the flag there."""
-        self.exchange.part(peer, self._ranks.rank, tuple(a.shape), a.dtype).copy_(a, non_blocking=True)
+        place = self.exchange.part(peer, self._ranks.rank, most, a.dtype)
+        place[: a.shape[0]].copy_(a, non_blocking=True)
         self.exchange.flags.tell(peer)
+
+
+def _place(out: torch.Tensor, rows: tuple[int, ...]) -> torch.Tensor | None:
+    """The rows of all ranks in `out`, as (ranks, most rows, N); None if a kernel cannot store them there. Rows of the
+    last rank that do not count may lie behind `out`: no kernel writes them."""
+    most, columns = max(rows), out.shape[1]
+    is_front = all(each == most for each in rows[:-1])
+    room = out.untyped_storage().nbytes() // out.itemsize - out.storage_offset()
+    if not is_front or room < len(rows) * most * columns or readable_rows(out) is not out:
+        return None
+    return out.as_strided((len(rows), most, columns), (most * columns, columns, 1))
+
+
+def _unpad(x: torch.Tensor, rows: tuple[int, ...], out: torch.Tensor) -> torch.Tensor:
+    """Copies the rows of each rank in (ranks, most rows, …) to `out`."""
+    if min(rows) == max(rows):
+        return out.copy_(x.flatten(0, 1))
+    for place, part in zip(out.split([*rows]), x, strict=True):
+        place.copy_(part[: place.shape[0]])
+    return out

@@ -66,14 +66,27 @@ def readable_b(b: torch.Tensor) -> tuple[str, torch.Tensor]:
     return ("tn" if by_columns else "tt"), lies
 
 
-def by_name(operands: Sequence[torch.Tensor], how: How, size: int) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """The tensors of an epilogue by name, with a batch dimension of `size` if they have rows, and its scalars."""
+def padded(x: torch.Tensor, rows: Sequence[int]) -> torch.Tensor:
+    """Rows (sum of `rows`, …) as (ranks, most rows, …): a view, or a copy if ranks have different numbers of rows. Then
+    the rows after those of a rank have any values."""
+    most = max(rows)
+    if min(rows) == most:
+        return readable_rows(x).view(len(rows), most, *x.shape[1:])
+    made = x.new_empty(len(rows), most, *x.shape[1:])
+    for place, part in zip(made, x.split([*rows]), strict=True):
+        place[: part.shape[0]].copy_(part)
+    return made
+
+
+def by_name(
+    operands: Sequence[torch.Tensor], how: How, rows: Sequence[int]
+) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """The tensors of an epilogue by name, `padded` if they have rows, and its scalars."""
     asked = read(how.epilogue)
     if asked is None:
         return {}, {}
     tensors: dict[str, torch.Tensor] = {}
     for operand, x in zip(asked.tensors(), operands, strict=True):
-        lies = readable_rows(x)
         is_shared = operand.kind is OperandKind.PER_COLUMN
-        tensors[operand.name] = lies.flatten() if is_shared else lies.view(size, x.shape[0] // size, *x.shape[1:])
+        tensors[operand.name] = readable_rows(x).flatten() if is_shared else padded(x, rows)
     return tensors, {scalar.name: value for scalar, value in zip(asked.scalars(), how.scalars, strict=True)}

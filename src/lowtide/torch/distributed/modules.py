@@ -1,5 +1,6 @@
 """Linear layers whose weights are divided among the ranks of a group: by columns or by rows of Wᵀ (K, N)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -30,10 +31,10 @@ class _ParallelLinear(torch.nn.Module):
         self.bias = None if bias is None else torch.nn.Parameter(torch.zeros(bias, **made))
         torch.nn.init.normal_(self.weight, std=weight[1] ** -0.5)
 
-    def _call(self, op: Any, x: torch.Tensor) -> torch.Tensor:
+    def _call(self, op: Any, x: torch.Tensor, **more: Any) -> torch.Tensor:
         bias = {} if self.bias is None else {"bias": self.bias}
         epilogue = epilogue_of_linear(self.activation, self.bias is not None)
-        found: torch.Tensor = op(x, self.weight.mT, self.group, epilogue=epilogue, **bias)
+        found: torch.Tensor = op(x, self.weight.mT, self.group, epilogue=epilogue, **bias, **more)
         return found
 
     def extra_repr(self) -> str:
@@ -63,8 +64,9 @@ class ColumnParallelLinear(_ParallelLinear):
         made = {"device": device, "dtype": dtype}
         super().__init__((share, in_features), share if bias else None, group, activation, made)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self._call(all_gather_matmul, x)
+    def forward(self, x: torch.Tensor, rows: Sequence[int] | None = None) -> torch.Tensor:
+        """`rows`: as for `all_gather_matmul`."""
+        return self._call(all_gather_matmul, x, rows=rows)
 
 
 class RowParallelLinear(_ParallelLinear):
@@ -93,8 +95,11 @@ class RowParallelLinear(_ParallelLinear):
         super().__init__((out_features, share), out_features if bias else None, group, activation, made)
         self.scatter = scatter
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self._call(matmul_reduce_scatter if self.scatter else matmul_all_reduce, x)
+    def forward(self, x: torch.Tensor, rows: Sequence[int] | None = None) -> torch.Tensor:
+        """`rows`: as for `matmul_reduce_scatter`; with `scatter=False` they have no effect."""
+        if not self.scatter:
+            return self._call(matmul_all_reduce, x)
+        return self._call(matmul_reduce_scatter, x, rows=rows)
 
 
 def _share(name: str, extent: int, group: dist.ProcessGroup | None) -> int:

@@ -4,22 +4,32 @@ Roundings and the order of sums over ranks are those of the kernels: each rank's
 parts are added in f32 from rank 0 on.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import torch
 import torch.distributed as dist
 
-from lowtide.torch.distributed.call import Call, rows_of
+from lowtide.torch.distributed.call import Call, rows_of, slice_of
 from lowtide.torch.distributed.ranks import Ranks
 from lowtide.torch.distributed.sums import add_in_order
 from lowtide.torch.ops import compute_out
 
 
-def gathered(a: torch.Tensor, ranks: Ranks) -> torch.Tensor:
-    """The rows of all ranks: (S, K) of each to (ranks · S, K)."""
+def gathered(a: torch.Tensor, ranks: Ranks, rows: Sequence[int] = ()) -> torch.Tensor:
+    """The rows of all ranks: (rows of a rank, …) of each to (rows of all ranks, …). `rows`: those of each rank; (): all
+    have the same number."""
     if ranks.size == 1:
         return a
-    found = a.new_empty(ranks.size * a.shape[0], *a.shape[1:])
-    gather_rows(found, a, ranks)
-    return found
+    rows = rows or (a.shape[0],) * ranks.size
+    most = max(rows)
+    own = a if a.shape[0] == most else torch.cat([a, a.new_empty(most - a.shape[0], *a.shape[1:])])
+    found = a.new_empty(ranks.size * most, *a.shape[1:])
+    gather_rows(found, own, ranks)
+    if min(rows) == most:
+        return found
+    parts = found.view(ranks.size, most, *a.shape[1:])
+    return torch.cat([part[:count] for part, count in zip(parts, rows, strict=True)])
 
 
 def gather_rows(out: torch.Tensor, a: torch.Tensor, ranks: Ranks) -> None:
@@ -29,56 +39,47 @@ def gather_rows(out: torch.Tensor, a: torch.Tensor, ranks: Ranks) -> None:
 
 
 def all_gather_matmul(call: Call, out: torch.Tensor, ranks: Ranks) -> torch.Tensor:
-    """out (ranks · S, N) = epilogue(gathered A · B) for A (S, K). Returns the gathered A."""
-    whole = gathered(call.a, ranks)
+    """out (rows of all ranks, N) = epilogue(gathered A · B) for A (rows of this rank, K). Returns the gathered A."""
+    whole = gathered(call.a, ranks, call.shares(ranks.size))
     operands, how = call.part
     compute_out(whole, call.b, operands, how, out)
     return whole
 
 
 def matmul_reduce_scatter(call: Call, out: torch.Tensor, ranks: Ranks) -> None:
-    """out (M / ranks, N) = epilogue(this rank's rows of the sum over ranks of A · B) for A (M, K)."""
+    """out (rows of this rank, N) = epilogue(these rows of the sum over ranks of A · B) for A (M, K)."""
     if ranks.size == 1:
         compute_out(call.a, call.b, call.operands, call.how._replace(out_dtype=call.d), out)
         return
-    add_in_order(exchanged(_part(call, call.a.shape[0]), ranks), *call.sum, call.a.dtype, out)
+    product = call.a.new_empty(call.a.shape[0], call.b.shape[1], dtype=call.d)
+    operands, how = call.part
+    compute_out(call.a, call.b, operands, how, product)
+    parts = exchanged(product, call.shares(ranks.size), ranks)
+    if out.shape[0]:
+        add_in_order(parts, *call.sum, call.a.dtype, out)
 
 
 def matmul_all_reduce(call: Call, out: torch.Tensor, ranks: Ranks) -> None:
     """out (M, N) = epilogue(the sum over ranks of A · B) for A (M, K). Each rank adds a part of the rows."""
-    if ranks.size == 1:
-        compute_out(call.a, call.b, call.operands, call.how._replace(out_dtype=call.d), out)
-        return
-    m, (operands, how) = call.a.shape[0], call.sum
-    rows, own = shares(m, ranks)
-    parts = exchanged(_part(call, rows * ranks.size), ranks)
-    summed = out.new_empty(rows, out.shape[1])
-    count = len(range(*own.indices(m)))
-    add_in_order([each[:count] for each in parts], rows_of(operands, how, own), how, call.a.dtype, summed[:count])
-    out.copy_(gathered(summed, ranks)[:m])
+    part, own = part_of_reduce(call, ranks)
+    matmul_reduce_scatter(part, out[own], ranks)
+    if ranks.size > 1:
+        out.copy_(gathered(out[own], ranks, call.shares(ranks.size)))
 
 
-def shares(rows: int, ranks: Ranks) -> tuple[int, slice]:
-    """The rows of a share, the same for all ranks, and this rank's rows; the last shares may be short, or empty."""
-    share = -(-rows // ranks.size)
-    return share, slice(min(ranks.rank * share, rows), min((ranks.rank + 1) * share, rows))
+def part_of_reduce(call: Call, ranks: Ranks) -> tuple[Call, slice]:
+    """The product of which a rank adds its rows, and these rows."""
+    own = slice_of(call.shares(ranks.size), ranks.rank)
+    of_rows = call.operands if call.of_parts else rows_of(call.operands, call.how, own)
+    return replace(call, operands=of_rows), own
 
 
-def exchanged(product: torch.Tensor, ranks: Ranks) -> list[torch.Tensor]:
-    """Each rank's part of this rank's rows, in the order of ranks."""
-    found = torch.empty_like(product)
-    dist.all_to_all_single(_bytes(found), _bytes(product), group=ranks.group)
-    return [*found.chunk(ranks.size)] if found.shape[0] else [found] * ranks.size
-
-
-def _part(call: Call, rows: int) -> torch.Tensor:
-    """This rank's part of the sum, A · B in D's type, with rows of zeros after it up to `rows`."""
-    a = call.a
-    made = a.new_zeros if rows > a.shape[0] else a.new_empty
-    product = made(rows, call.b.shape[1], dtype=call.d)
-    operands, how = call.part
-    compute_out(a, call.b, operands, how, product[: a.shape[0]])
-    return product
+def exchanged(product: torch.Tensor, rows: Sequence[int], ranks: Ranks) -> list[torch.Tensor]:
+    """Each rank's part of this rank's rows, in the order of ranks. `rows`: those of each rank."""
+    own = rows[ranks.rank]
+    found = product.new_empty(ranks.size * own, *product.shape[1:])
+    dist.all_to_all_single(_bytes(found), _bytes(product), [own] * ranks.size, [*rows], group=ranks.group)
+    return [*found.view(ranks.size, own, *product.shape[1:])]
 
 
 def _bytes(x: torch.Tensor) -> torch.Tensor:

@@ -16,7 +16,7 @@ from lowtide.runtime.lists import matrix_list
 from lowtide.torch.calls import read
 from lowtide.torch.distributed.call import Call
 from lowtide.torch.distributed.exchange import Exchange
-from lowtide.torch.distributed.launching import by_name, readable_b, readable_rows
+from lowtide.torch.distributed.launching import by_name, padded, readable_b
 from lowtide.torch.distributed.ranks import Ranks
 from lowtide.torch.distributed.sums import add_in_order
 
@@ -36,41 +36,39 @@ class Scattering:
         self._order = {"arrived": arrived, "turn": turn, "status": status}
 
     def run(self, call: Call, out: torch.Tensor) -> None:
-        """out (M / ranks, N) = epilogue(this rank's rows of the sum over ranks of A · B) for A (M, K)."""
-        exchange, ranks = self.exchange, self._ranks
-        stream = exchange.begin(out.numel() * out.itemsize * ranks.size)
-        (rows, n), k, (layout, lies) = out.shape, call.a.shape[1], readable_b(call.b)
-        batch = readable_rows(call.a).view(ranks.size, rows, k)
-        operands, how = call.part
-        asked = read(how.epilogue)
+        """out (rows of this rank, N) = epilogue(these rows of the sum over ranks of A · B) for A (M, K)."""
+        exchange, ranks, rows = self.exchange, self._ranks, call.shares(self._ranks.size)
+        own, n, most = rows[ranks.rank], out.shape[1], max(rows)
+        stream = exchange.begin(ranks.size * most * n * out.itemsize)
+        (layout, lies), (operands, how) = readable_b(call.b), call.part
+        asked, counts = read(how.epilogue), exchange.counts(rows)
         spec = lt.GemmSpec(
-            m=rows,
+            m=most,
             n=n,
-            k=k,
+            k=call.a.shape[1],
             batch=ranks.size,
             lists="d",
             arrivals=True,
+            counts=bool(counts),
             layout=layout,
             epilogue=None if asked is None else asked.function,
             **call.types,
         )
-        tensors, scalars = by_name(operands, how, ranks.size)
-        given = {"a": batch, "b": lies, "d": self._list(out)} | self._order | tensors
-        exchange.launches.run(spec, how.numerics, given, scalars, stream)
+        tensors, scalars = by_name(operands, how, rows)
+        given = {"a": padded(call.a, rows), "b": lies, "d": self._list((most, n), out.dtype)}
+        exchange.launches.run(spec, how.numerics, given | self._order | counts | tensors, scalars, stream)
         exchange.flags.tell_all()
         exchange.flags.wait(stream)
-        parts = [exchange.part(ranks.rank, source, (rows, n), out.dtype) for source in range(ranks.size)]
-        add_in_order(parts, *call.sum, call.a.dtype, out, exchange.flags.marks(n))
+        parts = [exchange.part(ranks.rank, source, (most, n), out.dtype)[:own] for source in range(ranks.size)]
+        if own:
+            add_in_order(parts, *call.sum, call.a.dtype, out, exchange.flags.marks(n))
         exchange.end(stream)
 
-    def _list(self, out: torch.Tensor) -> Any:
+    def _list(self, shape: tuple[int, int], dtype: torch.dtype) -> Any:
         """This rank's places on all ranks, in this epoch's slot. The lists for all slots are made at once, because a
         capture cannot make one. They are kept, because launches read their tables."""
-        exchange, key = self.exchange, (out.shape, out.dtype, self.exchange.window)
+        exchange, key = self.exchange, (shape, dtype, self.exchange.window)
         if self._lists[key] is None:
-            places = [
-                exchange.parts(owner, self._ranks.rank, tuple(out.shape), out.dtype)
-                for owner in range(self._ranks.size)
-            ]
+            places = [exchange.parts(owner, self._ranks.rank, shape, dtype) for owner in range(self._ranks.size)]
             self._lists[key] = [matrix_list(list(of_slot)) for of_slot in zip(*places, strict=True)]
         return self._lists[key][exchange.slot]
