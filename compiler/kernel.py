@@ -203,6 +203,10 @@ class CompiledKernel:
         except MisalignedError as error:
             return self._that_takes(error).bind(*matrices, **options)
 
+    def known(self, *matrices: Any, out: Any, **operands: Any) -> Any:
+        """The launch of an earlier call on such torch tensors, or None: see `lowtide.runtime.Kernel`."""
+        return self._loaded.known(*matrices, out=out, **operands)
+
     def workspace_bytes(self, *matrices: Any, **operands: Any) -> int:
         """Bytes of workspace that a call with these operands needs: see `lowtide.runtime.Kernel`."""
         try:

@@ -246,13 +246,14 @@ def _some(numbers: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
 class PreparedLaunch:
     """A call without its stream. `follow` yields the current stream of the operands' library, if it has one."""
 
-    __slots__ = ("_blocks", "_home", "_launch", "_plan", "_ready", "follow")
+    __slots__ = ("_blocks", "_current", "_home", "_launch", "_plan", "_ready", "follow")
 
     def __init__(self, plan: LaunchPlan, blocks: list[ArgumentBlock]) -> None:
         self._plan = plan
         self._blocks = blocks
         self._home = plan.home
         self._launch = plan.launch
+        self._current = driver.api().cuCtxGetCurrent
         self._ready: dict[int, tuple[Any, ...]] = {}
         self.follow: Any = plan.current_stream  # a function; None if the library has no current stream
 
@@ -260,6 +261,10 @@ class PreparedLaunch:
     def context(self) -> int:
         """The context in which its code is loaded."""
         return self._plan.module.context
+
+    def again(self) -> None:
+        """Launch in the current stream of the operands' library. Raises as `run` does."""
+        self.run(self.follow(), self._current()[1])
 
     def run(self, stream: int, context: Any) -> None:
         """Launch in order in `stream`; `context` is the current one. Raises LaunchError if the driver refuses."""
@@ -288,12 +293,13 @@ class PreparedLaunch:
 class WorkspaceLaunch:
     """A `PreparedLaunch` of a kernel with workspaces, whose arguments differ in each stream."""
 
-    __slots__ = ("_calls", "_given", "_plan", "_ready", "follow")
+    __slots__ = ("_calls", "_current", "_given", "_plan", "_ready", "follow")
 
     def __init__(self, plan: LaunchPlan, calls: tuple[Any, ...], given: list[int] | None) -> None:
         self._plan = plan
         self._calls = calls
         self._given = given  # addresses in the caller's workspace
+        self._current = driver.api().cuCtxGetCurrent
         #: by the stream's id: its argument blocks, and its buffers, which must live as long
         self._ready: dict[int, tuple[list[ArgumentBlock], list[Buffer]]] = {}
         self.follow: Any = plan.current_stream
@@ -302,6 +308,10 @@ class WorkspaceLaunch:
     def context(self) -> int:
         """The context in which its code is loaded."""
         return self._plan.module.context
+
+    def again(self) -> None:
+        """Launch in the current stream of the operands' library. Raises as `run` does."""
+        self.run(self.follow(), self._current()[1])
 
     def run(self, stream: int, context: Any) -> None:
         """Launch in order in `stream`; `context` is the current one. Raises LaunchError if the driver refuses, or if
@@ -344,6 +354,9 @@ class NoLaunch:
 
     def follow(self) -> int:
         return 0
+
+    def again(self) -> None:
+        """Launch nothing."""
 
     def run(self, stream: int, context: Any) -> None:
         """Launch nothing: there is nothing to compute."""

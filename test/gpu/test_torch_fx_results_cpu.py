@@ -252,3 +252,55 @@ def test_the_op_gives_halves_of_one_matrix_and_refuses_others() -> None:
         several.gemm_results(a, b, [], text, ["gate", "other"])
     with pytest.raises(Exception, match=r"\[results-arguments\]"):
         several.gemm_results(a, b, [a], text, [])
+
+
+class FakeLaunch:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def again(self) -> None:
+        self.count += 1
+
+
+def test_a_call_with_known_addresses_only_allocates_and_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+    calling = pytest.importorskip("lowtide.torch.fx.calling")
+    a, b, c, launch, computed = half(5, 8), half(8, 8), half(5, 8), FakeLaunch(), []
+    text = "(acc: f32, %x0: full bf16) -> (y0: bf16, s0: column_sum) { %0 = mul acc, %x0; %0, %0 }"
+    kept: list[Any] = []
+
+    def compute(*arguments: Any) -> Any:
+        computed.append(arguments[-1])
+        found = several.compute(*arguments)
+        kept.extend(found.results)  # so that no other result has these addresses
+        return found._replace(launch=launch)
+
+    monkeypatch.setattr(calling, "compute", compute)
+    monkeypatch.setattr(calling, "_LAUNCHES", calling.Recent(64))
+    monkeypatch.setattr(calling, "_MAKERS", calling.Recent(64))
+
+    def run(lies: str | None, *operands: Any) -> Any:
+        return calling.run_results(a, b, operands or (c,), text, [], lies=lies)
+
+    for lies in (None, "it", None):
+        assert [tuple(x.shape) for x in run(lies)] == [(5, 8), (8,)]
+    assert computed == [None, None, None] and launch.count == 0
+    makers = calling._MAKERS["it"]
+    made = [make() for make in makers]
+    assert [(x.shape, x.stride(), x.dtype) for x in made] == [(x.shape, x.stride(), x.dtype) for x in kept[2:4]]
+    calling._MAKERS["it"] = [lambda x=x: x for x in made]
+    found = run("it")  # addresses that are new: computed, into these tensors
+    assert all(x is y for x, y in zip(found, made, strict=True)) and computed[3] is not None and launch.count == 0
+    assert error(found[0], (a.double() @ b.double()) * c.double()) < 2**-8
+    assert all(x is y for x, y in zip(run("it"), made, strict=True)) and launch.count == 1
+    run("it", c.clone())
+    assert launch.count == 1 and len(computed) == 5
+
+
+def test_without_a_launch_that_may_be_repeated_each_call_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    calling = pytest.importorskip("lowtide.torch.fx.calling")
+    monkeypatch.setattr(calling, "_MAKERS", calling.Recent(64))
+    a, b = half(5, 8), half(8, 6)
+    text = "(acc: f32) -> (y0: bf16, s0: row_sum) { acc, acc }"
+    for _ in range(2):
+        found = calling.run_results(a, b, [], text, [], lies="it")
+        assert error(found[0], a.double() @ b.double()) < 2**-8 and calling._MAKERS["it"] is None

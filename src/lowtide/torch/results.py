@@ -90,7 +90,6 @@ def results(
     Raises LaunchError for tensors that do not fit, SpecError for types that the epilogue does not support, and the
     errors of `compile_gemm`.
     """
-    n = b.shape[1] if layout == "tt" else b.shape[0] // (1 if pairs is None else 2)
     if a.device.type == "cpu":
         own = by_torch(a, b if layout == "tt" else b.mT, epilogue, operands, sums=1 if pairs is None else 2)
         with torch.no_grad():
@@ -99,9 +98,7 @@ def results(
         raise LaunchError(
             f"a is on {a.device}; tensors must be on an NVIDIA GPU or on the CPU: move them [results-gpu]"
         )
-    rows = 1 << (a.shape[0] - 1).bit_length()
-    target = target_of(driver.device(a.device.index or 0)).name
-    wanted = Wanted(name_of(a.dtype), layout, n, a.shape[1], epilogue, pairs, rows, target, _types(epilogue))
+    wanted = _wanted(a, b, epilogue, layout, pairs)
     kernel = _KERNELS[wanted]
     if kernel is None:
         kernel = _KERNELS[wanted] = wanted.kernel()
@@ -109,6 +106,29 @@ def results(
         given = {name: value.detach() for name, value in operands.items()}
         found: dict[str, torch.Tensor] = kernel(a.detach(), b.detach(), out=dict(out) if out else None, **given)
     return found
+
+
+def known(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    epilogue: Callable[..., Any],
+    operands: Mapping[str, torch.Tensor],
+    *,
+    out: Mapping[str, torch.Tensor],
+    layout: str = "tn",
+    pairs: str | None = None,
+) -> Any:
+    """The launch of an earlier call of `results` on GPU tensors with the same addresses and strides. `out` has all
+    results. None if there was none."""
+    kernel = _KERNELS[_wanted(a, b, epilogue, layout, pairs)]
+    return None if kernel is None else kernel.known(a, b, out=dict(out), **operands)
+
+
+def _wanted(a: torch.Tensor, b: torch.Tensor, epilogue: Callable[..., Any], layout: str, pairs: str | None) -> Wanted:
+    n = b.shape[1] if layout == "tt" else b.shape[0] // (1 if pairs is None else 2)
+    rows = 1 << (a.shape[0] - 1).bit_length()
+    target = target_of(driver.device(a.device.index or 0)).name
+    return Wanted(name_of(a.dtype), layout, n, a.shape[1], epilogue, pairs, rows, target, _types(epilogue))
 
 
 def _types(epilogue: Callable[..., Any] | None) -> tuple[tuple[str, str], ...]:

@@ -14,6 +14,7 @@ If a kernel cannot be compiled or cannot read a tensor, torch computes the resul
 import functools
 import warnings
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils.flop_counter import register_flop_formula
@@ -21,11 +22,12 @@ from torch.utils.flop_counter import register_flop_formula
 from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.epilogue.results import ResultKind
 from lowtide.compiler.epilogue.text import TextEpilogue
+from lowtide.compiler.matmul.arrangement import ALIGNED
 from lowtide.elements import ELEMENTS
 from lowtide.errors import Error, LaunchError
 from lowtide.torch.dtypes import dtype_of
 from lowtide.torch.ops import LIBRARY
-from lowtide.torch.results import PAIRED, by_rows, by_torch, results
+from lowtide.torch.results import PAIRED, by_rows, by_torch, known, results
 
 LIBRARY.define(
     "gemm_results(Tensor a, Tensor b, Tensor[] operands, str epilogue, str[] halves) -> Tensor[]",
@@ -39,24 +41,53 @@ def read_text(text: str) -> TextEpilogue:
     return TextEpilogue(text)
 
 
+class Computed(NamedTuple):
+    """The results of a product, in the order of the op, and the launch that wrote them: to tensors with the same
+    addresses it may be repeated. None if tensors were copied, or if torch computed the results."""
+
+    results: list[torch.Tensor]
+    launch: Any = None
+
+
+def compute(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    operands: Sequence[torch.Tensor],
+    epilogue: str,
+    halves: Sequence[str],
+    made: list[torch.Tensor] | None = None,
+) -> Computed:
+    """`gemm_results` without the dispatcher. `made`: tensors for the results, as an earlier call gave them. Raises
+    LaunchError and SpecError."""
+    asked, made = read_text(epilogue), _fake(a, b, operands, epilogue, halves) if made is None else made
+    names = [name for name, _, _ in asked.results if name not in halves[1:]]
+    whole = dict(zip(names, made, strict=True))
+    out = dict(zip(halves, whole[halves[0]].chunk(2, dim=1), strict=True)) if halves else {}
+    given = {operand.name: tensor for operand, tensor in zip(asked.operands, operands, strict=True)}
+    if all(map(_has_aligned_rows, made)):  # otherwise the kernel's own results have rows that it can store
+        out = whole | out
+    computed = None
+    try:
+        computed = None if 0 in (*a.shape, *b.shape) else _by_kernel(a, b, asked, given, out)
+    except Error as error:
+        warn(str(error))
+    if computed is not None:
+        found, launch = computed
+    else:
+        found, launch = by_torch(a, b, asked, given, sums=asked.sums), None
+        for name in halves:
+            out[name].copy_(found[name])
+    return Computed([whole[name] if name in halves else found[name] for name in names], launch)
+
+
 def _gemm_results(
     a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], epilogue: str, halves: Sequence[str]
 ) -> list[torch.Tensor]:
-    asked, returned = read_text(epilogue), _fake(a, b, operands, epilogue, halves)
-    names = [name for name, _, _ in asked.results if name not in halves[1:]]
-    whole = returned[names.index(halves[0])] if halves else None
-    out = {} if whole is None else dict(zip(halves, whole.chunk(2, dim=1), strict=True))
-    given = {operand.name: tensor for operand, tensor in zip(asked.operands, operands, strict=True)}
-    try:
-        found = None if 0 in (*a.shape, *b.shape) else _by_kernel(a, b, asked, given, out)
-    except Error as error:
-        warn(str(error))
-        found = None
-    if found is None:
-        found = by_torch(a, b, asked, given, sums=asked.sums)
-        for name, half in out.items():
-            half.copy_(found[name])
-    return [whole if whole is not None and name == halves[0] else found[name] for name in names]
+    return compute(a, b, operands, epilogue, halves).results
+
+
+def _has_aligned_rows(x: torch.Tensor) -> bool:
+    return x.dim() < 2 or x.stride(0) * x.itemsize % ALIGNED == 0
 
 
 def _by_kernel(
@@ -65,13 +96,19 @@ def _by_kernel(
     epilogue: TextEpilogue,
     given: dict[str, torch.Tensor],
     out: dict[str, torch.Tensor],
-) -> dict[str, torch.Tensor]:
+) -> tuple[dict[str, torch.Tensor], Any]:
+    """The results by name, and the launch if it wrote all of them to `out`, and no tensor was copied."""
     kinds = {operand.name: operand.kind for operand in epilogue.operands}
     lying = {name: by_rows(x) if kinds[name] is OperandKind.FULL else x.contiguous() for name, x in given.items()}
-    a, pairs = by_rows(a), PAIRED if epilogue.sums > 1 else None
-    if pairs is not None or b.stride(0) == 1:
-        return results(a, by_rows(b.mT), epilogue, lying, out=out, pairs=pairs)
-    return results(a, by_rows(b), epilogue, lying, out=out, layout="tt")
+    pairs = PAIRED if epilogue.sums > 1 else None
+    layout = "tn" if pairs is not None or b.stride(0) == 1 else "tt"
+    b = b.mT if layout == "tn" else b
+    matrices = by_rows(a), by_rows(b)
+    found = results(*matrices, epilogue, lying, out=out, layout=layout, pairs=pairs)
+    taken = zip((*matrices, *lying.values()), (a, b, *given.values()), strict=True)
+    if not a.is_cuda or len(out) < len(found) or any(x is not y for x, y in taken):
+        return found, None
+    return found, known(*matrices, epilogue, lying, out=out, layout=layout, pairs=pairs)
 
 
 @functools.lru_cache(maxsize=1024)

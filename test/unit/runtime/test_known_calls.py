@@ -61,6 +61,22 @@ def test_new_addresses_of_a_known_signature_make_no_records(fake: FakeDriver, mo
     assert fake.launches[1].values[:6:2] == [x.array.ctypes.data for x in (a, b, d)]
 
 
+def test_the_launch_of_a_known_call_runs_again_in_the_current_stream(fake: FakeDriver, torch: FakeTorch) -> None:
+    kernel, (a, b, d) = kernel_of(), arrays()
+    assert kernel.known(a, b, out=d) is None
+    kernel(a, b, out=d)
+    launch = kernel.known(a, b, out=d)
+    assert launch is not None and kernel.known(a, arrays()[1], out=d) is None
+    assert kernel.known(InterfaceArray(a.array), b, out=d) is None
+    torch.stream, fake.contexts[:] = 12, [5678]
+    launch.again()
+    assert fake.launches[1].values == fake.launches[0].values
+    assert (fake.launches[1].stream, fake.launches[1].context) == (12, fake.launches[0].context)
+    fake.launch_error = 701
+    with pytest.raises(LaunchError, match=r"\[launch-failed\]"):
+        launch.again()
+
+
 def resized(tensor: Tensor) -> None:
     tensor.shape = (tensor.shape[0] - 8, tensor.shape[1])
 

@@ -1,38 +1,87 @@
-"""The function that a compiled graph calls for `lowtide::gemm`.
+"""The functions that a compiled graph calls for `lowtide::gemm` and `lowtide::gemm_results`.
 
 The types, shapes and strides of the tensors are known when the graph's code is written, so they come as one text. Each
 call reads only addresses: reading shapes, strides and types of three tensors takes longer than a launch.
 """
 
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from lowtide.compiler.matmul.matmul import matmul
-from lowtide.runtime import driver
 from lowtide.runtime.call_keys import Recent
 from lowtide.torch.calls import How, read
 from lowtide.torch.ops import compute_out
+from lowtide.torch.several import compute
 
-_MOST_LAUNCHES = 8192
+_MOST_LAUNCHES, _MOST_MAKERS = 8192, 4096
 _LAUNCHES = Recent(_MOST_LAUNCHES)  # by everything that a call depends on except the stream
+_MAKERS = Recent(_MOST_MAKERS)  # allocators of results, by the text of a call
+_cuda_empty: Any = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", None)  # takes half the time of torch.empty
 
 
 def run(
     a: torch.Tensor, b: torch.Tensor, *operands: torch.Tensor, out: torch.Tensor, lies: str | None, **asked: Any
 ) -> None:
-    """`lies`: types, sizes, strides and device of the tensors, None if they are not known; `asked`: fields of `How`.
-    Raises as `lowtide::gemm_out` does."""
-    addresses = (a.data_ptr(), b.data_ptr(), out.data_ptr(), *[x.data_ptr() for x in operands])
-    key = None if lies is None else (lies, *asked.values(), addresses)
+    """`lies`: types, sizes, strides and device of the tensors, and `asked`; None if they are not known. `asked`: fields
+    of `How`. Raises as `lowtide::gemm_out` does."""
+    key = (lies, a.data_ptr(), b.data_ptr(), out.data_ptr(), *[x.data_ptr() for x in operands])
     launch = _LAUNCHES[key]
     if launch is not None:
-        launch.run(launch.follow(), driver.api().cuCtxGetCurrent()[1])
+        launch.again()
         return
     how = How(**asked, out_dtype=out.dtype)
     compute_out(a, b, operands, how, out)
-    if a.is_cuda and key is not None:
+    if a.is_cuda and lies is not None:
         _LAUNCHES[key] = _launch_of(a, b, operands, how, out)
+
+
+def run_results(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    operands: Sequence[torch.Tensor],
+    epilogue: str,
+    halves: Sequence[str],
+    *,
+    lies: str | None,
+) -> list[torch.Tensor]:
+    """`lies`: types, sizes, strides and device of A, B and the operands, with `epilogue` and `halves`; None if they are
+    not known. Results are allocated on the current device, which is that of A. Raises as `lowtide::gemm_results`
+    does."""
+    makers, made = _MAKERS[lies], None
+    if makers is not None:
+        made = [make() for make in makers]
+        launch = _LAUNCHES[_key(lies, a, b, operands, made)]
+        if launch is not None:
+            launch.again()
+            return made
+    results, launch = compute(a, b, operands, epilogue, halves, made)
+    if lies is not None and launch is not None:
+        _LAUNCHES[_key(lies, a, b, operands, results)] = launch
+        if makers is None:
+            _MAKERS[lies] = [_maker(x) for x in results]
+    return results
+
+
+def _key(
+    lies: str | None,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    operands: Sequence[torch.Tensor],
+    results: Sequence[torch.Tensor],
+) -> tuple[Any, ...]:
+    addresses = [x.data_ptr() for x in operands]
+    return (lies, a.data_ptr(), b.data_ptr(), *addresses, *[x.data_ptr() for x in results])
+
+
+def _maker(like: torch.Tensor) -> Callable[[], torch.Tensor]:
+    """The function that allocates a tensor of this shape, strides and type on this device."""
+    shape, strides = tuple(like.shape), like.stride()
+    if like.is_cuda and _cuda_empty is not None:
+        return functools.partial(_cuda_empty, shape, strides, like.dtype)
+    return functools.partial(torch.empty_strided, shape, strides, dtype=like.dtype, device=like.device)
 
 
 def _launch_of(

@@ -1,7 +1,7 @@
-"""Inductor's lowering of `lowtide::gemm`: a call with an output that Inductor allocates, as for aten.mm.
+"""Inductor's lowering of `lowtide::gemm` and `lowtide::gemm_results`: calls of Python functions, not of the dispatcher.
 
-Otherwise, the op would be called through torch's dispatcher and allocate its own D, which Inductor could not place in
-memory that it reuses.
+D of `gemm` is an output that Inductor allocates, as for aten.mm, and can place in memory that it reuses. Results of
+`gemm_results` are allocated by the call.
 """
 
 import contextlib
@@ -19,10 +19,11 @@ from lowtide.elements import element_type
 from lowtide.errors import Error
 from lowtide.torch.calls import How, default_type, read
 from lowtide.torch.dtypes import name_of
-from lowtide.torch.fx.calling import run
+from lowtide.torch.fx.calling import run, run_results
 from lowtide.torch.ops import gemm
+from lowtide.torch.several import gemm_results
 
-_NAME = "lowtide_gemm"
+_NAME, _RESULTS = "lowtide_gemm", "lowtide_gemm_results"
 _ASKED = ("epilogue", "numerics", "precision")
 _TIMED_BITS = 16  # the bits of f16 and bf16
 
@@ -43,17 +44,29 @@ class Gemm(ir.ExternKernelOut):
     """The call, with the layouts of its tensors if they are known when code is written."""
 
     def codegen(self, wrapper: Any) -> None:
-        self.kwargs["lies"] = _lies([*self.inputs, self])
+        self.kwargs["lies"] = _lies([*self.inputs, self], *(self.kwargs[name] for name in _ASKED))
         super().codegen(wrapper)
 
 
-def _lies(nodes: Sequence[Any]) -> str | None:
-    """Types, sizes, strides and device of A, B, the operands and D; None if any is known only at run time."""
+class GemmResults(ir.FallbackKernel):
+    """The call for several results, with the layouts of its inputs if they are known when code is written."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.python_kernel_name = f"extern_kernels.{_RESULTS}"
+
+    def codegen(self, wrapper: Any) -> None:
+        self.kwargs["lies"] = _lies(self.inputs, *self.constant_args)
+        super().codegen(wrapper)
+
+
+def _lies(nodes: Sequence[Any], *asked: Any) -> str | None:
+    """Types, sizes, strides and device of the tensors, and what is asked for; None if any is known only at run time."""
     extents = [[*node.get_size(), *node.get_stride()] for node in nodes]
     if not all(str(extent).isdecimal() for each in extents for extent in each):
         return None
     lie = (f"{name_of(node.get_dtype())} {each}" for node, each in zip(nodes, extents, strict=True))
-    return f"{nodes[0].get_device()}: {'; '.join(lie)}"
+    return f"{nodes[0].get_device()}: {'; '.join(lie)}; {asked}"
 
 
 def lower(a: Any, b: Any, operands: Sequence[Any], *arguments: Any) -> Any:
@@ -73,6 +86,15 @@ def lower(a: Any, b: Any, operands: Sequence[Any], *arguments: Any) -> Any:
     return ir.TensorBox.create(made)
 
 
+def lower_results(a: Any, b: Any, operands: Sequence[Any], epilogue: str, halves: Sequence[str]) -> Any:
+    """The op as a node of Inductor's IR with several outputs."""
+    if V.graph.cpp_wrapper:
+        return _results_fallback(a, b, operands, epilogue, halves)
+    inputs = _matrix(a), _matrix(b), [_by_rows(x) for x in operands]
+    made = GemmResults.create(gemm_results, *inputs, epilogue, list(halves))
+    return [ir.TensorBox.create(each) for each in made]
+
+
 def _matrix(x: Any) -> Any:
     return ir.ExternKernel.require_stride1(ir.ExternKernel.realize_input(x))
 
@@ -83,5 +105,8 @@ def _by_rows(x: Any) -> Any:
 
 
 _fallback = fallback_handler(gemm, add_to_fallback_set=False)
+_results_fallback = fallback_handler(gemm_results, add_to_fallback_set=False)
 setattr(extern_kernels, _NAME, run)
+setattr(extern_kernels, _RESULTS, run_results)
 register_lowering(gemm, type_promotion_kind=None)(lower)
+register_lowering(gemm_results, type_promotion_kind=None)(lower_results)
