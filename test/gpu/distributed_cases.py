@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import torch
 import torch.distributed as dist
 
@@ -171,3 +172,36 @@ def _check_ragged_gradients(of: Products, rows: list[int], own: slice) -> None:
     for found, wanted in ((x.grad, whole.grad[own]), (weight.grad, weights[of.rank].grad)):
         error = (found.double() - wanted).norm()
         assert error <= 8 * torch.finfo(found.dtype).eps * wanted.norm(), error
+
+
+def check_scales(rows: list[int], shape: tuple[int, int], device: Any, name: str) -> None:
+    """A and B of e4m3 with scales of rows and columns, within the bound of a product of one GPU."""
+    n, k = shape
+    of, m = Products((sum(rows), n, k), torch.float32, device), sum(rows)
+    first = sum(rows[: of.rank])
+    own, operands = slice(first, first + rows[of.rank]), of.operands(name, m)
+    operands = {key: x.bfloat16() if isinstance(x, torch.Tensor) else x for key, x in operands.items()}
+    a, b = of.a[0].to(torch.float8_e4m3fn), of.b[of.rank].mT.contiguous().to(torch.float8_e4m3fn).mT
+    scale_a, scale_b = of.draw(m), of.draw(n)
+    asked = None if len({*rows}) == 1 else rows
+    given = {"scale_a": scale_a[own], "scale_b": scale_b, "epilogue": EPILOGUES[name], **operands}
+    found = distributed.all_gather_matmul(a[own], b, rows=asked, **given)
+    assert found.dtype == torch.bfloat16
+    wide = (a.double() @ b.double()) * scale_a.double()[:, None] * scale_b.double()
+    assert_close(found, expected(wide, name, operands), 16 * k)
+    if name == "none":
+        spec = lt.GemmSpec(m=m, n=n, k=k, a="e4m3", b="e4m3", d="bf16", epilogue=_scaled)
+        lying = {"a": a, "b": b.mT, "scale_a": scale_a, "scale_b": scale_b}
+        bound = lt.error_bound(spec, **{key: _as_numpy(x) for key, x in lying.items()})
+        excess = (found.double() - wide).abs().cpu() - torch.from_numpy(bound)
+        assert excess.max() <= 0, excess.max()
+
+
+def _scaled(acc: Any, scale_a: lt.PerRow["f32"], scale_b: lt.PerColumn["f32"]) -> Any:  # noqa: F821
+    return acc * scale_a * scale_b
+
+
+def _as_numpy(x: torch.Tensor) -> Any:
+    if x.dtype != torch.float8_e4m3fn:
+        return x.cpu().numpy()
+    return x.cpu().contiguous().view(torch.uint8).numpy().view(ml_dtypes.float8_e4m3fn)

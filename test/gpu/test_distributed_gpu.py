@@ -87,6 +87,12 @@ def test_ranks_with_different_numbers_of_rows(name: str) -> None:
     assert not reasons()[-1], "the kernels were not taken"
 
 
+@pytest.mark.parametrize("name", cases.EPILOGUES)
+def test_rows_of_e4m3_with_scales(name: str) -> None:
+    cases.check_scales([512] * dist.get_world_size(), (512, 256), _DEVICE, name)
+    assert not reasons()[-1], "the kernels were not taken"
+
+
 def test_gradients() -> None:
     cases.check_gradients((1024, 256, 512), torch.bfloat16, _DEVICE)
 

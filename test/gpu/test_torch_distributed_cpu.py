@@ -49,6 +49,19 @@ def ragged_rows() -> None:
     assert layer(a, rows=rows).shape == (sum(rows), 2, 5)
 
 
+def scales() -> None:
+    """Rows and columns of e4m3 with scales, which are gathered too."""
+    size = dist.get_world_size()
+    for name in cases.EPILOGUES:
+        cases.check_scales([3] * size, (6, 5), "cpu", name)
+    cases.check_scales([3, 1, 2, 4][-size:], (6, 5), "cpu", "residual")
+    a, scale = torch.ones(2, 3, 4).to(torch.float8_e4m3fn), torch.full((2, 3), 0.5)
+    b = torch.ones(4, 5).to(torch.float8_e4m3fn)
+    found = distributed.all_gather_matmul(a, b, scale_a=scale, out_dtype=torch.float32)
+    assert found.shape == (2 * size, 3, 5) and (found == 2).all()
+    assert (distributed.all_gather_matmul(a, b, scale_b=torch.full((5,), 3.0)) == 12).all()
+
+
 def gradients() -> None:
     cases.check_gradients((8, 6, 5), torch.float64, "cpu", "relu")
     cases.check_gradients((8, 6, 5), torch.float32, "cpu")
@@ -89,6 +102,11 @@ def errors() -> None:
     assert code(distributed.all_gather_matmul, torch.ones(4), b) == "ranks-shapes"
     grows = torch.ones(3, 4, requires_grad=True)
     assert code(distributed.matmul_all_reduce, grows, b, out=torch.empty(3, 5)) == "ranks-autograd"
+    scale = torch.ones(3 + (rank == 1))
+    assert code(distributed.all_gather_matmul, torch.ones(3, 4), b, scale_a=scale) == "ranks-scales"
+    assert code(distributed.all_gather_matmul, torch.ones(3, 4), b, scale_b=torch.ones(4)) == "torch-operand-shape"
+    grows = torch.ones(3, 4, requires_grad=True)
+    assert code(distributed.all_gather_matmul, grows, b, scale_a=torch.ones(3)) == "ranks-scales-autograd"
     assert code(distributed.ColumnParallelLinear, 4, size + 1) == "ranks-features"
     assert (distributed.all_gather_matmul(torch.ones(3, 4), b) == 4).all()
 
@@ -115,6 +133,8 @@ def by_kernels() -> None:
         cases.check_gradients((16, 8, 24), torch.float32, "cpu")
         cases.check_ragged([16, 3, 9, 12][: dist.get_world_size()], (8, 24), torch.float32, "cpu", "residual")
         cases.check_ragged([16, 16, 16, 5][-dist.get_world_size() :], (8, 24), torch.float32, "cpu", "gelu_bias")
+        cases.check_scales([16] * dist.get_world_size(), (8, 32), "cpu", "gelu_bias")
+        cases.check_scales([16, 16, 16, 5][-dist.get_world_size() :], (8, 32), "cpu", "residual")
         ragged = [why for key, why in ranks.agreed.items() if getattr(key, "rows", ())]
         assert ragged and not any(ragged)
         assert [key for key in ranks.agreed.values() if not key] and len(ranks.engines) == 2
@@ -154,7 +174,7 @@ def one_rank() -> None:
         torch.testing.assert_close(op(a, b, group), a @ b)
 
 
-PARTS = (values, any_rows, ragged_rows, gradients, errors, refusals_of_one_rank, by_kernels, one_rank)
+PARTS = (values, any_rows, ragged_rows, scales, gradients, errors, refusals_of_one_rank, by_kernels, one_rank)
 
 
 @pytest.fixture(scope="module", params=[2, 4])

@@ -1,7 +1,7 @@
 """A call on one rank: what the kernels and the plain ops take."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ class Call:
 
     `rows`: the rows of each rank: of A if rows are gathered, of D if a product is scattered; () for those of `shares`.
     `of_parts`: the epilogue of a sum over ranks is applied to each rank's part, before the sum; otherwise to the sum.
+    `gathered`: the number of an operand that has this rank's rows, as A has, and is gathered too; None: none.
     `keeps`: the call also returns the gathered rows of A.
     """
 
@@ -31,6 +32,7 @@ class Call:
     out: torch.Tensor | None = None
     rows: tuple[int, ...] = ()
     of_parts: bool = False
+    gathered: int | None = None
     keeps: bool = False
 
     def shares(self, size: int) -> tuple[int, ...]:
@@ -41,6 +43,10 @@ class Call:
         m = self.a.shape[0]
         most = m if self.op == GATHER else -(-m // size)
         return (m,) * size if self.op == GATHER else tuple(min(most, max(m - rank * most, 0)) for rank in range(size))
+
+    def with_operand(self, x: torch.Tensor) -> "Call":
+        """The call with all rows of the operand that is gathered."""
+        return replace(self, operands=[x if i == self.gathered else each for i, each in enumerate(self.operands)])
 
     @property
     def d(self) -> torch.dtype:

@@ -35,6 +35,8 @@ def compute_both(call: Call, ranks: Ranks) -> tuple[torch.Tensor, torch.Tensor |
             " [ranks-capture]"
         )
     reason = why_plain(ranks, device, asked, lambda: _check(call, ranks))
+    if call.gathered is not None:
+        call = call.with_operand(plain.gathered(call.operands[call.gathered], ranks, call.shares(ranks.size)))
     out = call.out
     if out is None:
         rows = call.shares(ranks.size)
@@ -54,7 +56,7 @@ def _signature(call: Call) -> Signature:
     a, b, how, out = call.a, call.b, call.how, call.out
     of_out = None if out is None else (out.shape, out.stride(), out.dtype)
     rest = a.device, tuple((x.shape, x.dtype, x.device) for x in call.operands), of_out
-    words = how.epilogue, len(how.scalars), how.numerics, how.precision, how.out_dtype, call.of_parts
+    words = how.epilogue, len(how.scalars), how.numerics, how.precision, how.out_dtype, call.of_parts, call.gathered
     try:
         d = call.d
     except Error:  # `_check` raises it, on all ranks
@@ -102,6 +104,8 @@ def _check(call: Call, ranks: Ranks) -> None:
         )
     _check_rows(call, ranks)
     rows = a.shape[0] if call.of_parts else _rows_of_d(call, ranks)
+    if call.gathered is not None:
+        call = call.with_operand(_all_rows_of(call, rows))
     like = a.new_empty(1).as_strided((rows, a.shape[1]), (0, 0))
     shape, d = check_operands(like, b, call.operands, call.how), call.d
     if out is None:
@@ -112,6 +116,18 @@ def _check(call: Call, ranks: Ranks) -> None:
             f"out: {tuple(out.shape)} {out.dtype} on {out.device}; it must be contiguous, {shape} {d} on {a.device}"
             " [ranks-out]"
         )
+
+
+def _all_rows_of(call: Call, rows: int) -> torch.Tensor:
+    """A tensor with the shape of the operand that is gathered. Raises LaunchError if a rank's part does not fit A."""
+    assert call.gathered is not None
+    own = call.operands[call.gathered]
+    if tuple(own.shape) != (call.a.shape[0],):
+        raise LaunchError(
+            f"scale_a: shape {tuple(own.shape)}; give one scale for each row of a, which has {call.a.shape[0]} on this"
+            " rank [ranks-scales]"
+        )
+    return own.new_empty(1).expand(rows)
 
 
 def _check_rows(call: Call, ranks: Ranks) -> None:

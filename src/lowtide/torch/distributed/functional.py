@@ -20,6 +20,7 @@ from lowtide.torch.distributed.call import GATHER, REDUCE, SCATTER, Call
 from lowtide.torch.distributed.computing import check, compute, compute_both
 from lowtide.torch.distributed.plain import gathered
 from lowtide.torch.distributed.ranks import Ranks, ranks_of
+from lowtide.torch.distributed.scales import SCALE_A, SCALE_B, with_scales
 from lowtide.torch.evaluation import evaluate
 from lowtide.torch.functional import described
 
@@ -35,6 +36,8 @@ def all_gather_matmul(
     out: torch.Tensor | None = None,
     out_dtype: torch.dtype | None = None,
     numerics: str = "repeatable",
+    scale_a: torch.Tensor | None = None,
+    scale_b: torch.Tensor | None = None,
     **operands: Any,
 ) -> torch.Tensor:
     """D (ranks · S, …, N) = epilogue(A of all ranks · B (K, N)), where each rank has the rows A (S, …, K).
@@ -45,11 +48,17 @@ def all_gather_matmul(
     are as in `lowtide.torch.matmul`, for this D; `out` must be contiguous. The kernel multiplies the rows that are
     there while others arrive. The gradient of A is summed over all ranks.
 
+    `scale_a`: f32 (S, …), a scale for each row of this rank's A, which is gathered too; `scale_b`: f32 (N,), for the
+    columns of B. They multiply the sums before the epilogue, in f32, as for A and B of e4m3. The error bound is that of
+    one product with such an epilogue (`lt.error_bound`). Gradients are not recorded with scales.
+
     All ranks must call it, with the same shape and type of A, and the same type of D. Raises LaunchError on all ranks
     if they disagree or a rank's tensors do not fit, and SpecError for an epilogue that cannot be traced. A later call,
     or `check_ranks`, raises LaunchError if a rank was late.
     """
-    return _call(GATHER, a, b, group, (epilogue, out, out_dtype, numerics, operands), rows)
+    scaled, operands = with_scales(epilogue, operands, {SCALE_A: scale_a, SCALE_B: scale_b})
+    own = None if scale_a is None else SCALE_A
+    return _call(GATHER, a, b, group, (scaled, out, out_dtype, numerics, operands), rows, own)
 
 
 @torch.compiler.disable
@@ -112,7 +121,9 @@ def _call(
     group: dist.ProcessGroup | None,
     more: tuple[Any, ...],
     of_ranks: Sequence[int] | None = None,
+    own: str | None = None,
 ) -> torch.Tensor:
+    """`own`: the name of an operand that has this rank's rows of A, flattened as A."""
     epilogue, out, out_dtype, numerics, given = more
     if a.dim() < 2 or b.dim() != 2:
         raise LaunchError(
@@ -120,10 +131,14 @@ def _call(
             " [ranks-shapes]"
         )
     ranks, d = ranks_of(group), out_dtype if out is None else out.dtype
+    given = given if own is None else given | {own: given[own].flatten()}
     text, operands, scalars = described(a, b, d, epilogue, given)
     how, rows = How(scalars, text, numerics, None, d), a.flatten(0, -2)
     inner = a.shape[1:-1]
-    call = Call(op, rows, b, operands, how, rows=tuple(each * prod(inner) for each in of_ranks or ()))
+    asked = read(text)
+    gathers = None if own is None or asked is None else asked.names.index(own)
+    of_ranks = tuple(each * prod(inner) for each in of_ranks or ())
+    call = Call(op, rows, b, operands, how, rows=of_ranks, gathered=gathers)
     if not records_gradient((a, b, *operands)):
         flat = out.flatten(0, -2) if out is not None and out.dim() > 1 and out.is_contiguous() else out
         found = compute(replace(call, out=flat), ranks)
@@ -132,7 +147,11 @@ def _call(
         raise LaunchError(
             "out: autograd does not record a call with out=; call it under torch.no_grad(), or without [ranks-autograd]"
         )
-    asked = read(text)
+    if gathers is not None:
+        raise LaunchError(
+            "scale_a: gradients are not recorded with scales of rows; call it under torch.no_grad(), or convert A"
+            " [ranks-scales-autograd]"
+        )
     alone = How((), "", numerics, None, d if asked is None else asked.d)
     product = _Product.apply(rows, b, replace(call, operands=(), how=alone), ranks)
     found = product if asked is None else evaluate(asked, product, operands, scalars)
