@@ -231,7 +231,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'lowtide' has no attribute {name!r}")
     module, attribute = _HOMES[name]
-    return getattr(importlib.import_module(module), attribute)
+    found = globals()[name] = getattr(importlib.import_module(module), attribute)  # later ones do not come here
+    return found
 
 
 def __dir__() -> list[str]:

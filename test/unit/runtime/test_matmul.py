@@ -81,6 +81,14 @@ def test_operands_go_to_the_kernel_as_they_lie(fake: FakeDriver, made: list[tupl
     assert [str(of) for of, _ in made] == ["f16 x f16 tn to f16, Mx24x32, aligned, repeatable, sm_80"]
 
 
+def test_a_name_of_the_package_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lt.matmul is matmul.matmul
+    monkeypatch.setattr(lt, "importlib", None)
+    assert lt.matmul is matmul.matmul
+    with pytest.raises(AttributeError, match="has no attribute 'matmull'"):
+        _ = lt.matmull
+
+
 def test_a_known_call_makes_no_records(
     fake: FakeDriver, made: list[tuple[Family, str]], monkeypatch: pytest.MonkeyPatch, torch: FakeTorch
 ) -> None:
