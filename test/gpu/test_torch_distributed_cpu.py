@@ -3,6 +3,7 @@
 import importlib
 import random
 import time
+from datetime import timedelta
 from typing import Any
 from unittest import mock
 
@@ -19,6 +20,7 @@ cases = importlib.import_module("distributed_cases")
 processes = importlib.import_module("rank_processes")
 fakes = importlib.import_module("fake_ranks")
 distributed = importlib.import_module("lowtide.torch.distributed")
+WHY_NOT = importlib.import_module("lowtide.torch.distributed.symmetric").why_not
 
 
 def values() -> None:
@@ -89,6 +91,13 @@ def errors() -> None:
 
     assert code(distributed.all_gather_matmul, torch.ones(3 + (rank == 1), 4), b) == "ranks-disagree"
     assert code(distributed.matmul_reduce_scatter, torch.ones(4, 4), torch.ones(4, 5 + rank)) == "ranks-disagree"
+    wide = torch.float64 if rank else torch.float32
+    assert code(distributed.all_gather_matmul, torch.ones(3, 4, dtype=wide), b.to(wide)) == "ranks-disagree"
+    assert code(distributed.matmul_all_reduce, torch.ones(3, 4), b, out_dtype=wide) == "ranks-disagree"
+    scale = {"scale_a": torch.ones(3)} if rank else {}
+    assert code(distributed.all_gather_matmul, torch.ones(3, 4), b, **scale) == "ranks-disagree"
+    ops = distributed.all_gather_matmul, distributed.matmul_all_reduce
+    assert code(ops[rank % 2], torch.ones(size, 4), b) == "ranks-disagree"
     assert code(distributed.all_gather_matmul, torch.ones(3, 4 + (rank == 1)), b) == "product-k"
     ragged, rows = torch.ones(3 + (rank == 1), 4), [3, 4, *[3] * (size - 2)]
     for wrong in ([3] * size, rows[:-1], [-3, 4, *rows[2:]]):
@@ -167,14 +176,101 @@ def _late_ranks_are_named(ranks: Any) -> None:
         dist.barrier()
 
 
+def _plain_because(reason: str) -> None:
+    """All ranks take the plain ops, for one reason, and the product is right."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    a = torch.full((4, 8), float(rank))
+    found = distributed.all_gather_matmul(a, torch.eye(8))
+    assert (found[::4, 0] == torch.arange(size)).all()
+    assert (distributed.matmul_reduce_scatter(a, torch.eye(8)) == sum(range(size))).all()
+    said: list[Any] = [None] * size
+    dist.all_gather_object(said, distributed.report())
+    assert len({*said}) == 1 and said[0].count("the plain ops, because") == 2, said
+    assert all(line.endswith(reason) for line in said[0].splitlines()), said
+    distributed.ranks_of(None).agreed.clear()
+
+
+def memory_that_is_not_shared() -> None:
+    """Hosts, GPUs and versions of torch that cannot share memory: all ranks take the plain ops, for the same reason."""
+    rank, last = dist.get_rank(), dist.get_world_size() - 1
+    distributed.ranks_of(None).agreed.clear()
+    symmetric, agreement = (f"lowtide.torch.distributed.{name}" for name in ("symmetric", "agreement"))
+    hosts = ["one"] * last + ["two"]
+    refusal = "peers cannot reach each other" if rank == last else ""
+    for reason, where, what in (
+        (f"the group is on several hosts: {', '.join(hosts)}", f"{agreement}.socket.gethostname", lambda: hosts[rank]),
+        ("ranks share a GPU", f"{symmetric}.name_of_gpu", lambda device: "GPU 0"),
+        (f"rank {last}: peers cannot reach each other", f"{symmetric}.try_to_share", lambda device, group: refusal),
+        ("rank 0: tensors are on cpu", f"{symmetric}.why_not", WHY_NOT),
+    ):
+        with fakes.gpus(rank), mock.patch(where, what):
+            _plain_because(reason)
+
+
+def reasons_of_torch() -> None:
+    """What this rank's torch and process group lack, before memory is shared."""
+    gpu, group = torch.device("cuda:0"), dist.group.WORLD
+    assert WHY_NOT(torch.device("cpu"), group) == "tensors are on cpu"
+    assert WHY_NOT(gpu, group) == "the group's back end is gloo"
+    module = "lowtide.torch.distributed.symmetric._module"
+    with mock.patch("torch.distributed.get_backend", lambda group: "nccl"):
+        with mock.patch(module, side_effect=ImportError("no module")):
+            assert "has no symmetric memory (no module)" in WHY_NOT(gpu, group)
+        with mock.patch(module, lambda: mock.Mock(get_backend=lambda device: "NVSHMEM")):
+            assert WHY_NOT(gpu, group) == "symmetric memory has the back end NVSHMEM"
+        with mock.patch(module, lambda: mock.Mock(get_backend=lambda device: "CUDA")):
+            assert WHY_NOT(gpu, group) == ""
+    refuses = mock.Mock(empty=mock.Mock(side_effect=RuntimeError("no peer access\nat line 1")))
+    with mock.patch(module, lambda: refuses):
+        said = importlib.import_module("lowtide.torch.distributed.symmetric").try_to_share(torch.device("cpu"), group)
+    assert said == "torch's symmetric memory refuses: no peer access"
+
+
+def tensors_of_any_memory() -> None:
+    """Operands need not be shared memory, nor lie as kernels read: they are copied, and are not written."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    with fakes.gpus(rank):
+        whole = torch.randn(16, 48, generator=torch.Generator().manual_seed(1))
+        a, b = whole[:, 1:49:2][:, :24], torch.randn(25, 9)[1:, 1:]
+        before = a.clone()
+        found = distributed.all_gather_matmul(a, b)
+        torch.testing.assert_close(found, (before @ b).repeat(size, 1))
+        assert torch.equal(a, before) and distributed.report().endswith("the kernels")
+    distributed.ranks_of(None).agreed.clear()
+    distributed.ranks_of(None).engines.clear()
+
+
+def a_rank_that_makes_no_call() -> None:
+    """The others say so at the time-out of the group."""
+    group = dist.new_group(timeout=timedelta(seconds=1))
+    if dist.get_rank():
+        with pytest.raises(lt.LaunchError, match=r"all ranks must make the same calls.*\[ranks-exchange\]"):
+            distributed.all_gather_matmul(torch.ones(3, 4), torch.ones(4, 5), group)
+
+
 def one_rank() -> None:
     group = [dist.new_group([rank]) for rank in range(dist.get_world_size())][dist.get_rank()]
     a, b = torch.randn(5, 4), torch.randn(4, 3)
     for op in (distributed.all_gather_matmul, distributed.matmul_reduce_scatter, distributed.matmul_all_reduce):
         torch.testing.assert_close(op(a, b, group), a @ b)
+    assert distributed.report(group).count("because rank 0: the group has one rank") == 3
 
 
-PARTS = (values, any_rows, ragged_rows, scales, gradients, errors, refusals_of_one_rank, by_kernels, one_rank)
+PARTS = (
+    values,
+    any_rows,
+    ragged_rows,
+    scales,
+    gradients,
+    errors,
+    refusals_of_one_rank,
+    by_kernels,
+    one_rank,
+    memory_that_is_not_shared,
+    reasons_of_torch,
+    tensors_of_any_memory,
+    a_rank_that_makes_no_call,
+)
 
 
 @pytest.fixture(scope="module", params=[2, 4])

@@ -11,6 +11,7 @@ from lowtide.torch.distributed.functional import (
     check_ranks,
     matmul_all_reduce,
     matmul_reduce_scatter,
+    report,
 )
 from lowtide.torch.distributed.modules import ColumnParallelLinear, RowParallelLinear
 from lowtide.torch.distributed.ranks import ranks_of
@@ -24,4 +25,5 @@ __all__ = [
     "matmul_all_reduce",
     "matmul_reduce_scatter",
     "ranks_of",
+    "report",
 ]

@@ -22,13 +22,14 @@ _FEWEST_ROWS = 512  # of the whole product; with fewer, the plain ops are expect
 
 class Signature(NamedTuple):
     """A call: the op, the shapes of this rank's A and B, the types of A, B and D, the rows of each rank if they were
-    given, and the other arguments."""
+    given, whether A has scales of rows, and the other arguments."""
 
     op: str
     a: tuple[int, int]
     b: tuple[int, int]
     types: tuple[torch.dtype, torch.dtype, torch.dtype]
     rows: tuple[int, ...]
+    scaled: bool
     rest: tuple[Any, ...]
 
     @property
@@ -39,7 +40,18 @@ class Signature(NamedTuple):
         free = {"N" if is_gather else "K", "rows" if not self.rows else "rows of a" if is_gather else ""}
         one = {"rows of a": self.a[0], "rows": self.rows, "K": self.a[1], "N": self.b[1]}
         one |= {"a": self.types[0], "out": self.types[2]}
-        return f"{self.op}, " + ", ".join(f"{name} {value}" for name, value in one.items() if name not in free)
+        scales = ", scale_a" if self.scaled else ""
+        return f"{self.op}, " + ", ".join(f"{name} {value}" for name, value in one.items() if name not in free) + scales
+
+
+def report(ranks: Ranks) -> str:
+    """A line for each signature of the calls so far: whether all ranks take the kernels, and if not, why."""
+    lines = [
+        f"{asked.shared}: " + (f"the plain ops, because {why}" if why else "the kernels")
+        for asked, why in ranks.agreed.items()
+        if isinstance(asked, Signature)
+    ]
+    return "\n".join(lines) or "no call was made"
 
 
 def why_plain(ranks: Ranks, device: torch.device, asked: Signature, check: Callable[[], object]) -> str:

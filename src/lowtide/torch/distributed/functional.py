@@ -16,6 +16,7 @@ from lowtide.errors import LaunchError
 from lowtide.torch.autograd import multiply
 from lowtide.torch.calls import How, read
 from lowtide.torch.dispatch import records_gradient
+from lowtide.torch.distributed import agreement
 from lowtide.torch.distributed.call import GATHER, REDUCE, SCATTER, Call
 from lowtide.torch.distributed.computing import check, compute, compute_both
 from lowtide.torch.distributed.plain import gathered
@@ -112,6 +113,11 @@ def check_ranks(group: dist.ProcessGroup | None = None) -> None:
     Calls do not wait for the GPU. So a later call raises this error only if the status has reached the host by then.
     """
     check(ranks_of(group))
+
+
+def report(group: dist.ProcessGroup | None = None) -> str:
+    """A line for each signature of the calls so far: whether all ranks take the kernels, and if not, why."""
+    return agreement.report(ranks_of(group))
 
 
 def _call(

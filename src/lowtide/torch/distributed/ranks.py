@@ -26,11 +26,19 @@ class Ranks:
         return [(first + step) % self.size for step in range(self.size)]
 
     def gathered(self, value: Any) -> list[Any]:
-        """The objects of all ranks, in the order of ranks. It is a collective, and the host waits for it."""
+        """The objects of all ranks, in the order of ranks. It is a collective, and the host waits for it. Raises
+        LaunchError if a rank does not take part within the time-out of the group."""
         if self.size == 1:
             return [value]
         found: list[Any] = [None] * self.size
-        dist.all_gather_object(found, value, group=self.group)
+        try:
+            dist.all_gather_object(found, value, group=self.group)
+        except RuntimeError as error:
+            raise LaunchError(
+                f"rank {self.rank} could not exchange the arguments of a call with the {self.size} ranks of the group"
+                f" ({str(error).splitlines()[0]}); all ranks must make the same calls: find out which has ended, or"
+                " makes another one [ranks-exchange]"
+            ) from error
         return found
 
 
