@@ -50,12 +50,18 @@ class Calls:
 
     def known(self, key: Key) -> Prepared | None:
         """The launch of torch tensors with a known signature; None for an unknown one. Raises LaunchError."""
-        assert self._keys is not None
-        plan: LaunchPlan | None = self._plans[self._keys.signature(key)]
+        plan = self.plan_of(key)
         if plan is None:
             return None
+        assert self._keys is not None
         launch = self.launches[key] = plan.prepare(self._keys.calls(key))
         return launch
+
+    def plan_of(self, key: Key) -> LaunchPlan | None:
+        """The plan for torch tensors of this signature; None for an unknown one."""
+        assert self._keys is not None
+        plan: LaunchPlan | None = self._plans[self._keys.signature(key)]
+        return plan
 
     def remember(self, values: Sequence[Any], launch: Prepared | NoLaunch, plan: LaunchPlan | None) -> None:
         """Store what later calls with such torch tensors need; `plan`: given if the launch accepts other addresses."""

@@ -15,7 +15,7 @@ from lowtide.runtime.allocation import allocate
 from lowtide.runtime.call_keys import Recent
 from lowtide.runtime.kernel import Prepared
 from lowtide.runtime.operands import Operand, view
-from lowtide.runtime.plan import NoLaunch
+from lowtide.runtime.plan import LaunchPlan, NoLaunch
 from lowtide.runtime.streams import after_writers, handle_of, stream_of
 
 _MOST_CALLS = 256
@@ -89,18 +89,19 @@ class Matmul:
         numerics: str,
         precision: str | None,
         **operands: Any,
-    ) -> Prepared | NoLaunch | None:
-        """The launch of an earlier call on torch tensors with the same addresses, strides and arguments, on any stream.
-        None if there was none."""
+    ) -> tuple[Prepared | NoLaunch | None, LaunchPlan | None]:
+        """The launch of an earlier call on torch tensors with the same addresses, strides and arguments, on any stream,
+        and a plan for other addresses that are multiples of 16 bytes where these are: of A, B, D and the operands. None
+        if there is none."""
         asked = (epilogue, numerics, precision, None, None, True, *operands)
         calls: Calls | None = self._calls[asked]
         if calls is None:
-            return None
+            return None, None
         try:
-            found: Prepared | NoLaunch | None = calls.launches[calls.of((a, b, out, *operands.values()))]
+            key = calls.of((a, b, out, *operands.values()))
         except _NOT_TORCH:
-            return None
-        return found
+            return None, None
+        return calls.launches[key], calls.plan_of(key)
 
     def explain(
         self,

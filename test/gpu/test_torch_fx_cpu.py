@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -350,3 +351,50 @@ def test_the_pass_of_the_configuration_runs_first(eager: None, monkeypatch: pyte
     )
     torch.compile(lambda x, w: x @ w, backend=ltt.Backend(ALL, explain=True))(half(32, 64), half(64, 48))
     assert "aten.mm.default" in seen and "lowtide.gemm.default" not in seen
+
+
+class At:
+    """A tensor of the GPU, as far as a known call reads it."""
+
+    is_cuda, dtype = True, "a dtype"
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+
+    def data_ptr(self) -> int:
+        return self.address
+
+
+def test_new_addresses_of_a_known_call_take_its_plan_if_they_are_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
+    calling = importlib.import_module("lowtide.torch.fx.calling")
+    done: list[Any] = []
+
+    class Plan:
+        def prepare(self, addresses: list[int]) -> Any:
+            return SimpleNamespace(again=lambda: done.append(addresses))
+
+    def known(a: At, *rest: Any, **more: Any) -> tuple[Any, Any]:
+        done.append("computed")
+        return SimpleNamespace(again=lambda: done.append("again")), Plan()
+
+    monkeypatch.setattr(calling, "compute_out", lambda *given: None)
+    monkeypatch.setattr(calling, "matmul", SimpleNamespace(known=known))
+    for name in ("_LAUNCHES", "_PLANS"):
+        monkeypatch.setattr(calling, name, calling.Recent(64))
+
+    def run(*addresses: int, lies: str | None = "it") -> None:
+        a, b, out = map(At, addresses)
+        calling.run(a, b, out=out, lies=lies, epilogue="", numerics="repeatable", precision=None)
+
+    run(16, 32, 48 + 2)
+    run(16, 32, 48 + 2)
+    run(16, 32, 64)  # no plan is known yet
+    run(16, 32, 80)
+    run(16, 32, 80)
+    run(16, 32, 96 + 2)
+    run(16, 32, 80, lies="other")
+    expected = ["computed", "again", "computed", [16, 32, 80], [16, 32, 80], "computed", "computed"]
+    assert done == expected
+    run(16, 32, 80, lies=None)
+    run(16, 32, 80, lies=None)
+    assert done == expected  # nothing is kept, and nothing is asked for

@@ -118,14 +118,19 @@ def test_the_launch_of_a_call_can_be_kept(fake: FakeDriver, made: list[tuple[Fam
     a, b, out = arrays()
     asked: dict[str, Any] = {"epilogue": None, "numerics": "repeatable", "precision": None}
     matmul = Matmul()
-    assert matmul.known(a, b, out, **asked) is None
+    assert matmul.known(a, b, out, **asked) == (None, None)
     matmul(a, b, out=out)
-    launch = matmul.known(a, b, out, **asked)
-    assert launch is not None and matmul.known(a, b, arrays()[2], **asked) is None
-    assert matmul.known(a, b, out, **{**asked, "numerics": "any"}) is None
+    launch, plan = matmul.known(a, b, out, **asked)
+    other = arrays()[2]
+    assert launch is not None and plan is not None and matmul.known(a, b, other, **asked) == (None, plan)
+    assert matmul.known(a, b, out, **{**asked, "numerics": "any"}) == (None, None)
     launch.run(launch.follow(), fake.cuCtxGetCurrent()[1])
     first, second = fake.launches[-2:]
     assert first == second
+    plan.prepare([a.data_ptr(), b.data_ptr(), other.data_ptr()]).again()
+    values = [*first.values]
+    values[4] = other.data_ptr()
+    assert fake.launches[-1].values == values
 
 
 def test_what_may_change_between_calls_is_seen(

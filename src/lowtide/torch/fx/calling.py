@@ -10,15 +10,17 @@ from typing import Any
 
 import torch
 
+from lowtide.compiler.matmul.arrangement import ALIGNED
 from lowtide.compiler.matmul.matmul import matmul
 from lowtide.runtime.call_keys import Recent
 from lowtide.torch.calls import How, read
 from lowtide.torch.ops import compute_out
 from lowtide.torch.several import compute
 
-_MOST_LAUNCHES, _MOST_MAKERS = 8192, 4096
+_MOST_LAUNCHES, _MOST_PLANS = 8192, 4096
 _LAUNCHES = Recent(_MOST_LAUNCHES)  # by everything that a call depends on except the stream
-_MAKERS = Recent(_MOST_MAKERS)  # allocators of results, by the text of a call
+_PLANS = Recent(_MOST_PLANS)  # of calls with one result, by their texts
+_MAKERS = Recent(_MOST_PLANS)  # allocators of results, by the text of a call
 _cuda_empty: Any = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", None)  # takes half the time of torch.empty
 
 
@@ -28,14 +30,31 @@ def run(
     """`lies`: types, sizes, strides and device of the tensors, and `asked`; None if they are not known. `asked`: fields
     of `How`. Raises as `lowtide::gemm_out` does."""
     key = (lies, a.data_ptr(), b.data_ptr(), out.data_ptr(), *[x.data_ptr() for x in operands])
-    launch = _LAUNCHES[key]
+    launch = _LAUNCHES[key] or _launch_at(key)
     if launch is not None:
         launch.again()
         return
     how = How(**asked, out_dtype=out.dtype)
     compute_out(a, b, operands, how, out)
     if a.is_cuda and lies is not None:
-        _LAUNCHES[key] = _launch_of(a, b, operands, how, out)
+        _LAUNCHES[key], plan = _known(a, b, operands, how, out)
+        if plan is not None and _are_aligned(key):
+            _PLANS[lies] = plan
+
+
+def _launch_at(key: tuple[Any, ...]) -> Any:
+    """The launch for new addresses, by the plan of an earlier call; None if there is none. Raises LaunchError."""
+    lies, *addresses = key
+    plan = _PLANS[lies]
+    if plan is None or not _are_aligned(key):
+        return None
+    launch = _LAUNCHES[key] = plan.prepare(addresses)
+    return launch
+
+
+def _are_aligned(key: tuple[Any, ...]) -> bool:
+    """A plan is for addresses that are multiples of 16 bytes."""
+    return not any(address % ALIGNED for address in key[1:])
 
 
 def run_results(
@@ -84,10 +103,8 @@ def _maker(like: torch.Tensor) -> Callable[[], torch.Tensor]:
     return functools.partial(torch.empty_strided, shape, strides, dtype=like.dtype, device=like.device)
 
 
-def _launch_of(
-    a: torch.Tensor, b: torch.Tensor, operands: tuple[torch.Tensor, ...], how: How, out: torch.Tensor
-) -> Any:
-    """The launch of the preceding call; None if its tensors were copied."""
+def _known(a: torch.Tensor, b: torch.Tensor, operands: tuple[torch.Tensor, ...], how: How, out: torch.Tensor) -> Any:
+    """The launch of the preceding call and its plan, as by `lt.matmul`. None if its tensors were copied."""
     asked = read(how.epilogue)
     named = dict(zip(asked.names, operands, strict=True)) if asked else {}
     return matmul.known(
