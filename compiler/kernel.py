@@ -203,8 +203,8 @@ class CompiledKernel:
         except MisalignedError as error:
             return self._that_takes(error).bind(*matrices, **options)
 
-    def known(self, *matrices: Any, out: Any, **operands: Any) -> Any:
-        """The launch of an earlier call on such torch tensors, or None: see `lowtide.runtime.Kernel`."""
+    def known(self, *matrices: Any, out: Any, **operands: Any) -> tuple[Any, Any]:
+        """The launch of an earlier call on such torch tensors, and its plan: see `lowtide.runtime.Kernel`."""
         return self._loaded.known(*matrices, out=out, **operands)
 
     def workspace_bytes(self, *matrices: Any, **operands: Any) -> int:

@@ -164,17 +164,18 @@ class Kernel:
         follow = launch.follow if stream is None else None
         return Launch(launch, follow or (lambda: handle), out, [*values, workspace])
 
-    def known(self, *matrices: Any, out: Any, **operands: Any) -> Prepared | None:
-        """The launch of an earlier call on torch tensors with the same addresses, strides and arguments, on any stream.
-        None if there was none. It does not keep the tensors. Arguments and errors as in a call."""
+    def known(self, *matrices: Any, out: Any, **operands: Any) -> tuple[Prepared | None, LaunchPlan | None]:
+        """The launch of an earlier call on torch tensors with the same addresses, strides and arguments, on any stream,
+        and the plan that takes the addresses of others like them, in the order of the manifest's arguments. None if
+        there is none. Neither keeps the tensors. Arguments and errors as in a call."""
         values, _ = self._collect(matrices, out, operands, None)
         if self._keys is None:
-            return None
+            return None, None
         try:
-            found: Prepared | None = self._launches[self._keys.of(values)]
+            key = self._keys.of(values)
         except _NOT_TORCH:
-            return None
-        return found
+            return None, None
+        return self._launches[key], None if self.program.placed else self._plans[self._keys.signature(key)]
 
     def workspace_bytes(self, *matrices: Any, **operands: Any) -> int:
         """The bytes of workspace that a call with these operands needs, from a base aligned to 256 bytes.

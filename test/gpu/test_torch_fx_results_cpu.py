@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -254,46 +255,60 @@ def test_the_op_gives_halves_of_one_matrix_and_refuses_others() -> None:
         several.gemm_results(a, b, [a], text, [])
 
 
-class FakeLaunch:
+class FakePlan:
+    """Keeps the addresses of the launches that it prepares, and of those that run."""
+
     def __init__(self) -> None:
-        self.count = 0
+        self.ran: list[Any] = []
 
-    def again(self) -> None:
-        self.count += 1
+    def prepare(self, addresses: list[int]) -> Any:
+        return SimpleNamespace(again=lambda: self.ran.append(addresses))
 
 
-def test_a_call_with_known_addresses_only_allocates_and_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+TEXT = (
+    "(acc: f32, acc2: f32, %x0: per_column bf16) -> (h: bf16, gate: bf16, up: bf16, s0: row_sum)"
+    " { %0 = mul acc, acc2; %1 = add %0, %x0; %1, acc, acc2, %1 }"
+)
+
+
+def test_a_known_call_only_allocates_and_launches(monkeypatch: pytest.MonkeyPatch) -> None:
     calling = pytest.importorskip("lowtide.torch.fx.calling")
-    a, b, c, launch, computed = half(5, 8), half(8, 8), half(5, 8), FakeLaunch(), []
-    text = "(acc: f32, %x0: full bf16) -> (y0: bf16, s0: column_sum) { %0 = mul acc, %x0; %0, %0 }"
-    kept: list[Any] = []
+    a, b, c, plan, computed = half(8, 8), half(8, 16), half(8), FakePlan(), []
+    names = ("a", "b", "h", "gate", "up", "x0", "s0")  # as a manifest may order them
 
-    def compute(*arguments: Any) -> Any:
-        computed.append(arguments[-1])
-        found = several.compute(*arguments)
-        kept.extend(found.results)  # so that no other result has these addresses
-        return found._replace(launch=launch)
+    def by_kernel(*given: Any) -> Any:
+        found, _ = several_by_kernel(*given)
+        return found, several.Known(plan.prepare(["first"]), plan, names)
 
+    def compute(*given: Any) -> Any:
+        computed.append(given)
+        return several.compute(*given)
+
+    several_by_kernel = several._by_kernel
+    monkeypatch.setattr(several, "_by_kernel", by_kernel)
     monkeypatch.setattr(calling, "compute", compute)
-    monkeypatch.setattr(calling, "_LAUNCHES", calling.Recent(64))
-    monkeypatch.setattr(calling, "_MAKERS", calling.Recent(64))
+    for name in ("_LAUNCHES", "_MAKERS", "_PLANS"):
+        monkeypatch.setattr(calling, name, calling.Recent(64))
 
-    def run(lies: str | None, *operands: Any) -> Any:
-        return calling.run_results(a, b, operands or (c,), text, [], lies=lies)
+    def run(lies: str | None) -> Any:
+        return calling.run_results(a, b, [c], TEXT, ["gate", "up"], lies=lies)
 
-    for lies in (None, "it", None):
-        assert [tuple(x.shape) for x in run(lies)] == [(5, 8), (8,)]
-    assert computed == [None, None, None] and launch.count == 0
-    makers = calling._MAKERS["it"]
-    made = [make() for make in makers]
-    assert [(x.shape, x.stride(), x.dtype) for x in made] == [(x.shape, x.stride(), x.dtype) for x in kept[2:4]]
+    kept = [run(None), run("it"), run(None)]
+    assert len(computed) == 3 and plan.ran == []
+    made = run("it")  # at new addresses
+    assert [(x.shape, x.stride(), x.dtype) for x in made] == [(x.shape, x.stride(), x.dtype) for x in kept[1]]
+    h, whole, s0 = (x.data_ptr() for x in made)
+    expected = [a.data_ptr(), b.data_ptr(), h, whole, whole + 16, c.data_ptr(), s0]
+    assert len(computed) == 3 and plan.ran == [expected]
     calling._MAKERS["it"] = [lambda x=x: x for x in made]
-    found = run("it")  # addresses that are new: computed, into these tensors
-    assert all(x is y for x, y in zip(found, made, strict=True)) and computed[3] is not None and launch.count == 0
-    assert error(found[0], (a.double() @ b.double()) * c.double()) < 2**-8
-    assert all(x is y for x, y in zip(run("it"), made, strict=True)) and launch.count == 1
-    run("it", c.clone())
-    assert launch.count == 1 and len(computed) == 5
+    calling._PLANS["it"] = None
+    assert all(x is y for x, y in zip(run("it"), made, strict=True)) and plan.ran == [expected] * 2
+    a = half(65)[1:].view(8, 8)  # a multiple of 2 bytes only
+    calling._PLANS["it"] = plan, ()
+    found = run("it")
+    assert len(computed) == 4 and all(x is y for x, y in zip(found, made, strict=True)) and len(plan.ran) == 2
+    gate, up = (a.double() @ b.double()).chunk(2, 1)
+    assert error(found[0], gate * up + c.double()) < 2**-7 and error(found[1], torch.cat([gate, up], 1)) < 2**-8
 
 
 def test_without_a_launch_that_may_be_repeated_each_call_computes(monkeypatch: pytest.MonkeyPatch) -> None:

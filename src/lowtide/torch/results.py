@@ -30,6 +30,15 @@ _KERNELS = Recent(1024)
 PAIRED = "stacked"
 
 
+class Known(NamedTuple):
+    """A launch that may be repeated, and a plan that takes other addresses: of the tensors that `names` says, in this
+    order. None if there is none."""
+
+    launch: Any = None
+    plan: Any = None
+    names: tuple[str, ...] = ()
+
+
 class Wanted(NamedTuple):
     """A product of A (M, K) with any number of rows. `dtype`: the type of A, B and D. `layout`: "tn" for B (N, K), "tt"
     for B (K, N). `pairs`: None or "stacked". `rows`: the M for which the schedule is chosen. `result_types`: the types
@@ -117,11 +126,14 @@ def known(
     out: Mapping[str, torch.Tensor],
     layout: str = "tn",
     pairs: str | None = None,
-) -> Any:
+) -> Known:
     """The launch of an earlier call of `results` on GPU tensors with the same addresses and strides. `out` has all
-    results. None if there was none."""
+    results."""
     kernel = _KERNELS[_wanted(a, b, epilogue, layout, pairs)]
-    return None if kernel is None else kernel.known(a, b, out=dict(out), **operands)
+    if kernel is None:
+        return Known()
+    launch, plan = kernel.known(a, b, out=dict(out), **operands)
+    return Known(launch, plan, tuple(argument["name"] for argument in kernel.manifest["arguments"]))
 
 
 def _wanted(a: torch.Tensor, b: torch.Tensor, epilogue: Callable[..., Any], layout: str, pairs: str | None) -> Wanted:

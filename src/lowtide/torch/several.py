@@ -14,7 +14,7 @@ If a kernel cannot be compiled or cannot read a tensor, torch computes the resul
 import functools
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch.utils.flop_counter import register_flop_formula
@@ -27,7 +27,7 @@ from lowtide.elements import ELEMENTS
 from lowtide.errors import Error, LaunchError
 from lowtide.torch.dtypes import dtype_of
 from lowtide.torch.ops import LIBRARY
-from lowtide.torch.results import PAIRED, by_rows, by_torch, known, results
+from lowtide.torch.results import PAIRED, Known, by_rows, by_torch, known, results
 
 LIBRARY.define(
     "gemm_results(Tensor a, Tensor b, Tensor[] operands, str epilogue, str[] halves) -> Tensor[]",
@@ -42,11 +42,13 @@ def read_text(text: str) -> TextEpilogue:
 
 
 class Computed(NamedTuple):
-    """The results of a product, in the order of the op, and the launch that wrote them: to tensors with the same
-    addresses it may be repeated. None if tensors were copied, or if torch computed the results."""
+    """The results of a product, in the order of the op, and what is known of the launch that wrote them: nothing if
+    tensors were copied, or if torch computed the results. `places`: for each tensor that the plan takes, its number
+    among A, B, the operands and the results, and its offset in bytes."""
 
     results: list[torch.Tensor]
-    launch: Any = None
+    known: Known
+    places: tuple[tuple[int, int], ...] = ()
 
 
 def compute(
@@ -72,12 +74,18 @@ def compute(
     except Error as error:
         warn(str(error))
     if computed is not None:
-        found, launch = computed
+        found, launched = computed
     else:
-        found, launch = by_torch(a, b, asked, given, sums=asked.sums), None
+        found, launched = by_torch(a, b, asked, given, sums=asked.sums), Known()
         for name in halves:
             out[name].copy_(found[name])
-    return Computed([whole[name] if name in halves else found[name] for name in names], launch)
+    results = [whole[name] if name in halves else found[name] for name in names]
+    places = {name: (number, 0) for number, name in enumerate(("a", "b", *given, *names))}
+    for name in halves:
+        places[name] = places[halves[0]][0], out[name].data_ptr() - whole[halves[0]].data_ptr()
+    if not all(name in places for name in launched.names):  # such as a D that is not stored
+        launched = launched._replace(plan=None, names=())
+    return Computed(results, launched, tuple(places[name] for name in launched.names))
 
 
 def _gemm_results(
@@ -96,8 +104,8 @@ def _by_kernel(
     epilogue: TextEpilogue,
     given: dict[str, torch.Tensor],
     out: dict[str, torch.Tensor],
-) -> tuple[dict[str, torch.Tensor], Any]:
-    """The results by name, and the launch if it wrote all of them to `out`, and no tensor was copied."""
+) -> tuple[dict[str, torch.Tensor], Known]:
+    """The results by name, and the launch if it wrote all of them to `out` and no tensor was copied."""
     kinds = {operand.name: operand.kind for operand in epilogue.operands}
     lying = {name: by_rows(x) if kinds[name] is OperandKind.FULL else x.contiguous() for name, x in given.items()}
     pairs = PAIRED if epilogue.sums > 1 else None
@@ -107,7 +115,7 @@ def _by_kernel(
     found = results(*matrices, epilogue, lying, out=out, layout=layout, pairs=pairs)
     taken = zip((*matrices, *lying.values()), (a, b, *given.values()), strict=True)
     if not a.is_cuda or len(out) < len(found) or any(x is not y for x, y in taken):
-        return found, None
+        return found, Known()
     return found, known(*matrices, epilogue, lying, out=out, layout=layout, pairs=pairs)
 
 

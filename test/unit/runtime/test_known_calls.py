@@ -63,11 +63,12 @@ def test_new_addresses_of_a_known_signature_make_no_records(fake: FakeDriver, mo
 
 def test_the_launch_of_a_known_call_runs_again_in_the_current_stream(fake: FakeDriver, torch: FakeTorch) -> None:
     kernel, (a, b, d) = kernel_of(), arrays()
-    assert kernel.known(a, b, out=d) is None
+    assert kernel.known(a, b, out=d) == (None, None)
     kernel(a, b, out=d)
-    launch = kernel.known(a, b, out=d)
-    assert launch is not None and kernel.known(a, arrays()[1], out=d) is None
-    assert kernel.known(InterfaceArray(a.array), b, out=d) is None
+    launch, plan = kernel.known(a, b, out=d)
+    other = arrays()[1]
+    assert launch is not None and plan is not None and kernel.known(a, other, out=d) == (None, plan)
+    assert kernel.known(InterfaceArray(a.array), b, out=d) == (None, None)
     torch.stream, fake.contexts[:] = 12, [5678]
     launch.again()
     assert fake.launches[1].values == fake.launches[0].values
@@ -75,6 +76,9 @@ def test_the_launch_of_a_known_call_runs_again_in_the_current_stream(fake: FakeD
     fake.launch_error = 701
     with pytest.raises(LaunchError, match=r"\[launch-failed\]"):
         launch.again()
+    fake.launch_error = 0
+    plan.prepare([x.data_ptr() for x in (a, other, d)]).again()
+    assert fake.launches[-1].values[2] == other.data_ptr()
 
 
 def resized(tensor: Tensor) -> None:
