@@ -17,7 +17,7 @@ from math import prod
 from typing import Any
 
 import torch
-from torch.distributed.distributed_c10d import _resolve_process_group
+from torch.distributed import distributed_c10d
 from torch.utils.flop_counter import register_flop_formula
 
 from lowtide.errors import LaunchError
@@ -69,8 +69,8 @@ def _reduce_fake(a: torch.Tensor, b: torch.Tensor, operands: _Tensors, *more: An
 def _ranks(group: str) -> Ranks:
     """The ranks of a group by its name. Raises LaunchError for an unknown name."""
     try:
-        return ranks_of(_resolve_process_group(group))
-    except RuntimeError as error:
+        return ranks_of(distributed_c10d._resolve_process_group(group))
+    except (AttributeError, RuntimeError) as error:  # the function is not documented
         text = str(error).splitlines()[0]
         raise LaunchError(
             f"{text}: this process has no such group; compile the graph in this process [ranks-name]"
