@@ -18,7 +18,7 @@ from lowtide.compiler.fx.values import same_extent, same_shape, value_of
 from lowtide.elements import element_type
 
 _MOST_NODES = 64
-_CHECKPOINTING = "recompute"  # metadata of a node: the decision of selective activation checkpointing
+CHECKPOINTING = "recompute"  # metadata of a node: the decision of selective activation checkpointing
 # Ops that Inductor does not compute in its own kernels.
 _CALLED = (*FORMS, "lowtide.", "_c10d_functional.", "aten._scaled_dot_product", "aten.convolution")
 
@@ -97,7 +97,7 @@ def grow(
         reason = _refusal(node, reached, reached[0])
         if reason is None and is_backward(node) != is_backward(product):
             reason = "it is part of the backward pass, but the product of the forward pass"
-        if reason is None and node.meta.get(_CHECKPOINTING) != product.meta.get(_CHECKPOINTING):
+        if reason is None and node.meta.get(CHECKPOINTING) != product.meta.get(CHECKPOINTING):
             reason = "activation checkpointing treats it differently from the product"
         if reason is not None:
             stops[node] = reason

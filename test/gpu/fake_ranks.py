@@ -10,11 +10,15 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+import ml_dtypes
 import torch
 import torch.distributed as dist
 
+import lowtide as lt
+from lowtide.elements import element_type
 from lowtide.torch.calls import read
 from lowtide.torch.distributed import agreement, exchange, launching, scattering, symmetric
+from lowtide.torch.dtypes import name_of
 from lowtide.torch.evaluation import evaluate
 
 _numbers = itertools.count()
@@ -75,6 +79,30 @@ class Launches(launching.Launches):
         return evaluate(asked, sums, own, [*scalars.values()])
 
 
+class Interpreted(Launches):
+    """Runs the kernel of a spec, compiled for sm_90a, on the interpreter, after it has waited for all flags."""
+
+    def run(
+        self, spec: Any, numerics: str, operands: Mapping[str, Any], scalars: Mapping[str, Any], stream: Any
+    ) -> None:
+        waits = spec.lists is None and (operands["arrived"], operands["turn"], operands["status"])
+        if waits and not all(arrives(shard, *waits) for shard in range(spec.batch)):
+            return
+        kernel = lt.compile_gemm(spec, "sm_90a", numerics=numerics)
+        given = {name: as_numpy(x) for name, x in operands.items() if name != "d"}
+        found = torch.from_numpy(kernel.interpret(**given, **scalars, level="ptx").astype("f4"))
+        places = operands["d"].matrices if spec.lists else operands["d"]
+        counts = operands["counts"] if spec.counts else [spec.m] * spec.batch
+        for place, product, count in zip(places, found, counts, strict=True):
+            place[: int(count)] = product[: int(count)]
+
+
+def as_numpy(x: torch.Tensor) -> Any:
+    """The array of a tensor, whose type numpy may not have."""
+    library = element_type(name_of(x.dtype)).library
+    return x.contiguous().view(torch.uint8).numpy().view(getattr(ml_dtypes, library, None) or library)
+
+
 def arrives(shard: int, arrived: torch.Tensor, turn: torch.Tensor, status: torch.Tensor) -> bool:
     until = time.monotonic() + int(turn[2]) / 1000
     while int(arrived[shard]) < int(turn[1]):
@@ -98,14 +126,14 @@ class Stream:
 
 
 @contextlib.contextmanager
-def gpus(rank: int) -> Iterator[None]:
+def gpus(rank: int, launches: Any = Launches) -> Iterator[None]:
     """Within it, tensors of the CPU count as those of a GPU of this rank."""
     listed = lambda places: SimpleNamespace(address=next(_numbers), matrices=places)  # noqa: E731
     stream = Stream()
     with contextlib.ExitStack() as stack:
         for where, name, what in (
             (exchange, "Window", Window),
-            (exchange, "Launches", Launches),
+            (exchange, "Launches", launches),
             (scattering, "matrix_list", listed),
             (agreement, "_FEWEST_ROWS", 1),
             (symmetric, "why_not", lambda device, group: ""),

@@ -157,6 +157,16 @@ def by_kernels() -> None:
         ranks.engines.clear()
 
 
+def by_compiled_kernels() -> None:
+    """The kernels of the ops, compiled for sm_90a and run on the interpreter."""
+    with fakes.gpus(dist.get_rank(), fakes.Interpreted):
+        ranks = distributed.ranks_of(None)
+        cases.check_values((64, 64, 64), torch.bfloat16, "cpu", "residual")
+        cases.check_ragged([40, 24], (64, 64), torch.bfloat16, "cpu", "residual")
+        cases.check_scales([40, 9], (64, 64), "cpu", "gelu_bias")
+        assert "plain" not in distributed.report() and len(ranks.engines) == 2
+
+
 def _late_ranks_are_named(ranks: Any) -> None:
     late = ranks.size - 1
     for op in (distributed.all_gather_matmul, distributed.matmul_reduce_scatter):
@@ -284,6 +294,11 @@ def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 @pytest.mark.parametrize("part", [part.__name__ for part in PARTS])
 def test_on_every_rank(outcomes: Any, part: str) -> None:
     processes.assert_passed(part, *outcomes)
+
+
+def test_kernels_that_are_compiled_and_interpreted(tmp_path: Any) -> None:
+    processes.run_parts((by_compiled_kernels,), 2, tmp_path, 120)
+    processes.assert_passed("by_compiled_kernels", 2, tmp_path)
 
 
 def test_without_a_process_group_the_error_says_so() -> None:

@@ -88,9 +88,11 @@ def own(x: Any, dim: int) -> Any:
     return x.chunk(dist.get_world_size(), dim)[dist.get_rank()]
 
 
-def check_plan(kind: str, dim: int, batch: int, bias: bool = False, rule: Any = ALL) -> tuple[Any, list[str]]:
-    """Forward and backward against the same module in f64 on one rank. Returns the report, and the collectives that
-    the graphs still have."""
+def check_plan(
+    kind: str, dim: int, batch: int, bias: bool = False, rule: Any = ALL, around: Any = None
+) -> tuple[Any, list[str]]:
+    """Forward and backward against the same module in f64 on one rank. `around`: calls the module. Returns the report,
+    and the collectives that the graphs still have."""
     mesh = importlib.import_module("torch.distributed.device_mesh").init_device_mesh("cpu", (dist.get_world_size(),))
     parallelize = importlib.import_module("torch.distributed.tensor.parallel").parallelize_module
     torch.manual_seed(0)
@@ -109,7 +111,7 @@ def check_plan(kind: str, dim: int, batch: int, bias: bool = False, rule: Any = 
     backend = ltt.Backend(rule, explain=True)
     layer = parallelize(layer.bfloat16(), mesh, plan(kind, dim))
     with graphs() as found:
-        y = torch.compile(layer, backend=backend)(given)
+        y = torch.compile(layer if around is None else lambda x: around(layer, x), backend=backend)(given)
         y.backward(gradient if is_whole else own(gradient, dim))
     part = (lambda whole: whole) if is_whole else (lambda whole: own(whole, dim))
     assert error(y.detach(), part(wanted.detach())) < 2**-6
@@ -164,6 +166,23 @@ def a_rule_without_collectives_leaves_them() -> None:
     assert not report.taken and GATHER in left and SCATTER in left
 
 
+def what_checkpointing_tells_apart_is_left() -> None:
+    """Rows that are saved after their gather, while the product is computed again in the backward pass."""
+    checkpoint = importlib.import_module("torch.utils.checkpoint")
+    policies = checkpoint.CheckpointPolicy
+
+    def policy(context: Any, op: Any, *given: Any, **more: Any) -> Any:
+        return policies.MUST_SAVE if "c10d" in str(op) else policies.PREFER_RECOMPUTE
+
+    contexts = functools.partial(checkpoint.create_selective_checkpoint_contexts, policy)
+    around = functools.partial(checkpoint.checkpoint, use_reentrant=False, context_fn=contexts)
+    report, left = check_plan("block", 1, 1, around=around)
+    assert "all_gather_into_tensor is left: activation checkpointing" in str(report)
+    assert GATHER in left
+    report, left = check_plan("block", 1, 1, around=functools.partial(checkpoint.checkpoint, use_reentrant=False))
+    assert taken(report)[:2] == [GATHER, SCATTER] and not {GATHER, SCATTER} & {*left}, str(report)
+
+
 def by_kernels() -> None:
     """The same graphs with windows, flags and epochs, and kernels that torch computes."""
     with fakes.gpus(dist.get_rank()):
@@ -210,6 +229,7 @@ PARTS = (
     layers_with_biases,
     replicated_activations,
     a_rule_without_collectives_leaves_them,
+    what_checkpointing_tells_apart_is_left,
     by_kernels,
 )
 

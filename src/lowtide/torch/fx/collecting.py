@@ -22,6 +22,7 @@ from lowtide.compiler.fx.choosing import Choice, choose
 from lowtide.compiler.fx.collectives import GATHER, WAIT, Collective, gather_before, readers_of, sum_after
 from lowtide.compiler.fx.fusion import Fusion
 from lowtide.compiler.fx.products import Product, product_of
+from lowtide.compiler.fx.regions import CHECKPOINTING
 from lowtide.compiler.fx.report import Row
 from lowtide.compiler.fx.rule import Rule
 from lowtide.compiler.fx.values import expected, sizes_for_reshape
@@ -173,6 +174,8 @@ class Collecting:
 
 def _refusal(found: Collective, product: Product) -> str | None:
     """Why a collective is left; None if it is taken with the product."""
+    if found.node.meta.get(CHECKPOINTING) != product.node.meta.get(CHECKPOINTING):
+        return f"{found.name} is left: activation checkpointing treats it differently from the product"
     extents = (*product.a_value.shape, *product.b_value.shape)
     shapes = [tuple(node.meta["val"].shape) for node in (found.wait, found.node.args[0])]
     is_known = all(isinstance(extent, int) for extent in extents)
