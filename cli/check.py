@@ -45,7 +45,7 @@ JournalFile = Annotated[
 MarkdownFile = Annotated[Path | None, typer.Option("--markdown", help="Write the presets' table to this file.")]
 Ranks = Annotated[
     int | None,
-    typer.Option("--ranks", help="Run so many ranks together, with --arrivals; in place of the other runs."),
+    typer.Option("--ranks", help="Run this many ranks together instead of the other runs. Requires --arrivals."),
 ]
 Shapes = Annotated[
     bool, typer.Option("--shapes/--no-shapes", help="Print the conditions and the shapes that meet them.")

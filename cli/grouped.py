@@ -8,7 +8,7 @@ from typing import Any
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """The command for typer: each parameter that is a dataclass is replaced by the fields of the dataclass."""
+    """The command as typer takes it: each parameter that is a dataclass is replaced by the fields of the dataclass."""
     written = signature(command)
     groups: dict[str, Any] = {
         name: one.annotation for name, one in written.parameters.items() if is_dataclass(one.annotation)

@@ -35,13 +35,13 @@ Arrays = Annotated[Path | None, typer.Option("--arrays", help=_ARRAYS, show_defa
 _EXPECT = f"The arrays after the launch. Default: {AFTER} beside the launch, if it is there."
 Expect = Annotated[Path | None, typer.Option("--expect", help=_EXPECT, show_default=False)]
 Out = Annotated[Path | None, typer.Option("--out", help="Write the arrays after the launch to this .npz file.")]
-KernelName = Annotated[str | None, typer.Option("--kernel", help="The kernel, if not the one of the launch.")]
+KernelName = Annotated[str | None, typer.Option("--kernel", help="The kernel. Default: that of the launch.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON (docs/ptx.md).")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Determines the order of warps.")]
 Sms = Annotated[int, typer.Option("--sms", min=1, help="CTAs that run at a time.")]
 MaxSteps = Annotated[int, typer.Option("--max-steps", min=1, help="The most instructions of a warp.")]
 Base = Annotated[str, typer.Option("--base", help=f"Where shared memory begins: {' or '.join(BASES)} (docs/ptx.md).")]
-_STRICT = "Refuse what the PTX ISA does not promise, also if hardware does it."
+_STRICT = "Refuse what the PTX ISA does not promise, even if hardware does it."
 Strict = Annotated[bool, typer.Option("--strict", help=_STRICT)]
 _MINUTES = "The time limit for a run of the launches, in minutes; status 2 if they take longer. Default: none."
 Minutes = Annotated[float, typer.Option("--minutes", help=_MINUTES, show_default=False)]
@@ -67,7 +67,7 @@ def run(
 ) -> None:
     """Run a launch in one order of warps, and compare the arrays after it.
 
-    Exit status: 0 if no rule is broken and the arrays are as expected, 1 if not, 2 if it cannot be said.
+    Exit status: 0 if no rule is broken and the arrays are as expected, 1 if not, 2 if that cannot be determined.
     """
     files = _Files(file, launch, arrays, expect, kernel)
     settings = Settings(seed, sms, max_steps, base=base, strict=strict, minutes=minutes)
@@ -91,9 +91,9 @@ def check(
     minutes: Minutes = math.inf,
     as_json: Json = False,
 ) -> None:
-    """As run; says also whether the verdict holds for every order of warps, and runs other orders if it may not.
+    """As `run`, and say whether the verdict holds for every order of warps; if it may not, run other orders.
 
-    Exit status: 0 if no rule is broken and the arrays are as expected, 1 if not, 2 if it cannot be said.
+    Exit status: 0 if no rule is broken and the arrays are as expected, 1 if not, 2 if that cannot be determined.
     """
     files = _Files(file, launch, arrays, expect, kernel)
     settings = Settings(seed, sms, max_steps, orders, seconds, base, strict, minutes)
