@@ -166,6 +166,36 @@ def a_rule_without_collectives_leaves_them() -> None:
     assert not report.taken and GATHER in left and SCATTER in left
 
 
+def functional_collectives() -> None:
+    """Inference without DTensor: what follows a gathered product is in its epilogue. The number of rows may be one of
+    run time."""
+    collectives = importlib.import_module("torch.distributed._functional_collectives")
+    group, rank, size = dist.group.WORLD, dist.get_rank(), dist.get_world_size()
+
+    def mlp(x: Any, w: Any, bias: Any, v: Any) -> Any:
+        hidden = torch.relu(collectives.all_gather_tensor(x, 0, group) @ w + bias)
+        return collectives.reduce_scatter_tensor(hidden @ v, "sum", 0, group)
+
+    torch.manual_seed(0)
+    w, bias, v = (torch.randn(size, *shape).bfloat16() for shape in ((16, 24), (24,), (24, 8)))
+    for dynamic in (False, True):
+        backend = ltt.Backend(ALL, explain=True)
+        with graphs() as found, torch.no_grad():
+            compiled = torch.compile(mlp, backend=backend)
+            for rows in (4, 6) if dynamic else (4,):
+                x = torch.randn(size, rows, 16).bfloat16()
+                shard = x[rank].clone()
+                if dynamic:
+                    torch._dynamo.mark_dynamic(shard, 0)
+                parts = [torch.relu(x.double().flatten(0, 1) @ w[i].double() + bias[i].double()) for i in range(size)]
+                wanted = own(sum(part @ v[i].double() for i, part in enumerate(parts)), 0)
+                assert error(compiled(shard, w[rank], bias[rank], v[rank]), wanted) < 2**-6
+        first, second = backend.report()
+        assert (first.collective, second.collective) == (GATHER, SCATTER), str(backend.report())
+        assert first.taken == ("add", "relu")
+        assert len(found) == 1 and not any("c10d" in str(node.target) for node in found[0].nodes)
+
+
 def what_checkpointing_tells_apart_is_left() -> None:
     """Rows that are saved after their gather, while the product is computed again in the backward pass."""
     checkpoint = importlib.import_module("torch.utils.checkpoint")
@@ -228,6 +258,7 @@ PARTS = (
     rows_in_another_order,
     layers_with_biases,
     replicated_activations,
+    functional_collectives,
     a_rule_without_collectives_leaves_them,
     what_checkpointing_tells_apart_is_left,
     by_kernels,
