@@ -25,12 +25,19 @@ MAX_STEPS = 10_000_000
 
 @dataclass(frozen=True)
 class Options:
-    """`sms`: the number of CTAs that run at a time. `seed` determines the order of agents. An agent runs at most
-    `max_steps` ops. `aligned_base`: shared memory of a kernel of PTX begins at a multiple of 1024 bytes, as it does on
-    hardware if no other variable precedes it; otherwise it is only as aligned as its variables declare. `zeroed`:
-    shared memory begins as zeros, not as bytes that nothing has written. `unwritten_values`: a load of unwritten
-    shared or local memory gives an undefined register, which is an error only where it is used. `timeless`: the clock
-    of the GPU in ns stands still, so that waits with a time limit only end by what they wait for, or at once."""
+    """The options of a run.
+
+    - `sms`: the number of CTAs that run at a time.
+    - `seed`: determines the order of agents.
+    - `max_steps`: the largest number of ops that an agent may run.
+    - `aligned_base`: the shared memory of a kernel of PTX begins at a multiple of 1024 bytes, as it does on hardware if
+      no other variable precedes it. Otherwise, it is only as aligned as its variables declare.
+    - `zeroed`: shared memory begins as zeros, and not as bytes that nothing has written.
+    - `unwritten_values`: a load of unwritten shared or local memory gives an undefined register, which is an error only
+      where it is used.
+    - `timeless`: the clock of the GPU stands still. A wait with a time limit then ends only by what it waits for, or at
+      once if the limit is 0.
+    """
 
     sms: int = 2
     seed: int = 0

@@ -36,14 +36,14 @@ def of_nothing(domain: Domain, reduction: Reduction, shape: Sequence[int]) -> Pa
 
 
 def of_values(domain: Domain, reduction: Reduction, values: Values) -> Partial:
-    """Each value as a partial result."""
+    """The partial results of one value each."""
     if not reduction.is_pair:
         return (values,)
     return values, domain.apply("exp", REDUCED_TYPE, domain.subtract(values, _finite(values), REDUCED_TYPE))
 
 
 def combined(domain: Domain, reduction: Reduction, x: Partial, y: Partial) -> Partial:
-    """The partial results of two sets of values as one."""
+    """The partial results of the union of two sets of values, from those of each."""
     if reduction.operation in ("sum", "value"):
         return (domain.add(x[0], y[0], REDUCED_TYPE),)
     if reduction.operation in ("max", "min"):

@@ -21,7 +21,8 @@ def decomposition(op: DecodedOp) -> Decomposition:
 def blocks(values: NDArray[Any], row: Decomposition, side: int, domain: Domain) -> NDArray[Any]:
     """Rows of pieces (rows, K') from rows of elements (rows, K); `side` is 0 for A, 1 for B.
 
-    Each piece is the remainder, rounded; if the first is not finite, all but that of the last block are 0.
+    The first piece is the element, rounded; each further one is what the pieces before it leave, rounded. If the first
+    piece is not finite, it is in the last block, and all other blocks are 0 there.
     """
     rows, k = values.shape
     padded = np.zeros((rows, row.block(k)), values.dtype)

@@ -33,9 +33,9 @@ OPS = OpTable()
 
 
 class Reducing(NamedTuple):
-    """A result that is a reduction, or its partial results in `slots`. `targets`: the vector of columns, for a
-    row_value. `joins`: whether the value is combined with that in memory, which comes from an earlier product of a
-    batch."""
+    """A result that is a reduction. `slots`: the places of its partial results, if it has some. `targets`: the operand
+    `target` of a row_value or a column_value. `joins`: whether the reduction is combined with the one in memory, of the
+    earlier products of a batch."""
 
     reduction: Reduction
     matrix: Matrix
