@@ -6,6 +6,7 @@ from typing import Any
 import ml_dtypes
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as collectives
 
 import lowtide as lt
 from lowtide.torch import distributed
@@ -205,3 +206,26 @@ def _as_numpy(x: torch.Tensor) -> Any:
     if x.dtype != torch.float8_e4m3fn:
         return x.cpu().numpy()
     return x.cpu().contiguous().view(torch.uint8).numpy().view(ml_dtypes.float8_e4m3fn)
+
+
+def check_compiled(compiled: Op, rows: int, shape: tuple[int, int], device: Any, prepared: Op | None = None) -> None:
+    """`mlp`, compiled, against float64. `prepared`: takes this rank's rows before they are passed."""
+    (hidden, k), of = shape, Products((rows * dist.get_world_size(), shape[0], shape[1]), torch.bfloat16, device)
+    bias = [of.draw(hidden) for _ in range(of.size)]
+    down = [(b.mT * hidden**-0.5).to(b.dtype) for b in of.b]
+    x = of.own(of.a[0]).clone()
+    found = compiled(x if prepared is None else prepared(x), of.b[of.rank], bias[of.rank], down[of.rank])
+    parts = [
+        torch.relu(of.a[0].double() @ b.double() + c.double()) @ d.double()
+        for b, c, d in zip(of.b, bias, down, strict=True)
+    ]
+    wanted = of.own(torch.stack(parts).sum(0))
+    error = (found.double() - wanted).norm() / wanted.norm()
+    assert tuple(found.shape) == (rows, k) and error < 2**-6, error
+
+
+def mlp(x: torch.Tensor, up: torch.Tensor, bias: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
+    """Each rank has its rows of x and of the result, and its columns of the hidden layer."""
+    group = dist.group.WORLD
+    hidden = torch.relu(collectives.all_gather_tensor(x, 0, group) @ up + bias)
+    return collectives.reduce_scatter_tensor(hidden @ down, "sum", 0, group)

@@ -97,6 +97,15 @@ def test_gradients() -> None:
     cases.check_gradients((1024, 256, 512), torch.bfloat16, _DEVICE)
 
 
+def test_a_compiled_mlp_has_its_collectives_in_the_kernels() -> None:
+    ltt = importlib.import_module("lowtide.torch")
+    backend = ltt.Backend(ltt.Rule(least_rows=1, least=0), explain=True)
+    with torch.no_grad():
+        cases.check_compiled(torch.compile(cases.mlp, backend=backend), 1024, (512, 256), _DEVICE)
+    assert [row.collective for row in backend.report()] == ["all_gather_into_tensor", "reduce_scatter_tensor"]
+    assert not any(reasons()[-2:]), "the kernels were not taken"
+
+
 def test_bits_are_equal_over_runs_with_delays() -> None:
     of = cases.Products((2048, 1024, 512), torch.bfloat16, _DEVICE)
     rows, b = of.gathered()

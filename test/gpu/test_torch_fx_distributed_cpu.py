@@ -20,6 +20,7 @@ if not dist.is_available() or not dist.is_gloo_available():
     pytest.skip("torch has no gloo", allow_module_level=True)
 ltt = pytest.importorskip("lowtide.torch")
 processes = importlib.import_module("rank_processes")
+cases = importlib.import_module("distributed_cases")
 fakes = importlib.import_module("fake_ranks")
 inductor = importlib.import_module("lowtide.torch.fx.inductor")
 distributed = importlib.import_module("lowtide.torch.distributed")
@@ -169,31 +170,37 @@ def a_rule_without_collectives_leaves_them() -> None:
 def functional_collectives() -> None:
     """Inference without DTensor: what follows a gathered product is in its epilogue. The number of rows may be one of
     run time."""
-    collectives = importlib.import_module("torch.distributed._functional_collectives")
-    group, rank, size = dist.group.WORLD, dist.get_rank(), dist.get_world_size()
-
-    def mlp(x: Any, w: Any, bias: Any, v: Any) -> Any:
-        hidden = torch.relu(collectives.all_gather_tensor(x, 0, group) @ w + bias)
-        return collectives.reduce_scatter_tensor(hidden @ v, "sum", 0, group)
-
-    torch.manual_seed(0)
-    w, bias, v = (torch.randn(size, *shape).bfloat16() for shape in ((16, 24), (24,), (24, 8)))
     for dynamic in (False, True):
         backend = ltt.Backend(ALL, explain=True)
         with graphs() as found, torch.no_grad():
-            compiled = torch.compile(mlp, backend=backend)
+            compiled = torch.compile(cases.mlp, backend=backend)
             for rows in (4, 6) if dynamic else (4,):
-                x = torch.randn(size, rows, 16).bfloat16()
-                shard = x[rank].clone()
-                if dynamic:
-                    torch._dynamo.mark_dynamic(shard, 0)
-                parts = [torch.relu(x.double().flatten(0, 1) @ w[i].double() + bias[i].double()) for i in range(size)]
-                wanted = own(sum(part @ v[i].double() for i, part in enumerate(parts)), 0)
-                assert error(compiled(shard, w[rank], bias[rank], v[rank]), wanted) < 2**-6
+                cases.check_compiled(compiled, rows, (24, 16), "cpu", rows_of_run_time if dynamic else None)
         first, second = backend.report()
         assert (first.collective, second.collective) == (GATHER, SCATTER), str(backend.report())
         assert first.taken == ("add", "relu")
         assert len(found) == 1 and not any("c10d" in str(node.target) for node in found[0].nodes)
+
+
+def rows_of_run_time(x: Any) -> Any:
+    torch._dynamo.mark_dynamic(x, 0)
+    return x
+
+
+def a_product_between_two_collectives() -> None:
+    """It waits for its rows, and the sum over ranks is left."""
+    collectives, group = importlib.import_module("torch.distributed._functional_collectives"), dist.group.WORLD
+
+    def both(x: Any, w: Any) -> Any:
+        return collectives.reduce_scatter_tensor(collectives.all_gather_tensor(x, 0, group) @ w, "sum", 0, group)
+
+    x, w = torch.randn(4, 16).bfloat16(), torch.randn(16, 8, generator=torch.Generator().manual_seed(0)).bfloat16()
+    backend = ltt.Backend(ALL, explain=True)
+    with graphs(), torch.no_grad():
+        found = torch.compile(both, backend=backend)(x, w)
+    assert error(found, dist.get_world_size() * x.double() @ w.double()) < 2**-6
+    (row,) = backend.report()
+    assert row.collective == GATHER and row.reason.startswith("reduce_scatter_tensor is left")
 
 
 def what_checkpointing_tells_apart_is_left() -> None:
@@ -259,6 +266,7 @@ PARTS = (
     layers_with_biases,
     replicated_activations,
     functional_collectives,
+    a_product_between_two_collectives,
     a_rule_without_collectives_leaves_them,
     what_checkpointing_tells_apart_is_left,
     by_kernels,

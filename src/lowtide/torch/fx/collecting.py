@@ -100,6 +100,9 @@ class Collecting:
             return None, ""
         if (why := _refusal(gather, product)) is not None:
             return None, why
+        after, reason = sum_after(fusion.region.exit), choice.row.reason
+        if after is not None:
+            reason = f"{after.name} is left: the product already waits for gathered rows"
         with self._graph.inserting_before(fusion.region.exit):
             shard, like = gather.node.args[0], fusion.region.exit
             rows = shaped(self._graph, shard, (-1, product.a_value.shape[-1]), like, [-1, product.a_value.shape[-1]])
@@ -114,7 +117,7 @@ class Collecting:
             self._give(d, fusion)
         self._erase_unused(*gather.chain, gather.wait, gather.node)
         stable_topological_sort(self._graph)
-        return replace(choice.row, collective=gather.name, call=None), ""
+        return replace(choice.row, collective=gather.name, reason=reason, call=None), ""
 
     def _take_sum(self, product: Product, is_backward: IsBackward) -> tuple[Row | None, str]:
         choice = self._choose(product, is_backward)
