@@ -5,6 +5,7 @@ Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capabi
 
 from __future__ import annotations
 
+import functools
 import re
 
 from lowtide.errors import LoadError
@@ -39,6 +40,7 @@ def max_cluster(capability: tuple[int, int]) -> int:
     return MAX_CLUSTER if capability >= _FIRST_CLUSTERS else 1
 
 
+@functools.cache
 def capability_of(target: str) -> tuple[int, int, str]:
     """Major and minor capability and suffix ("", "a", "f") of a target's name, e.g. sm_90a → (9, 0, "a")."""
     match = re.fullmatch(r"sm_(\d+)(\d)([af]?)", target)
