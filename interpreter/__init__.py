@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from lowtide.interpreter.machine.options import MAX_STEPS, Observers, Options
     from lowtide.interpreter.machine.paths import Paths
     from lowtide.interpreter.machine.traces import Trace
-    from lowtide.interpreter.ranks import Sending, interpret_ranks
+    from lowtide.interpreter.peers import Calls
+    from lowtide.interpreter.ranks import interpret_ranks
+    from lowtide.interpreter.turns import Sending
 
 _HOMES = {
     "api": ("Loaded", "interpret", "launch_record"),
@@ -24,12 +26,15 @@ _HOMES = {
     "machine.options": ("MAX_STEPS", "Observers", "Options"),
     "machine.paths": ("Paths",),
     "machine.traces": ("Trace",),
-    "ranks": ("Sending", "interpret_ranks"),
+    "peers": ("Calls",),
+    "ranks": ("interpret_ranks",),
+    "turns": ("Sending",),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "MAX_STEPS",
+    "Calls",
     "Explored",
     "Explorer",
     "Loaded",

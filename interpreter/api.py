@@ -156,6 +156,12 @@ class Run:
         self._rows: Array | None = None  # of D, those that are written
 
     @property
+    def stores_to_list(self) -> bool:
+        """Whether D is a list of matrices."""
+        type = self.arguments[self.output].type
+        return isinstance(type, MemRef) and type.is_list
+
+    @property
     def _others(self) -> list[tuple[int, Argument]]:
         """The results other than D that are stored, with their positions."""
         results = [(position, x) for position, x in enumerate(self.arguments) if x.result not in _NOT_STORED]

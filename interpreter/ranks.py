@@ -8,6 +8,7 @@ is ordered before the accesses of a kernel only by an acquire of the flag at the
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from types import MappingProxyType
 from typing import Any
@@ -17,39 +18,26 @@ import numpy as np
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.api import Loaded, Run
 from lowtide.interpreter.machine import patterns
-from lowtide.interpreter.machine.agents import Wait
 from lowtide.interpreter.machine.clocks import Clocks
 from lowtide.interpreter.machine.options import MAX_STEPS, Observers, Options
 from lowtide.interpreter.machine.patterns import Ordering
-from lowtide.interpreter.machine.views import ELSEWHERE, Scope, Strong
+from lowtide.interpreter.machine.views import ELSEWHERE, Strong
 from lowtide.interpreter.machine.words import Word
 from lowtide.interpreter.numbers import domains
 from lowtide.interpreter.numbers.accesses import Access, Span
 from lowtide.interpreter.numbers.codes import ELEMENT_BYTES
+from lowtide.interpreter.peers import Calls, sum_on_owners
+from lowtide.interpreter.turns import Rank, Sending, take_turns
 
 STREAM_ORDER = (
-    "stream order: a copy of a copy engine, and the write of a flag behind it on the same stream, are a write and a "
-    "release at the scope .sys for a kernel on another GPU"
+    "stream order: a copy of a copy engine or the stores of a kernel, and the write of a flag behind it on the same "
+    "stream, are writes and a release at the scope .sys for a kernel on another GPU"
 )
 """What the PTX ISA does not say about copy engines, and this model takes for granted."""
 
 _PARTS = 3  # of the copy of a shard
-_PACES = (0.5, 0.1, 0.01)  # the share of turns that copy engines have
 _FLAG = "i32"
-
-
-@dataclass(frozen=True)
-class Sending:
-    """How a rank sends its shard to another one. Other values than the defaults are faults.
-
-    `flag`: whether the flag is written. `behind`: by how much its epoch is too small. `flag_first`: it is written
-    before the data. `scope`: the scope of its write.
-    """
-
-    flag: bool = True
-    behind: int = 0
-    flag_first: bool = False
-    scope: Scope = Scope.sys
+_CALLS = Calls()
 
 
 @dataclass(frozen=True)
@@ -106,10 +94,11 @@ class _CopyEngine:
         rows = np.array_split(np.arange(matrix.shape[1]), _PARTS)[part]
         if not rows.size or not matrix.shape[2]:
             return
+        place = self.source if self.sending.place is None else self.sending.place
         payload, _ = self.devices[self.source].memory.contents(self._matrix("a", self.source).name)
         values = payload.reshape(matrix.shape[0], -1, matrix.shape[2])[self.source, rows]
         batch, row = (stride * matrix.element.bytes for stride in matrix.strides)
-        addresses = matrix.address + self.source * batch + rows * row
+        addresses = matrix.address + place * batch + rows * row
         access = self._access(f"copy of shard {self.source} to rank {self.target}", len(rows))
         memory.store(access, addresses, values, matrix.element.name, matrix.shape[2], align=matrix.element.bytes)
         span = memory.span(access, addresses, matrix.shape[2] * matrix.element.bytes, matrix.element.bytes)
@@ -151,41 +140,6 @@ class _CopyEngine:
         return self.devices[self.target if rank is None else rank].placed[self._place(name)]
 
 
-@dataclass
-class _Rank:
-    """A rank's host function. `stuck`: what it waits for, or the deadlock of its agents, and the changes of its memory
-    then."""
-
-    number: int
-    run: Run
-    turns: Any = None
-    stuck: Wait | InterpreterError | None = None
-    changes: int = 0
-
-    @property
-    def can_continue(self) -> bool:
-        if isinstance(self.stuck, Wait):
-            return self.stuck.ready()
-        return self.stuck is None or self.run.memory.changes.count != self.changes
-
-    def why(self) -> str:
-        """Why it cannot continue."""
-        what = f"the host function waits: {self.stuck.why()}" if isinstance(self.stuck, Wait) else str(self.stuck)
-        return f"rank {self.number}: {what}"
-
-    def step(self) -> bool:
-        """A turn of an agent. Returns whether the rank has ended."""
-        self.turns = self.turns or self.run.host.in_turns(self.run.placed)
-        try:
-            self.stuck = next(self.turns)
-        except StopIteration:
-            return True
-        except InterpreterError as error:
-            raise type(error)(f"rank {self.number}: {error}") from error
-        self.changes = self.run.memory.changes.count
-        return False
-
-
 def interpret_ranks(
     module: Any,
     ranks: Sequence[Mapping[str, Any]],
@@ -195,25 +149,36 @@ def interpret_ranks(
     domain: str = "float",
     max_steps: int = MAX_STEPS,
     sendings: Mapping[tuple[int, int], Sending] = MappingProxyType({}),
+    calls: Calls = _CALLS,
 ) -> list[Any]:
     """Run a product whose shards arrive (`GemmSpec(arrivals=True)`) on all ranks; returns the results of each rank.
 
     `ranks`: the inputs of each rank, as for `interpret`. Its own shard of A, `a[rank]`, is there, and so is its flag.
     The others are sent to it by the other ranks' copy engines; what `a` and `arrived` have there is from before. `seed`
     determines the order of agents, devices and copies. `sendings`: by (source, target), faults of copies. The other
-    arguments are those of `interpret`. Raises InterpreterError as `interpret` does, with the rank; and for a deadlock
-    of all ranks that have not ended, with what each waits for.
+    arguments are those of `interpret`.
+
+    If D is a list (`lists="d"`), all of A is there, and product q has the rows that rank q owns. Each rank stores it in
+    rank q's memory and sets a flag there; the owner waits for all flags, and adds the parts of its rows (peers.py). The
+    result of a rank is this sum, (M, N) in D's type. `calls`: how often this is done. `sendings` are faults of parts.
+
+    Raises InterpreterError as `interpret` does, with the rank; and for a deadlock of all ranks that have not ended,
+    with what each waits for.
     """
     loaded, numbers = module if isinstance(module, Loaded) else Loaded(module), domains.domain(domain)
     options = Options(sms, seed, max_steps, timeless=True)
     devices = [Run(loaded, inputs, numbers, options, Observers()) for inputs in ranks]
     _check(devices)
+    if devices[0].stores_to_list:
+        begin = [partial(Run, loaded, inputs, numbers, options, Observers()) for inputs in ranks]
+        with np.errstate(all="ignore"):
+            return sum_on_owners(begin, sendings, calls, Random(seed))
     with np.errstate(all="ignore"):
         for device in devices:
             device.place()
         pairs = [(source, target) for source in range(len(ranks)) for target in range(len(ranks)) if source != target]
         engines = [_CopyEngine(*pair, devices, sendings.get(pair, Sending())) for pair in pairs]
-        _take_turns([_Rank(*each) for each in enumerate(devices)], engines, Random(seed))
+        take_turns([Rank(*each) for each in enumerate(devices)], engines, Random(seed))
     return [device.results(("a", "arrived")) for device in devices]
 
 
@@ -224,25 +189,9 @@ def _check(devices: Sequence[Run]) -> None:
         if not {"arrived", "turn"} <= {*given}:
             raise InterpreterError("ranks run products whose shards arrive: GemmSpec(arrivals=True) [ranks-arrivals]")
         shards, rank = np.shape(given["a"].value)[0], int(np.asarray(given["turn"].value)[0])
+        rank = number if device.stores_to_list else rank  # there, it says where a rank begins
         if shards != len(devices) or rank != number:
             raise InterpreterError(
                 f"inputs {number} of {len(devices)} ranks: a has {shards} shards, and turn says rank {rank}; give the "
                 f"inputs of ranks 0 to {len(devices) - 1}, in order, with a shard for each [ranks-shards]"
             )
-
-
-def _take_turns(ranks: list[_Rank], engines: list[_CopyEngine], draw: Random) -> None:
-    """Run all ranks and copy engines to completion."""
-    pace, running = draw.choice(_PACES), list(ranks)
-    while running or engines:
-        able = [rank for rank in running if rank.can_continue]
-        engines = [each for each in engines if each.steps]
-        if engines and (not able or draw.random() < pace):
-            draw.choice(engines).step()
-        elif able:
-            rank = draw.choice(able)
-            if rank.step():
-                running.remove(rank)
-        elif running:
-            lines = "\n".join(rank.why() for rank in running)
-            raise InterpreterError(f"deadlock of ranks: none can continue:\n{lines} [ranks-deadlock]")

@@ -58,7 +58,7 @@ class GlobalMemory(LaunchOrder):
         self.equals: EqualStores | None = None
         self.unused: UnusedReads | None = None
         self.words = Words()
-        self._on_write = on_write
+        self.on_write = on_write
         self._limits: Mapping[Described, tuple[Buffer, ...]] = {}
         self.variables: dict[tuple[int, str], int] = {}  # addresses of variables of modules
         self.constants: list[range] = []  # addresses of those in constant memory
@@ -251,8 +251,8 @@ class GlobalMemory(LaunchOrder):
         self._read_site[units] = self.site(access, span)
 
     def _before_write(self, access: Access, span: Span, holds: Holds | None = None) -> None:
-        if self._on_write is not None and access.strong is None:
-            self._on_write(access, span)
+        if self.on_write is not None and access.strong is None:
+            self.on_write(access, span)
         units = span.units
         is_written = bool(np.count_nonzero(self._writer[units]))
         joins = self._check_writers(access, span, "writes", "write after write", holds) if is_written else False

@@ -65,6 +65,8 @@ INTERPRETER = (
     "inputs",
     "host",
     "api",
+    "turns",
+    "peers",
     "ranks",
 )
 
