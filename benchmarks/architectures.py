@@ -25,7 +25,7 @@ import torch
 import transformers
 from torch_models import RULES, compiled, stepping
 
-from lowtide.measurement.bench.model_steps import Kernel
+from lowtide.measurement.bench.model_steps import Kernel, kernels_of
 
 LAYERS, WIDTH, HIDDEN = 4, 1024, 2816
 SEQUENCES, TOKENS, WORDS = 3, 509, 8192
@@ -189,12 +189,12 @@ def profiled(step: Callable[[], Any]) -> list[Kernel]:
         for _ in range(_PROFILED):
             step()
         synchronize()
-    rows = [
-        (row.key, row.count / _PROFILED, row.self_device_time_total / _PROFILED)
-        for row in found.key_averages()
-        if row.self_device_time_total > 0
+    launches = [
+        (event.name, event.time_range.start, event.time_range.end)
+        for event in found.events()
+        if event.device_type == torch.autograd.DeviceType.CUDA
     ]
-    return sorted(rows, key=lambda row: -row[2])
+    return kernels_of(launches, _PROFILED)
 
 
 def measured(arguments: argparse.Namespace) -> dict[str, Any]:

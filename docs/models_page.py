@@ -47,7 +47,8 @@ is better. All are medians over rounds.
 - **step**: the time of a step while the GPU is kept busy.
 - **host**: the time until the host has issued a step to an idle GPU.
 - **products**: the time of the GPU in kernels of products, by a profile: those of Lowtide, which may compute what
-  Inductor computes in other kernels, and those of cuBLAS.
+  Inductor computes in other kernels, and those of cuBLAS. A kernel counts from when the one before it has ended, since
+  Lowtide's start earlier and wait.
 - **all kernels**: the time of the GPU in all kernels.
 - **first compile**: until the first step is done, with empty caches, after torch has traced the model once before.
 

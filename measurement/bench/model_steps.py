@@ -6,7 +6,7 @@ Inductor's templates of matrix products. Attention is no product.
 
 import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,20 @@ class Steps:
     @property
     def _last(self) -> Sequence[Kernel]:
         return self.kernels[-1] if self.kernels else ()
+
+
+def kernels_of(launches: Iterable[tuple[str, float, float]], steps: int) -> list[Kernel]:
+    """The kernels of a stream, longest first, from (name, start, end) of each launch in microseconds. A launch counts
+    from when those before it have ended: with programmatic dependent launch, a kernel starts earlier, and waits."""
+    counts: dict[str, int] = {}
+    times: dict[str, float] = {}
+    busy_until = float("-inf")
+    for name, start, end in sorted(launches, key=lambda one: one[1:]):
+        counts[name] = counts.get(name, 0) + 1
+        times[name] = times.get(name, 0.0) + max(0.0, end - max(start, busy_until))
+        busy_until = max(busy_until, end)
+    found = [(name, counts[name] / steps, times[name] / steps) for name in counts]
+    return sorted(found, key=lambda kernel: -kernel[2])
 
 
 def kind_of(kernel: str) -> str | None:

@@ -56,6 +56,11 @@ def test_kernels_of_products_are_known_by_name(name: str, kind: str | None) -> N
     assert kind_of(name) == kind
 
 
+def test_a_kernel_counts_from_when_the_one_before_it_has_ended() -> None:
+    launches = [("a", 0.0, 10.0), ("b", 4.0, 16.0), ("a", 30.0, 38.0), ("c", 31.0, 37.0)]
+    assert model_steps.kernels_of(launches, 2) == [("a", 1.0, 9.0), ("b", 0.5, 3.0), ("c", 0.5, 0.0)]
+
+
 def test_a_row_has_both_times_and_ratios_of_the_same_round() -> None:
     found = {name: Steps.from_json(one) for name, one in line(0.5)["found"].items()}
     found["inductor"] = Steps([0.008, 0.018], [0.007, 0.006], found["inductor"].kernels, 20.0, 0.01)
