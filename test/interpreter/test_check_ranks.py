@@ -7,25 +7,26 @@ import pytest
 
 import lowtide as lt
 from lowtide.errors import SpecError
-from lowtide.verification.checking.ranks import FAULTS, IN_ORDER, check_ranks, lines
+from lowtide.verification.checking.ranks import FAULTS, IN_ORDER, ONE_SLOT, WRONG_PLACE, check_ranks, lines
 from lowtide.verification.checking.subjects import Subject, of_kernel
 
 TYPES = {"a": "bf16", "b": "bf16", "d": "bf16"}
 
 
 @cache
-def subject() -> Subject:
-    """As test_ranks.py compiles it; levels cta, llvm and ptx."""
-    spec = lt.GemmSpec(batch=None, arrivals=True, **TYPES)
+def subject(lists: str | None = None) -> Subject:
+    """As test_ranks.py and test_peers.py compile it; levels cta, llvm and ptx."""
+    spec = lt.GemmSpec(batch=None, arrivals=True, lists=lists, **TYPES)
     whole = of_kernel(lt.compile_gemm(spec, "sm_80", "grid.tile = [32, 32], k = 32, stages = 2"))
     return replace(whole, levels={level: whole.levels[level] for level in ("cta", "llvm", "ptx")})
 
 
-def test_all_levels_are_right_and_all_faults_of_copies_are_found() -> None:
-    runs = check_ranks(subject(), 2)
+@pytest.mark.parametrize(("lists", "more"), [(None, ()), ("d", (ONE_SLOT,))])
+def test_all_levels_are_right_and_all_faults_are_found(lists: str | None, more: tuple[str, ...]) -> None:
+    runs = check_ranks(subject(lists), 2)
     assert all(run.ok for run in runs)
     assert {(run.level, run.copies) for run in runs} == {
-        (level, copies) for level in ("cta", "llvm", "ptx") for copies in (IN_ORDER, *FAULTS)
+        (level, copies) for level in ("cta", "llvm", "ptx") for copies in (IN_ORDER, *FAULTS, WRONG_PLACE, *more)
     }
     assert [text.split()[0] for text in lines(runs)] == ["cta", "llvm", "ptx"]
 
@@ -36,6 +37,12 @@ def test_a_kernel_that_reads_flags_at_a_narrow_scope_is_not_right() -> None:
     runs = check_ranks(narrow, 2)
     assert {run.level for run in runs if not run.ok} == {"ptx"}
     assert any(r"widen them to .sys" in text for text in lines(runs))
+
+
+def test_a_kernel_that_stores_all_parts_to_one_owner_is_not_right() -> None:
+    text = subject("d").levels["cta"].replace("into %D[%batch,", "into %D[%c0,")
+    runs = check_ranks(replace(subject("d"), levels={"cta": text}), 2)
+    assert any(run.copies == IN_ORDER and not run.ok and "race" in run.message for run in runs)
 
 
 def test_other_kernels_and_numbers_of_ranks_are_refused() -> None:

@@ -1,6 +1,7 @@
-"""A kernel whose shards arrive, on several ranks: all levels, with copies in order, and with planted faults of copies.
+"""A kernel on several ranks: all levels, with copies or parts that are right, and with planted faults of them.
 
-Each fault must be found: a kernel that does not notice a lost flag, or reads a shard too early, has one of its own.
+Either its shards of A arrive, or its parts of D (`lists="d"`) are stored in the memory of peers and added there. Each
+fault must be found: a kernel that does not notice a lost flag, or reads a shard too early, has one of its own.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,9 +14,12 @@ import numpy as np
 
 from lowtide.compiler.spec import GemmSpec
 from lowtide.errors import InterpreterError, SpecError
-from lowtide.interpreter import Sending, interpret_ranks
+from lowtide.interpreter import Calls, Sending, interpret_ranks
 from lowtide.interpreter.machine.views import Scope
+from lowtide.interpreter.numbers.domains import ExactDomain
+from lowtide.verification.checking.interpretation import Batch, Placement, inputs_for
 from lowtide.verification.checking.random_inputs import random_inputs
+from lowtide.verification.checking.reference import reference
 from lowtide.verification.checking.subjects import Subject
 from lowtide.verification.checking.trials import loaded
 from lowtide.verification.checking.verdicts import against_float64
@@ -27,7 +31,7 @@ _WAIT = 1000  # ms; any number but 0
 _WIDE = 16  # elements of a row that any copy takes
 IN_ORDER = "in order"
 
-#: Faults of one copy, by name
+#: Faults of one copy, or of one part, by name
 FAULTS: Mapping[str, Sending] = MappingProxyType(
     {
         "lost flag": Sending(flag=False),
@@ -36,6 +40,8 @@ FAULTS: Mapping[str, Sending] = MappingProxyType(
         "narrow scope": Sending(scope=Scope.gpu),
     }
 )
+WRONG_PLACE = "place of another rank"
+ONE_SLOT = "one slot"  # of windows, for all calls; only where D is in the memory of peers
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,8 @@ def check_ranks(
     subject: Subject, ranks: int, *, seed: int = 0, on_progress: Callable[[float, str], None] = lambda done, what: None
 ) -> list[RankRun]:
     """Run each interpreted level on `ranks` ranks: in some orders with copies that are right, then once with each fault
-    of a copy between two ranks that are drawn. Shards have one tile of rows, or the extents of the spec.
+    of a copy between two ranks that are drawn. If D is a list, the same is done with parts of D in the memory of peers.
+    Shards have one tile of rows, or the extents of the spec.
 
     `seed`: of inputs and orders. Raises SpecError for a kernel without arrivals, or of another number of ranks.
     """
@@ -72,16 +79,20 @@ def check_ranks(
     if not 2 <= ranks <= MOST_RANKS or of_spec not in (None, ranks):
         wanted = f"2 to {MOST_RANKS} ranks" if of_spec is None else f"{of_spec} ranks, the kernel's batch"
         raise SpecError(f"a check of {ranks} ranks; give {wanted} [check-ranks-number]")
-    inputs = _inputs(spec, _extents(subject), ranks, np.random.default_rng(seed))
+    scatters, extents = bool(spec.lists), _extents(subject)
+    inputs = _parts(spec, extents, ranks, seed) if scatters else _inputs(spec, extents, ranks, seed)
     runs: list[RankRun] = []
     sources = subject.interpreted
     for number, source in enumerate(sources):
         on_progress(number / len(sources), f"level {source.level}")
         module, draw = loaded(source), Random(seed)
         runs += [_right(module, source.level, spec, inputs, seed + each) for each in range(_SEEDS)]
-        for name, sending in FAULTS.items():
-            pair = draw.sample(range(ranks), 2)
-            runs.append(_faulty(module, source.level, inputs, seed, (name, (pair[0], pair[1]), sending)))
+        for name in (*FAULTS, WRONG_PLACE):
+            rank, to = draw.sample(range(ranks), 2)
+            sending = FAULTS.get(name, Sending(place=to))
+            runs.append(_faulty(module, source.level, inputs, seed, (name, {"sendings": {(rank, to): sending}})))
+        if scatters:
+            runs.append(_faulty(module, source.level, inputs, seed, (ONE_SLOT, {"calls": Calls(slots=1)})))
     loaded.cache_clear()
     return runs
 
@@ -93,7 +104,7 @@ def lines(runs: list[RankRun]) -> Iterator[str]:
         right, faults = ([run for run in own if (run.copies == IN_ORDER) is is_right] for is_right in (True, False))
         yield (
             f"{level:<10} right in {sum(run.ok for run in right)} of {len(right)} orders, "
-            f"{sum(run.ok for run in faults)} of {len(faults)} faults of copies found"
+            f"{sum(run.ok for run in faults)} of {len(faults)} faults found"
         )
     yield from (f"{run.level}, copies {run.copies}, seed {run.seed}: {run.message}" for run in runs if not run.ok)
 
@@ -107,11 +118,9 @@ def _extents(subject: Subject) -> tuple[int, int, int]:
     return m, n, k
 
 
-def _inputs(
-    spec: GemmSpec, extents: tuple[int, int, int], ranks: int, rng: np.random.Generator
-) -> list[dict[str, Any]]:
+def _inputs(spec: GemmSpec, extents: tuple[int, int, int], ranks: int, seed: int) -> list[dict[str, Any]]:
     """The inputs of each rank, with its own shard and flag, and those of the epoch before for the others."""
-    found = []
+    found, rng = [], np.random.default_rng(seed)
     for rank in range(ranks):
         own = random_inputs(spec, *extents, rng, batch=ranks, shared=())
         own["arrived"][:] = _EPOCH - 1
@@ -121,25 +130,54 @@ def _inputs(
     return found
 
 
+def _parts(spec: GemmSpec, extents: tuple[int, int, int], ranks: int, seed: int) -> list[dict[str, Any]]:
+    """The inputs of each rank, small integers; all of A is there, and a rank begins with the rows of the next one."""
+    found, lie = [], Placement(batch=Batch(ranks))
+    for rank in range(ranks):
+        own = inputs_for(spec, extents, ExactDomain.name, seed + rank, lie)
+        own["turn"][0] = (rank + 1) % ranks
+        found.append(own)
+    return found
+
+
 def _right(module: Any, level: str, spec: GemmSpec, inputs: list[dict[str, Any]], seed: int) -> RankRun:
+    verdicts = _sums if spec.lists else _products
     try:
-        products = interpret_ranks(module, inputs, seed=seed)
+        wrong = next(verdicts(module, spec, inputs, seed), "")
     except InterpreterError as error:
-        return RankRun(level, IN_ORDER, seed, False, str(error))
+        wrong = str(error)
+    return RankRun(level, IN_ORDER, seed, not wrong, wrong)
+
+
+def _products(module: Any, spec: GemmSpec, inputs: list[dict[str, Any]], seed: int) -> Iterator[str]:
+    """Runs all ranks; what is wrong with their products of all shards."""
+    products = interpret_ranks(module, inputs, seed=seed)
     gathered = np.stack([own["a"][rank] for rank, own in enumerate(inputs)])
     for rank, (own, d) in enumerate(zip(inputs, products, strict=True)):
         verdict = against_float64(spec, own | {"a": gathered}, d)
         if not verdict.ok:
-            return RankRun(level, IN_ORDER, seed, False, f"rank {rank}: {verdict.message}")
-    return RankRun(level, IN_ORDER, seed, True, "")
+            yield f"rank {rank}: {verdict.message}"
+
+
+def _sums(module: Any, spec: GemmSpec, inputs: list[dict[str, Any]], seed: int) -> Iterator[str]:
+    """As `_products`, of the sums of all parts, without roundings."""
+    sums = interpret_ranks(module, inputs, seed=seed, domain=ExactDomain.name)
+    parts = [reference(spec, **own) for own in inputs]
+    for rank, found in enumerate(sums):
+        wanted: Any = sum(np.asarray(part[rank]) for part in parts)
+        if (found != wanted).any():
+            row, column = np.argwhere(found != wanted)[0].tolist()
+            what = f"{found[row, column]} and not {wanted[row, column]}"
+            yield f"rank {rank}: the sum of the parts has [{row}, {column}] = {what}"
 
 
 def _faulty(
-    module: Any, level: str, inputs: list[dict[str, Any]], seed: int, fault: tuple[str, tuple[int, int], Sending]
+    module: Any, level: str, inputs: list[dict[str, Any]], seed: int, fault: tuple[str, dict[str, Any]]
 ) -> RankRun:
-    name, pair, sending = fault
+    name, planted = fault
     try:
-        interpret_ranks(module, inputs, seed=seed, sendings={pair: sending})
+        interpret_ranks(module, inputs, seed=seed, **planted)
     except InterpreterError as error:
         return RankRun(level, name, seed, True, str(error))
-    return RankRun(level, name, seed, False, f"the fault, from rank {pair[0]} to rank {pair[1]}, was not found")
+    pairs = "".join(f", from rank {source} to rank {target}," for source, target in planted.get("sendings", ()))
+    return RankRun(level, name, seed, False, f"the fault{pairs} was not found")
