@@ -80,7 +80,7 @@ def check_ranks(
         wanted = f"2 to {MOST_RANKS} ranks" if of_spec is None else f"{of_spec} ranks, the kernel's batch"
         raise SpecError(f"a check of {ranks} ranks; give {wanted} [check-ranks-number]")
     scatters, extents = bool(spec.lists), _extents(subject)
-    inputs = _parts(spec, extents, ranks, seed) if scatters else _inputs(spec, extents, ranks, seed)
+    inputs = inputs_of_ranks(spec, extents, ranks, seed)
     runs: list[RankRun] = []
     sources = subject.interpreted
     for number, source in enumerate(sources):
@@ -118,7 +118,12 @@ def _extents(subject: Subject) -> tuple[int, int, int]:
     return m, n, k
 
 
-def _inputs(spec: GemmSpec, extents: tuple[int, int, int], ranks: int, seed: int) -> list[dict[str, Any]]:
+def inputs_of_ranks(spec: GemmSpec, extents: tuple[int, int, int], ranks: int, seed: int) -> list[dict[str, Any]]:
+    """The inputs of each rank before a run: shards of A that are still to arrive, or all of A if D is a list."""
+    return _parts(spec, extents, ranks, seed) if spec.lists else _shards(spec, extents, ranks, seed)
+
+
+def _shards(spec: GemmSpec, extents: tuple[int, int, int], ranks: int, seed: int) -> list[dict[str, Any]]:
     """The inputs of each rank, with its own shard and flag, and those of the epoch before for the others."""
     found, rng = [], np.random.default_rng(seed)
     for rank in range(ranks):
@@ -141,12 +146,17 @@ def _parts(spec: GemmSpec, extents: tuple[int, int, int], ranks: int, seed: int)
 
 
 def _right(module: Any, level: str, spec: GemmSpec, inputs: list[dict[str, Any]], seed: int) -> RankRun:
-    verdicts = _sums if spec.lists else _products
     try:
-        wrong = next(verdicts(module, spec, inputs, seed), "")
+        wrong = wrong_on_ranks(module, spec, inputs, seed)
     except InterpreterError as error:
         wrong = str(error)
     return RankRun(level, IN_ORDER, seed, not wrong, wrong)
+
+
+def wrong_on_ranks(module: Any, spec: GemmSpec, inputs: list[dict[str, Any]], seed: int) -> str:
+    """Runs all ranks; what is wrong with their results, or nothing. Raises InterpreterError as `interpret_ranks`."""
+    verdicts = _sums if spec.lists else _products
+    return next(verdicts(module, spec, inputs, seed), "")
 
 
 def _products(module: Any, spec: GemmSpec, inputs: list[dict[str, Any]], seed: int) -> Iterator[str]:

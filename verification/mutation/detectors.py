@@ -27,6 +27,7 @@ from lowtide.runtime.weights import pack_weights
 from lowtide.targets import get
 from lowtide.verification.checking import interpretation
 from lowtide.verification.checking.places import ALIGNED, Place, places_of
+from lowtide.verification.checking.ranks import inputs_of_ranks, wrong_on_ranks
 from lowtide.verification.checking.reference import reference
 from lowtide.verification.checking.verdicts import against_exact
 from lowtide.verification.mutation.kernels import Kernel, Trial
@@ -100,7 +101,8 @@ def _by_running(kernel: Kernel, level: str, load: Callable[[], Loaded], below: s
     except Error as error:
         return Finding("parser and verifier", _short(error))
     for trial in kernel.trials:
-        found = run(kernel, loaded, trial, level in kernel.timed)
+        on_ranks = kernel.spec.arrivals
+        found = _run_ranks(kernel, loaded, trial) if on_ranks else run(kernel, loaded, trial, level in kernel.timed)
         if found is not None:
             return Finding(f"interpreter{below}: {found.detector}", found.why)
     return None
@@ -136,6 +138,18 @@ def run(kernel: Kernel, loaded: Loaded, trial: Trial, timed: bool = False) -> Fi
     if verdict.ok:
         return None if report.holds or timed else Finding("right in this order only", f"{where}: {_short(str(report))}")
     return Finding("wrong result", f"{where}: {verdict.message}")
+
+
+def _run_ranks(kernel: Kernel, loaded: Loaded, trial: Trial) -> Finding | None:
+    """As `run`, on a rank for each matrix of the batch, in one order of agents and ranks."""
+    assert trial.batch is not None
+    inputs = inputs_of_ranks(kernel.spec, trial.shape, trial.batch.matrices, trial.seed)
+    where = f"{'x'.join(map(str, trial.shape))} on {len(inputs)} ranks, seed {trial.seed}"
+    try:
+        wrong = wrong_on_ranks(loaded, kernel.spec, inputs, trial.seed)
+    except InterpreterError as error:
+        return Finding(_rule(str(error)), f"{where}: {_short(error)}")
+    return Finding("wrong result", f"{where}: {wrong}") if wrong else None
 
 
 def _small_integers(kernel: Kernel, trial: Trial, placement: interpretation.Placement) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from lowtide.verification.mutation.kernels.groups import GROUPS, PADDED, TAKEN_R
 from lowtide.verification.mutation.kernels.kernel import Kernel, Shape, Trial
 from lowtide.verification.mutation.kernels.pairs import PAIRS
 from lowtide.verification.mutation.kernels.places import PLACES
+from lowtide.verification.mutation.kernels.ranks import RANKS
 from lowtide.verification.mutation.kernels.sm80 import SM80
 from lowtide.verification.mutation.kernels.sm90a import SM90A
 from lowtide.verification.mutation.operators.operator import THREAD_LEVELS
@@ -27,7 +28,7 @@ _TIMED = {
 }
 
 # What is drawn for a kernel depends on those before it, so new ones come last.
-_ALL = (*SM80, *SM90A, *PLACES, *BYTES, *TYPES, *SCALED, *EPILOGUES, *GROUPS, *PAIRS, *PADDED, *TAKEN_ROWS)
+_ALL = (*SM80, *SM90A, *PLACES, *BYTES, *TYPES, *SCALED, *EPILOGUES, *GROUPS, *PAIRS, *PADDED, *TAKEN_ROWS, *RANKS)
 
 KERNELS: Mapping[str, Kernel] = MappingProxyType(
     {kernel.name: replace(kernel, timed=_TIMED.get(kernel.name, ())) for kernel in _ALL}

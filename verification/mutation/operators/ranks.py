@@ -1,0 +1,15 @@
+"""Faults of kernels on several ranks: the waits for shards, and the owners of parts."""
+
+from lowtide.verification.mutation.edits import fixed, into
+from lowtide.verification.mutation.operators.operator import CTA_LEVELS, Faults, Kind, Operator, rows
+
+_FAULTS: Faults = {
+    (CTA_LEVELS, r"tile\.await_arrival (?P<i>%\w+) of"): {"wait for shard 0 always": fixed(0)},
+    (("nvvm",), r"(sm\.ptx_await_arrival .*) for_tma"): {"fence behind the wait for a shard dropped": into(r"\1")},
+    (("llvm", "ptx"), r"ld\.acquire\.sys\.global\.b32 seen"): {
+        "flag read at the scope of a GPU": into("ld.acquire.gpu.global.b32 seen"),
+        "flag read without an acquire": into("ld.relaxed.sys.global.b32 seen"),
+    },
+}
+
+RANKS: tuple[Operator, ...] = rows(Kind.ORDER, _FAULTS)
