@@ -33,6 +33,12 @@ def fixed_by(
     return whole, {"m": INVARIANT_ROWS} if given is None and spec.m is not None else {}
 
 
+def chosen_with(spec: GemmSpec, target: Target, numerics: str) -> Schedule:
+    """The first choice of `compile_gemm` with these numerics, "any" or "repeatable", without compiling it. Its code may
+    spill. Raises ScheduleError."""
+    return chosen(spec, target, fixed_by(spec, target, None, numerics)[0])
+
+
 def promise(numerics: str, order: str | None = None) -> Callable[[Lowered], None]:
     """A check for the kernels of successive attempts. It raises ScheduleError if a kernel breaks the promise.
 

@@ -24,6 +24,7 @@ from lowtide.targets import accumulator_types
 _BYTES = "u8"  # the type of an array of packed weights
 _DEPTHS, _LEAST_DEPTH = 32, 64  # sizes of K between powers of two, and their least unit
 _LINE_BITS, _SECTOR_BITS = 1024, 256  # of L2
+_SMALLEST_CLASS, _CLASSES_PER_OCTAVE = 8, 8  # of rows
 
 
 @dataclass(frozen=True)
@@ -210,6 +211,13 @@ def fields_of_weights(
             f"each group and column, with K = {k} and N = {n} [group-scales]"
         )
     return {"group": k // count, "scales": scales.dtype, "zero_points": ZEROS in operands}
+
+
+def rows_to_choose_for(rows: int) -> int:
+    """The number of rows, at least 1, rounded up so that each factor of 2 has eight classes, of at least 8 rows: calls
+    of a class share a schedule."""
+    step = max(_SMALLEST_CLASS, (1 << (rows - 1).bit_length()) // (2 * _CLASSES_PER_OCTAVE))
+    return -(-rows // step) * step
 
 
 def sums_of(a: str, b: str) -> str:

@@ -16,8 +16,9 @@ from lowtide.compiler.chosen import chosen
 from lowtide.compiler.matmul.arrangement import Product, arrange
 from lowtide.compiler.matmul.compilation import compile_planned
 from lowtide.compiler.matmul.estimates import planned
-from lowtide.compiler.matmul.family import Family, family_of, result_type
+from lowtide.compiler.matmul.family import Family, family_of, result_type, rows_to_choose_for
 from lowtide.compiler.matmul.options import Options
+from lowtide.compiler.numerics import chosen_with
 from lowtide.errors import LaunchError
 from lowtide.runtime.operands import Operand
 from lowtide.runtime.weights import pack_weights
@@ -230,3 +231,19 @@ def test_a_kernel_that_would_spill_with_open_extents_loads_less_of_its_operand_a
     assert kernel.assembly is not None
     assert (kernel.passed_over, kernel.schedule.tile_mnk) == ((), chosen_for_extents.tile_mnk)
     assert (chosen_for_extents.epilogue.prefetch, kernel.schedule.epilogue.prefetch) == (2, 1)
+
+
+def test_classes_of_rows_hold_all_rows_and_are_at_most_an_eighth_too_large() -> None:
+    classes = {rows: rows_to_choose_for(rows) for rows in range(1, 5000)}
+    assert all(rows <= found < rows + max(8, rows / 8 + 1) for rows, found in classes.items())
+    assert all(rows_to_choose_for(found) == found for found in classes.values())
+    assert [len({found for found in classes.values() if 2**at < found <= 2 ** (at + 1)}) for at in (7, 10, 11)] == [
+        8
+    ] * 3
+
+
+@pytest.mark.parametrize("numerics", ["any", "repeatable"])
+def test_the_first_choice_needs_no_compilation(numerics: str) -> None:
+    spec = lt.GemmSpec(m=96, n=256, k=4096, a="bf16", b="bf16", d="bf16")
+    found = chosen_with(spec, targets.get("sm_90a"), numerics)
+    assert found == lt.compile_gemm(spec, "sm_90a", numerics=numerics).schedule

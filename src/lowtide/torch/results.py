@@ -1,19 +1,20 @@
 """Products of torch tensors with several results, pairs of columns or reductions, each by one kernel.
 
 A kernel is compiled for the types, the layout, N, K and the epilogue. Its schedule is chosen for the number of rows,
-rounded up to a power of two, so calls of similar sizes share a kernel. The same call gives the same bits in each run.
-On the CPU, torch computes the same results.
+rounded up (`rows_to_choose_for`), so calls of similar sizes share a kernel. The same call gives the same bits in each
+run. On the CPU, torch computes the same results.
 """
 
 import importlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 
 from lowtide.compiler.epilogue.graph import trace
 from lowtide.compiler.epilogue.text import TextEpilogue
-from lowtide.compiler.matmul.family import sums_of
+from lowtide.compiler.matmul.family import rows_to_choose_for, sums_of
 from lowtide.compiler.matmul.matmul import matmul
 from lowtide.compiler.native import target_of
 from lowtide.compiler.numerics_words import REPEATABLE
@@ -24,9 +25,9 @@ from lowtide.runtime.call_keys import Recent
 from lowtide.torch.dtypes import name_of
 from lowtide.torch.evaluation import evaluate_results, product
 
-# This module imports MLIR, which takes half a second.
-_COMPILE = "lowtide.compiler.compile"
-_KERNELS = Recent(1024)
+# These import MLIR, which takes half a second.
+_COMPILE, _NUMERICS, _TARGETS = "lowtide.compiler.compile", "lowtide.compiler.numerics", "lowtide.targets"
+_KERNELS, _BY_SCHEDULE = Recent(1024), Recent(1024)  # by what is wanted; by that for any rows, with a schedule
 PAIRED = "stacked"
 
 
@@ -72,14 +73,25 @@ class Wanted(NamedTuple):
 
     def kernel(self) -> Any:
         """The kernel, from the cache on disk or compiled. Raises the errors of `compile_gemm`."""
-        compile_gemm = importlib.import_module(_COMPILE).compile_gemm
-        chosen = compile_gemm(self.spec(self.rows), self.target, numerics=REPEATABLE)  # code that does not spill
-        try:
-            kernel = compile_gemm(self.spec(None), self.target, chosen.schedule, numerics=REPEATABLE)
-            kernel.assembly  # noqa: B018  # code that spills is refused
-        except (CompileError, ScheduleError):  # use the choice for an unknown number of rows
-            return compile_gemm(self.spec(None), self.target, numerics=REPEATABLE)
-        return kernel
+        of_rows, of_any = self.spec(self.rows), self.spec(None)
+        compile_gemm = partial(importlib.import_module(_COMPILE).compile_gemm, target=self.target, numerics=REPEATABLE)
+        target = importlib.import_module(_TARGETS).get(self.target)
+        choices = (
+            lambda: importlib.import_module(_NUMERICS).chosen_with(of_rows, target, REPEATABLE),
+            lambda: compile_gemm(of_rows).schedule,  # a later choice, if code of the first one spills
+        )
+        for choose in choices:
+            try:
+                schedule = choose()
+                key = self._replace(rows=0), schedule
+                if _BY_SCHEDULE[key] is None:
+                    kernel = compile_gemm(of_any, schedule=schedule)
+                    kernel.assembly  # noqa: B018  # code that spills is refused
+                    _BY_SCHEDULE[key] = kernel
+                return _BY_SCHEDULE[key]
+            except (CompileError, ScheduleError):
+                continue
+        return compile_gemm(of_any)  # with the choice for an unknown number of rows
 
 
 def results(
@@ -138,7 +150,7 @@ def known(
 
 def _wanted(a: torch.Tensor, b: torch.Tensor, epilogue: Callable[..., Any], layout: str, pairs: str | None) -> Wanted:
     n = b.shape[1] if layout == "tt" else b.shape[0] // (1 if pairs is None else 2)
-    rows = 1 << (a.shape[0] - 1).bit_length()
+    rows = rows_to_choose_for(a.shape[0])
     target = target_of(driver.device(a.device.index or 0)).name
     return Wanted(name_of(a.dtype), layout, n, a.shape[1], epilogue, pairs, rows, target, _types(epilogue))
 
