@@ -33,6 +33,7 @@ from typing import Any
 
 import record
 from any_shape import STARTED, commit_at_hand, say
+from commands import Commands
 
 import lowtide as lt
 from lowtide.compiler.whole_files import write_whole
@@ -60,7 +61,7 @@ def measure(name: str, arguments: argparse.Namespace, seconds: float) -> dict[st
             str(out),
             "--with",
             REFERENCE,
-            *getattr(arguments, "with"),
+            *(getattr(arguments, "with") or ["lowtide"]),
         ]
         for option in ("rounds", "seconds", "profiles", "seed"):
             command += [f"--{option}", str(getattr(arguments, option))]
@@ -98,7 +99,8 @@ def race_command(arguments: argparse.Namespace) -> int:
     journal, commit = Journal(arguments.journal), arguments.commit or commit_at_hand()
     journal.check_commit(commit)
     deadline = STARTED + 60.0 * arguments.minutes
-    names = random.Random(arguments.seed).sample(arguments.model, len(arguments.model))
+    asked = arguments.model or NINE
+    names = random.Random(arguments.seed).sample(asked, len(asked))
     command = record.command_line(sys.argv[0], sys.argv[1:])
     longest = max((line["took"] for line in journal.lines.values()), default=_FIRST)
     failed = []
@@ -118,7 +120,7 @@ def race_command(arguments: argparse.Namespace) -> int:
         journal.add({"name": name, **line, **about, "rounds": arguments.rounds, "seed": arguments.seed})
         say(f"{name}: {took:.0f} s\n{verdict(_rows([journal.lines[name]]))}")
     left = [name for name in names if name not in journal.lines]
-    print(report(journal, arguments.model))
+    print(report(journal, asked))
     if left:
         say(f"{len(left)} of {len(names)} models are left for a later run: {', '.join(left)}")
     if left and set(left) <= set(failed):
@@ -189,8 +191,10 @@ def record_command(arguments: argparse.Namespace) -> int:
 
 
 def _add_racing(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", nargs="+", default=NINE, metavar="NAME", help=f"default: {', '.join(NINE)}")
-    parser.add_argument("--with", nargs="+", default=["lowtide"], metavar="CONTENDER", help="beside Inductor")
+    parser.add_argument("--model", nargs="+", action="extend", metavar="NAME", help=f"default: {', '.join(NINE)}")
+    parser.add_argument(
+        "--with", nargs="+", action="extend", metavar="CONTENDER", help="beside Inductor; default: lowtide"
+    )
     parser.add_argument("--minutes", type=float, default=9.0, help="the time after which nothing runs; default 9")
     parser.add_argument("--rounds", type=int, default=15, help="counted rounds; default 15")
     parser.add_argument("--profiles", type=int, default=3, help="profiled rounds; default 3")
@@ -199,35 +203,22 @@ def _add_racing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--commit", help="of the code; default: that of the checkout")
 
 
-def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    commands = result.add_subparsers(required=True, metavar="COMMAND")
-    for name, of, text in (
-        ("race", race_command, "measure models"),
-        ("report", report_command, "print the figures of a journal"),
-        ("record", record_command, "write a journal to benchmarks/results/"),
-    ):
-        one = commands.add_parser(name, help=text, description=text)
-        one.set_defaults(run=of)
-        one.add_argument("--journal", type=Path, required=True, help="the folder of the run")
-        if name == "race":
-            _add_racing(one)
-        elif name == "report":
-            one.add_argument("--kernels", action="store_true", help="also the kernels of products, and what was taken")
-        else:
-            one.add_argument("--results", type=Path, default=record.FOLDER, help="default benchmarks/results")
-            one.add_argument("--name", default="models", help="of the file; default models")
-    return result
+def commands() -> Commands:
+    found, of_journal = Commands(__doc__), {"type": Path, "required": True, "help": "the folder of the run"}
+    racing = found.add("race", race_command, "measure models")
+    reporting = found.add("report", report_command, "print the figures of a journal")
+    recording = found.add("record", record_command, "write a journal to benchmarks/results/")
+    for one in (racing, reporting, recording):
+        one.add_argument("--journal", **of_journal)
+    _add_racing(racing)
+    reporting.add_argument("--kernels", action="store_true", help="also the kernels of products, and what was taken")
+    recording.add_argument("--results", type=Path, default=record.FOLDER, help="default benchmarks/results")
+    recording.add_argument("--name", default="models", help="of the file; default models")
+    return found
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments = parser().parse_args(argv)
-    try:
-        status: int = arguments.run(arguments)
-    except lt.Error as error:
-        print(f"models.py: error: {error}", file=sys.stderr)
-        return _FAILED
-    return status
+    return commands().main(argv)
 
 
 if __name__ == "__main__":

@@ -116,6 +116,15 @@ def race(script: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     return run
 
 
+def test_models_may_be_named_in_several_options(
+    race: Main, script: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(script, "measure", lambda name, arguments, seconds: asked.append(name) or line())
+    assert race("--model", "bert", "t5", "--model", "phi") == 0
+    assert sorted(asked) == ["bert", "phi", "t5"]
+
+
 def test_models_are_measured_once_and_recorded_for_the_page(
     script: ModuleType, race: Main, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
