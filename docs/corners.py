@@ -29,10 +29,11 @@ _TEXT = """# Corners
 
 Each cell is a type with its sums, a layout and one of eight shapes. The kernel that is compiled for the cell races
 beside torch (torch._scaled_mm for e4m3, torch._int_mm for s8) and the best of cuBLASLt's algorithms, which are chosen
-by time from as many as the table says. In each shuffled round each of them runs for 80 ms, after its result has been checked
-([how](performance.md#how-it-is-measured)). The ratio of a round is the time of the better peer divided by the time of
-the own kernel, so above 1 the own kernel is faster. The ratio of a cell is the median of the rounds; beside it are the
-ends of the median's 95 % interval. A cell within 0.02 of a limit runs on until these are within 1 % of the median.
+by time from as many as the table says. In each shuffled round each of them runs for 80 ms, after its result has been
+checked ([how](performance.md#how-it-is-measured)). The ratio of a round is the time of the better peer divided by the
+time of the own kernel, so above 1 the own kernel is faster. The ratio of a cell is the median of the rounds; beside it
+are the ends of the median's 95 % interval. A cell within 0.02 of a limit runs on until these are within 1 % of the
+median.
 
 ## Verdicts
 
