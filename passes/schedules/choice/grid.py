@@ -44,16 +44,14 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
     """Order and scheduler for a tile, by path.
 
     With roles also programmatic launch and, where they gain, a tail in halves or parts, and waves in step or K turned
-    around; without them the CTAs per SM.
+    around.
     """
     if not schedule.agents.has_producer:
         once = schedule.mainloop.prologue is RepeatKind.once
-        chosen = {
+        return {
             "grid.order": grouped(8),
             "grid.scheduler": SchedulerKind.persistent if once else SchedulerKind.one_shot,
         }
-        count = _ctas_of_fma(schedule, problem, target) if schedule.multiply.atom == FMA else 1
-        return chosen | ({"grid.ctas_per_sm": count} if count > 1 else {})
     found: dict[str, Any] = {
         "grid.order": _square_bands(schedule, problem, target),
         "grid.scheduler": SchedulerKind.persistent,
@@ -102,6 +100,12 @@ def _cheapest_tail(schedule: Schedule, problem: Problem, target: Target) -> Tail
     return min(ways, key=lambda tail: cost(schedule, problem, target, tail)) if len(ways) > 1 else ways[0]
 
 
+def ctas(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str, Any]:
+    """The CTAs per SM, by path, if they are more than one. All other fields are decided, except swizzles."""
+    count = _ctas_of_fma(schedule, problem, target) if schedule.multiply.atom == FMA else 1
+    return {"grid.ctas_per_sm": count} if count > 1 else {}
+
+
 def _ctas_of_fma(schedule: Schedule, problem: Problem, target: Target) -> int:
     """CTAs per SM with `_REGISTERS_OF_FMA` registers for each thread; fewer if a thread needs more, or if shared
     memory holds fewer.
@@ -120,9 +124,7 @@ def _ctas_of_fma(schedule: Schedule, problem: Problem, target: Target) -> int:
     may_be_ragged = any(extent is None or extent % side for extent, side in extents)
     needs_more = may_be_ragged or schedule.k_division is not None
     fewer = max(1, target.sub_cores * target.warp_size // threads) if needs_more else 0
-    most = max(1, target.registers_per_sm // (_REGISTERS_OF_FMA * threads) - fewer)
-    if schedule.mainloop.stages is None:
-        return most
+    most = target.registers_per_sm // (_REGISTERS_OF_FMA * threads) - fewer
     return max(1, min(most, target.ctas_per_sm(threads, shared_memory_bytes(schedule, problem))))
 
 
