@@ -115,6 +115,22 @@ def test_nan_in_rows_of_no_group_is_not_multiplied(seed: int) -> None:
     assert torch.equal(found.double(), expected(torch, a, b, ends))
 
 
+def added(acc, c: lt.Full):
+    return acc + c
+
+
+def test_groups_are_added_to_d_and_empty_ones_leave_it() -> None:
+    torch = pytest.importorskip("torch")
+    k, m, n = 700, 256, 136
+    a, b = (torch.randint(-3, 4, (k, x), device="cuda").bfloat16() for x in (m, n))
+    for own in ([0, 100, 100, 650], [0, 0, 0, 0], [700, 700, 700, 700]):
+        d = torch.randint(-9, 10, (len(own), m, n), device="cuda").float()
+        wanted = d.double() + expected(torch, a, b, own)
+        ends = torch.tensor(own, dtype=torch.int32, device="cuda")
+        lt.grouped_matmul(a.mT, b, ends, epilogue=added, c=d, out=d)
+        assert torch.equal(d.double(), wanted), own
+
+
 def test_a_graph_is_replayed_with_other_ends() -> None:
     torch = pytest.importorskip("torch")
     k, m, n, groups = 512, 256, 128, 5

@@ -52,6 +52,30 @@ def test_d_in_place_of_an_operand_is_right_and_free_of_races(target, schedule):
         np.testing.assert_array_equal(d, expected)
 
 
+def added(acc, c: lt.Full):
+    return acc + c
+
+
+@pytest.mark.parametrize(
+    ("target", "schedule"),
+    [("sm_80", "grid.tile = [32, 32], k = 32, stages = 2"), ("sm_90a", "grid.tile = [64, 32], stages = 2")],
+)
+def test_groups_of_k_are_added_to_d_and_empty_groups_leave_it(target, schedule):
+    spec = lt.GemmSpec(groups=lt.Groups(axis="k"), layout="nt", a="bf16", b="bf16", d="f32", epilogue=added)
+    kernel, rng = lt.compile_gemm(spec, target=target, schedule=schedule), np.random.default_rng(0)
+    given = lt.random_inputs(spec, 48, 40, 100, rng, groups=4)
+    ends = given["ends"] = np.array([0, 30, 30, 90], np.int32)
+    a, b = (rng.integers(-2, 3, given[name].shape).astype(given[name].dtype) for name in ("a", "b"))
+    before = rng.integers(-2, 3, given["c"].shape).astype(np.float32)
+    expected = before.copy()
+    for group, (first, end) in enumerate(zip((0, *ends[:-1]), ends, strict=True)):
+        expected[group] += a[first:end].astype(np.float32).T @ b[first:end].astype(np.float32)
+    for level in ("cta", "ptx"):
+        d = before.copy()
+        kernel.interpret(a, b, c=d, ends=ends, out=d, level=level, sms=2)
+        np.testing.assert_array_equal(d, expected)
+
+
 def test_the_output_is_written_and_returned_and_no_other_array_is():
     kernel, given = lt.compile_gemm(spec_of(), "sm_80", schedule=TILES), operands()
     before = {name: array.copy() for name, array in given.items()}
