@@ -106,7 +106,7 @@ class Model(torch.nn.Module):
 
 
 def made(name: str, device: str, width: int | None = None) -> Model:
-    """The model in bf16, but with the types that it asks for itself, as in rotary embeddings."""
+    """The model in bf16, except for tensors whose type it sets itself, as in rotary embeddings."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.bfloat16)
     try:
@@ -160,7 +160,7 @@ def error(found: list[torch.Tensor], wanted: list[torch.Tensor]) -> float:
 
 
 def step_time(step: Callable[[], Any], seconds: float) -> float:
-    """Seconds of a step, in a row of steps that takes this long."""
+    """The mean time of a step in seconds. Steps run one after the other for at least `seconds`."""
     synchronize()
     steps, start = 0, time.perf_counter()
     while time.perf_counter() - start < seconds:
@@ -172,7 +172,8 @@ def step_time(step: Callable[[], Any], seconds: float) -> float:
 
 
 def host_time(step: Callable[[], Any]) -> float:
-    """Seconds until the host has issued a step to an idle GPU: the median of some. Nothing waits for the GPU."""
+    """Seconds until the host has issued a step to an idle GPU: the median of 10 steps. The host does not wait for the
+    step's end."""
     times = []
     for _ in range(_HOST_STEPS):
         synchronize()

@@ -6,7 +6,7 @@ from verdicts import caption, markdown
 from lowtide.measurement.bench.model_steps import verdict
 
 PAGE, FILE = "models.md", "models"
-#: The headings of the page, each with its column, that of Inductor, and the ratio, if the file has it.
+#: For each pair of figures: the heading, the column of Lowtide's figure, and that of the ratio, or None without one.
 _FIGURES = (
     ("step, ms", "step ms", "sustained to Inductor"),
     ("host, ms", "host ms", "host to Inductor"),
@@ -17,7 +17,7 @@ _FIGURES = (
 
 
 def page(result: Result) -> str:
-    """A row for each model, and what is below Inductor."""
+    """The page: a row for each model, and the ratios below 1."""
     rows = []
     for row in result.rows:
         cells = {column: printed(cell, intervals=False) for column, cell in zip(result.columns, row, strict=True)}

@@ -82,7 +82,8 @@ def interpret(
     - `inputs`: arrays and run-time scalars. Rows of arrays may be padded: a view with a larger first stride. Arrays
     have the dtypes of the compiled kernel; in the domains "exact" and "field" they may be integers of any dtype. A list
     of matrices is one array (matrices, rows, columns), or a sequence of arrays (rows, columns). If A and B are
-    sequences, D is a list of arrays. - Results among the inputs: "d" gives D's shape and strides, and the contents of
+    sequences, D is a list of arrays.
+    - Results among the inputs: "d" gives D's shape and strides, and the contents of
     rows that are not written; its dtype does not matter. If D is also a full operand, it is written in place of the
     operand, in the interpreter's memory: the array is not changed. Without "d", D is allocated, with rows at multiples
     of 16 bytes. Other results may be given or left out, too. Their arrays are written.

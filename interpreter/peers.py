@@ -30,8 +30,8 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Calls:
-    """So many calls of a product, one after the other, which use the slots of a window in turn. Two slots are needed:
-    with one, a rank stores parts of the next call where the owner may still read."""
+    """`count` calls of a product, one after the other. They use the `slots` slots of a window in turn. At least two
+    slots are needed: with one, a rank stores its part of the next call where the owner may still read."""
 
     count: int = 3
     slots: int = 2
@@ -41,8 +41,8 @@ class Calls:
 class _Part:
     """The place of one rank's part in one slot of an owner's window.
 
-    Of each element: the rank that stored it last, + 1 (0: none), its time then, the call, and the owner's time when it
-    read it last, after that or before.
+    For each element, `writer` is 1 + the rank that stored it last (0: none), `stored` that rank's time of the store,
+    and `call` its call. `read` is the owner's time of its last read, which may be before or after the store.
     """
 
     owner: int
@@ -58,7 +58,8 @@ class _Part:
         self.writer, self.stored, self.call, self.read = (np.zeros(self.shape, np.int64) for _ in range(4))
 
     def store(self, rank: int, known: Ints, call: int, at: tuple[Ints, Ints]) -> None:
-        """Elements are stored by a rank that knows of all ranks' work up to these times."""
+        """Note that a rank stores the elements `at`. `known`: for each rank, the time up to which its work is ordered
+        before the store. Raises InterpreterError for a race."""
         writer, stored = self.writer[at], self.stored[at]
         late = (writer > 0) & (writer != rank + 1) & (stored > known[writer - 1])
         if late.any():
@@ -68,7 +69,8 @@ class _Part:
         self.writer[at], self.stored[at], self.call[at] = rank + 1, known[rank], call
 
     def load(self, known: Ints, call: int) -> Any:
-        """All elements, which the owner reads for the sum of a call."""
+        """All elements: the owner reads them for the sum of a call. Raises InterpreterError for a race, and if the part
+        was not stored in this call by its rank."""
         at: Any = np.indices(self.shape)
         late = (self.writer > 0) & (self.writer != self.owner + 1) & (self.stored > known[self.writer - 1])
         if late.any():
@@ -132,8 +134,8 @@ class _Group:
 
 
 class _Stream:
-    """The stream of one rank. `known`: for each rank, the time up to which its work comes before what follows here;
-    its own time goes on with each flag that it sets."""
+    """The stream of one rank. `_known`: for each rank, the time up to which its work is ordered before the next step of
+    this stream. The rank's own time increases by 1 with each flag that it sets."""
 
     def __init__(self, number: int, group: _Group, begin: Callable[[], Run]) -> None:
         self._number, self._group, self._begin = number, group, begin
@@ -161,7 +163,7 @@ class _Stream:
         return [run.memory.buffer(name) for name in run.placed[run.output].names_of_parts()]
 
     def _stored(self, call: int, buffers: Sequence[Buffer], access: Access, span: Span) -> None:
-        """The kernel stores: what it stores to the matrix of an owner is in that owner's memory."""
+        """Note a store of the kernel: elements of an owner's matrix are in that owner's memory."""
         for owner, buffer in enumerate(buffers):
             rows = (span.addresses >= buffer.start) & (span.addresses < buffer.end)
             if not rows.any():
@@ -173,12 +175,13 @@ class _Stream:
             target.store(self._number, self._known, call, at)
 
     def _deliver(self, run: Run, call: int) -> None:
-        """The kernel has ended. Nobody may read the values before, so they are copied only now."""
+        """Copy the values to the owners when the kernel has ended. A read before that is reported as a race."""
         for owner, values in enumerate(run.results()):
             self._group.target(self._number, owner, call, values.shape).values = values
 
     def _tell(self, call: int, first: bool) -> Iterator[None]:
-        """Set the flags on all ranks; those that are set before the kernel, or the others."""
+        """Set this rank's flags on all ranks: if `first`, those that are set before the kernel (a fault), otherwise the
+        others."""
         for owner in range(self._group.size):
             sending = self._group.sending(self._number, owner)
             if sending.flag and sending.flag_first is first:
@@ -216,8 +219,9 @@ class _Stream:
 def sum_on_owners(
     begin: Sequence[Callable[[], Run]], sendings: Mapping[tuple[int, int], Sending], calls: Calls, draw: Random
 ) -> list[Any]:
-    """The sums of each rank's rows in the last call. `begin`: begins a run of each rank's kernel. Raises
-    InterpreterError, with the ranks."""
+    """For each rank, the sum of the parts of its rows in the last call: (rows, N) in D's type. `begin`: for each rank,
+    a function that begins a run of its kernel. Raises InterpreterError, which names the ranks, for races, deadlocks,
+    and parts that are missing."""
     group = _Group(len(begin), sendings, calls)
     streams = [_Stream(number, group, each) for number, each in enumerate(begin)]
     take_turns([stream.rank for stream in streams], [], draw)

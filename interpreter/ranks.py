@@ -121,7 +121,7 @@ class _CopyEngine:
         patterns.write(self.clocks, 0, 0, word, Ordering(self.sending.scope, releases=True))
 
     def _note_again(self) -> None:
-        """A launch has begun, which does not order these writes before what follows."""
+        """A launch has begun. It does not order these writes before what follows, so they are noted again."""
         memory = self._run.memory
         memory.enter(self._number, self.clocks)
         for access, span in self.noted:
@@ -151,18 +151,19 @@ def interpret_ranks(
     sendings: Mapping[tuple[int, int], Sending] = MappingProxyType({}),
     calls: Calls = _CALLS,
 ) -> list[Any]:
-    """Run a product whose shards arrive (`GemmSpec(arrivals=True)`) on all ranks; returns the results of each rank.
+    """Run a product whose shards arrive (`GemmSpec(arrivals=True)`) on all ranks. Returns the results of each rank.
 
-    `ranks`: the inputs of each rank, as for `interpret`. Its own shard of A, `a[rank]`, is there, and so is its flag.
-    The others are sent to it by the other ranks' copy engines; what `a` and `arrived` have there is from before. `seed`
-    determines the order of agents, devices and copies. `sendings`: by (source, target), faults of copies. The other
-    arguments are those of `interpret`.
+    `ranks`: the inputs of each rank, as for `interpret`. They have the rank's own shard of A, `a[rank]`, and its flag.
+    The copy engines of the other ranks overwrite the other shards and flags: their contents in `a` and `arrived` are
+    those of an earlier call. `seed` determines the order of agents, devices and copies. `sendings`: faults of copies,
+    by (source, target). The other arguments are those of `interpret`.
 
     If D is a list (`lists="d"`), all of A is there, and product q has the rows that rank q owns. Each rank stores it in
-    rank q's memory and sets a flag there; the owner waits for all flags, and adds the parts of its rows (peers.py). The
-    result of a rank is this sum, (M, N) in D's type. `calls`: how often this is done. `sendings` are faults of parts.
+    rank q's memory and sets a flag there. The owner waits for all flags, and adds the parts of its rows (peers.py). The
+    result of a rank is this sum, (M, N) in D's type. `calls`: how many calls are made, in how many slots. `sendings`:
+    faults of parts, by (source, owner).
 
-    Raises InterpreterError as `interpret` does, with the rank; and for a deadlock of all ranks that have not ended,
+    Raises InterpreterError as `interpret` does, with the rank. Also raises it if all ranks that have not ended wait,
     with what each waits for.
     """
     loaded, numbers = module if isinstance(module, Loaded) else Loaded(module), domains.domain(domain)
@@ -183,7 +184,7 @@ def interpret_ranks(
 
 
 def _check(devices: Sequence[Run]) -> None:
-    """Raises InterpreterError for a product without arrivals, or of another number of ranks."""
+    """Raises InterpreterError for a product without arrivals, or if the inputs do not fit the ranks and their order."""
     for number, device in enumerate(devices):
         given = {each.name: each for each in device.arguments}
         if not {"arrived", "turn"} <= {*given}:

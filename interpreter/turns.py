@@ -16,11 +16,11 @@ Turns = Iterator[Wait | InterpreterError | None]
 
 @dataclass(frozen=True)
 class Sending:
-    """How a rank sends a shard of A, or a part of D, to another one. Other values than the defaults are faults.
+    """How a rank sends a shard of A, or a part of D, to another rank. Values other than the defaults are faults.
 
-    `flag`: whether the flag is written. `behind`: by how much its epoch is too small. `flag_first`: it is written
-    before the data. `scope`: the scope of its write. `place`: the data are put where those of this rank belong, and
-    the flag stays where it was.
+    `flag`: whether the flag is written. `behind`: how much smaller the epoch in the flag is than it should be.
+    `flag_first`: whether the flag is written before the data. `scope`: the scope of the write of the flag. `place`: the
+    rank in whose place the data are stored; None: the sender. The flag is always that of the sender.
     """
 
     flag: bool = True
@@ -31,7 +31,7 @@ class Sending:
 
 
 class Engine(Protocol):
-    """A copy engine: it has steps left, and takes them one by one."""
+    """A copy engine. `steps`: those that are left. `step` takes the first of them."""
 
     steps: list[int | None]
 
@@ -40,8 +40,8 @@ class Engine(Protocol):
 
 @dataclass
 class Rank:
-    """A rank's host function. `stuck`: what it waits for, or the deadlock of its agents, and the changes of its memory
-    then."""
+    """A rank's host function. `stuck`: what it waits for, or the deadlock of its agents; None if it can continue.
+    `changes`: the number of changes of its memory after its last turn."""
 
     number: int
     run: Run
@@ -74,7 +74,7 @@ class Rank:
 
 
 def take_turns(ranks: list[Rank], engines: Sequence[Engine], draw: Random) -> None:
-    """Run all ranks and copy engines to completion."""
+    """Run all ranks and copy engines to completion. Raises InterpreterError if no rank can continue."""
     pace, running = draw.choice(_PACES), list(ranks)
     while running or engines:
         able = [rank for rank in running if rank.can_continue]

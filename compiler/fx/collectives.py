@@ -3,8 +3,9 @@
     %g = all_gather_into_tensor(%shard, 4, "0"); %w = wait_tensor(%g); %mm = aten.mm(view(%w), %b)
     %mm = aten.mm(%a, %b); %r = reduce_scatter_tensor(view(%mm), "sum", 4, "0"); %w = wait_tensor(%r)
 
-DTensor and the plans of tensor parallelism write them so. A collective is along the first dimension. For another one,
-the graph also splits a tensor into the parts of the ranks along one dimension, and joins them along the other.
+DTensor and the plans of tensor parallelism make such graphs. A collective works along the first dimension. For another
+dimension, the graph also splits a tensor into one part for each rank along one dimension, and joins the parts along the
+other.
 """
 
 from dataclasses import dataclass
@@ -24,9 +25,9 @@ _OF_PARTS = frozenset({*RESHAPES, *VIEWS, _SPLIT, _CAT})
 @dataclass(frozen=True, eq=False)
 class Collective:
     """`node`: the collective. `wait`: the node of its result. `chain`: the nodes between it and the product. `ranks`:
-    their number; 0 for an all-reduce, whose node does not say it. `group`: the name of the process group. `outer`: the
-    number of indices before the dimension of the collective. If it is not 1, rows of A or D are not in the order of the
-    ranks."""
+    the number of ranks; 0 for an all-reduce, whose node does not have it. `group`: the name of the process group.
+    `outer`: the product of the extents before the dimension that is divided among the ranks. If it is not 1, the rows
+    of A or D are not in the order of the ranks."""
 
     node: Any
     wait: Any
@@ -41,7 +42,8 @@ class Collective:
 
 
 class _Joined(NamedTuple):
-    """A tensor whose `ranks` parts along dimension `divided` are joined, in their order, along dimension `along`."""
+    """The tensor `whole` is split into `ranks` equal parts along dimension `divided`. The parts are joined in their
+    order along dimension `along`. `nodes`: the join, the parts, and the split. `outer`: as in `Collective`."""
 
     nodes: tuple[Any, ...]
     whole: Any
@@ -75,7 +77,8 @@ def gather_before(product: Product) -> Collective | None:
 
 
 def sum_after(exit: Any) -> Collective | None:
-    """The reduce-scatter along rows, or the all-reduce, that alone reads a node; None if there is none."""
+    """The reduce-scatter along rows, or the all-reduce, that is the only reader of a node, directly or through views
+    and joined parts. None if there is none."""
     chain, node, joined = [], exit, None
     while len(node.users) == 1 and str(_user(node).target) in RESHAPES and _have_same_rows(_user(node), node):
         node = _user(node)
@@ -113,7 +116,7 @@ def readers_of(node: Any) -> list[Any]:
 
 
 def _joined(cat: Any) -> _Joined | None:
-    """The tensor that is split into parts which a node joins; None if the node does not join all parts of one."""
+    """The tensor whose parts a node joins. None if the node does not join all parts of one tensor."""
     if str(cat.target) != _CAT:
         return None
     parts = cat.args[0]
@@ -146,6 +149,6 @@ def _user(node: Any) -> Any:
 
 
 def _have_same_rows(node: Any, other: Any) -> bool:
-    """Whether rows of both tensors have the same number of elements."""
+    """Whether the last dimensions of both tensors have the same extent."""
     one, two = value_of(node), value_of(other)
     return one is not None and two is not None and bool(one.shape) and same_extent(one.shape[-1], two.shape[-1])

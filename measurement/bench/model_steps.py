@@ -1,7 +1,7 @@
 """The figures of a training step of a model, by contender: times of the step, of its host and of its products.
 
 Kernels are told apart by name. Lowtide's begin with `lowtide_`. Other products are those of cuBLAS and CUTLASS, and
-Inductor's templates of matrix products. Attention is no product.
+Inductor's templates of matrix products. Kernels of attention are not counted as products.
 """
 
 import re
@@ -39,7 +39,7 @@ COLUMNS = (
 JUDGED = ("sustained to Inductor", "host to Inductor", "products to Inductor")
 _PRODUCT = re.compile(r"gemm|gemv|nvjet|xmma|cutlass|splitk|cublas|triton_tem_\w*mm", re.IGNORECASE)
 _ATTENTION = re.compile(r"attention|fmha|flash|sdpa", re.IGNORECASE)
-_WRONG = 2.0, 0.01  # an error is at most the first times Inductor's, plus the second
+_WRONG = 2.0, 0.01  # the limit of an error: the first number times Inductor's error, plus the second
 
 Kernel = tuple[str, float, float]  # its name, launches a step, microseconds a step
 
@@ -61,16 +61,16 @@ class Steps:
         return cls(**held)
 
     def microseconds(self, *kinds: str | None) -> list[float]:
-        """Of the kernels of these kinds in each profiled round."""
+        """Microseconds a step in kernels of these kinds, for each profiled round."""
         return [sum(us for name, _, us in each if kind_of(name) in kinds) for each in self.kernels]
 
     def launches(self, kind: str) -> float:
-        """Launches of a kind in a step."""
+        """Launches a step of kernels of a kind, in the last profiled round."""
         return sum(count for name, count, _ in self._last if kind_of(name) == kind)
 
     @property
     def products(self) -> list[Kernel]:
-        """Of the last profiled round."""
+        """The kernels of products in the last profiled round."""
         return [kernel for kernel in self._last if kind_of(kernel[0])]
 
     @property
@@ -101,14 +101,15 @@ def kind_of(kernel: str) -> str | None:
 
 
 def is_wrong(steps: Steps, reference: Steps) -> bool:
-    """Whether output or gradients are further from those of the model without compilation than the reference's."""
+    """Whether the error is above the limit: twice the error of `reference`, plus 0.01."""
     factor, more = _WRONG
     return not steps.error <= factor * reference.error + more  # NaN is wrong
 
 
 def rows(name: str, found: Mapping[str, Steps]) -> Iterator[tuple[str, ...]]:
-    """A row for each contender but `REFERENCE`, in the order of `COLUMNS`. Above 1, a ratio is better than Inductor's:
-    the median, the least and the greatest over rounds. Contenders that are wrong get no row."""
+    """A row for each contender but `REFERENCE`, in the order of `COLUMNS`. Times and ratios are the median over rounds,
+    with the least and the greatest. A ratio is Inductor's time divided by the contender's, so above 1 the contender is
+    faster. Contenders that are wrong get no row."""
     theirs = found[REFERENCE]
     for contender, ours in found.items():
         if contender == REFERENCE or is_wrong(ours, theirs):
@@ -129,7 +130,7 @@ def rows(name: str, found: Mapping[str, Steps]) -> Iterator[tuple[str, ...]]:
 
 
 def _compared(ours: Sequence[float], theirs: Sequence[float], factor: float = 1.0) -> tuple[str, str, str]:
-    """Both times, and the ratio; empty if there are none."""
+    """Both times, multiplied by `factor`, and the ratio theirs / ours. All are empty if ours are missing or 0."""
     if not ours or not all(ours):
         return "", "", ""
     times = [_interval([factor * one for one in each], 3 if factor > 1 else 0) for each in (ours, theirs)]
@@ -137,7 +138,7 @@ def _compared(ours: Sequence[float], theirs: Sequence[float], factor: float = 1.
 
 
 def _interval(values: Sequence[float], digits: int) -> str:
-    """As record.py reads it."""
+    """The median, the least and the greatest value, as record.py reads them."""
     return "{:.{d}f} ({:.{d}f} … {:.{d}f})".format(statistics.median(values), min(values), max(values), d=digits)
 
 

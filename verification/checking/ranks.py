@@ -65,7 +65,7 @@ def check_ranks(
 ) -> list[RankRun]:
     """Run each interpreted level on `ranks` ranks: in some orders with copies that are right, then once with each fault
     of a copy between two ranks that are drawn. If D is a list, the same is done with parts of D in the memory of peers.
-    Shards have one tile of rows, or the extents of the spec.
+    M, N and K are those of the spec. If the spec does not set them, a shard has part of a tile of rows.
 
     `seed`: of inputs and orders. Raises SpecError for a kernel without arrivals, or of another number of ranks.
     """

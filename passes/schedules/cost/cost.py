@@ -45,8 +45,9 @@ _BOX_BITS = 1024  # in a row of a box that TMA stores: the widest swizzle
 
 _USUAL_RATE = 1024  # multiply-adds per cycle and SM, of mma.sync of 16-bit operands
 _SHARED_MEMORY_BYTES, _L2_BYTES = 128, 32  # per cycle and SM
-# Beside FMAs, by a warp in a K step, and for each copy of a thread. Fitted to 48 kernels of f32 on an H200 (7 shapes,
-# four layouts): their estimates are then off by 1.7 %, and by 5.6 % without.
+# Instructions that a warp issues beside FMAs and loads of fragments: for each copy of a thread, and for each K step.
+# Fitted to 48 kernels of f32 on an H200 (7 shapes, four layouts). With them, estimates are off by 1.7 %; without, by
+# 5.6 %.
 _VECTOR_BYTES, _ISSUED_PER_COPY, _ISSUED_PER_STEP = 16, 15, 64
 
 #: How the last wave of a grid runs
@@ -240,8 +241,8 @@ def runs_of_warps(schedule: Schedule, problem: Problem, target: Target) -> list[
 
 
 def _issued_beside_fmas(schedule: Schedule, problem: Problem, target: Target) -> float:
-    """The cycles in which the warps of a CTA issue instructions of a K step that are no FMAs: loads of fragments,
-    copies, the barrier and the loop. 0 for other atoms, which take many cycles each."""
+    """The cycles of a K step in which the warps of a CTA issue other instructions than FMAs: loads of fragments,
+    copies, the barrier and the loop. 0 for other atoms than FMA: each of those takes many cycles."""
     if schedule.multiply.atom != FMA:
         return 0.0
     assert schedule.multiply.atoms is not None

@@ -27,13 +27,13 @@ from lowtide.torch.evaluation import evaluate_results, product
 
 # These import MLIR, which takes half a second.
 _COMPILE, _NUMERICS, _TARGETS = "lowtide.compiler.compile", "lowtide.compiler.numerics", "lowtide.targets"
-_KERNELS, _BY_SCHEDULE = Recent(1024), Recent(1024)  # by what is wanted; by that for any rows, with a schedule
+_KERNELS, _BY_SCHEDULE = Recent(1024), Recent(1024)  # by `Wanted`; by `Wanted` with 0 rows, and a schedule
 PAIRED = "stacked"
 
 
 class Known(NamedTuple):
-    """A launch that may be repeated, and a plan that takes other addresses: of the tensors that `names` says, in this
-    order. None if there is none."""
+    """`launch`: a launch that may be repeated; None if there is none. `plan`: a plan of launches that takes new
+    addresses; None if there is none. `names`: the tensors whose addresses the plan takes, in this order."""
 
     launch: Any = None
     plan: Any = None

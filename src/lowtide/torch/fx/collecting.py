@@ -37,7 +37,7 @@ IsBackward = Callable[[Any], bool]
 
 
 class Collecting:
-    """The pass on one graph. `is_backward`: whether a node belongs to the backward pass."""
+    """The pass on one graph. The methods take `is_backward`: whether a node belongs to the backward pass."""
 
     def __init__(self, graph: torch.fx.Graph, name: str, rule: Rule, how: How) -> None:
         self._graph, self._name, self._how = graph, name, how
@@ -45,7 +45,8 @@ class Collecting:
         self._is_needed = rule.collectives and any(str(x.target).startswith("_c10d_functional.") for x in graph.nodes)
 
     def merge(self, is_backward: IsBackward) -> None:
-        """Let a pass gather rows once: each layer that reads them has a gather of its own, as DTensor writes graphs."""
+        """Merge equal all-gathers of the forward pass, and those of the backward pass. DTensor makes a gather for each
+        layer that reads the rows."""
         first: dict[Any, Any] = {}
         for node in [*self._graph.nodes] if self._is_needed else []:
             if str(node.target) == WAIT and str(node.args[0].target) == GATHER:
@@ -56,8 +57,9 @@ class Collecting:
                     self._erase_unused(node, gather)
 
     def take(self, product: Product, is_backward: IsBackward) -> tuple[Row | None, str]:
-        """Replaces the product with its collective. Returns the row of the report; otherwise None, and why the
-        collective is left, "" if there is none."""
+        """Replaces a product and its collective by one op. Returns the row of the report and "". If nothing is
+        replaced, returns None, and why the collective is left, or "" if there is no collective or the rule leaves
+        the product."""
         if not self._is_needed or product.form.grouped or len(product.value.shape) != _OF_MATRICES:
             return None, ""
         if self._rule.refusal(product) is not None:
@@ -74,7 +76,8 @@ class Collecting:
         return choose(product, self._name, position, is_backward, self._rule, is_alone)
 
     def _is_first(self, product: Product, gather: Collective, is_backward: IsBackward) -> bool:
-        """Whether a product is the one that waits for the rows: of those that read them, that with the most columns."""
+        """Whether a product is the one that waits for the rows: of the products that read them in the same pass as the
+        gather, it has the most columns."""
         phase = is_backward(gather.wait)
         if is_backward(product.node) != phase:
             return False
@@ -153,7 +156,8 @@ class Collecting:
         return call(self._graph, op, arguments, fusion.region.exit)
 
     def _in_order(self, x: Any, found: Collective, outer: tuple[int, int], like: Any) -> Any:
-        """A tensor whose rows have the indices `outer`, and a third one, with the two of `outer` exchanged."""
+        """Splits the rows of `x` into dimensions (outer[0], outer[1], …), exchanges these two, and flattens the rows
+        again. Returns `x` itself if `found.outer` is 1."""
         if found.outer == 1:
             return x
         rows, *columns = x.meta["val"].shape
