@@ -18,10 +18,10 @@ _PLAIN = How()
 class Call:
     """`op`: GATHER, SCATTER or REDUCE. A is (rows, K) and B (K, N). `operands`, `how`: of the epilogue.
 
-    `rows`: the rows of each rank: of A if rows are gathered, of D if a product is scattered; () for those of `shares`.
-    `of_parts`: the epilogue of a sum over ranks is applied to each rank's part, before the sum; otherwise to the sum.
-    `gathered`: the number of an operand that has this rank's rows, as A has, and is gathered too; None: none.
-    `keeps`: the call also returns the gathered rows of A.
+    `rows`: the number of rows of each rank: of A for GATHER, of D otherwise; () for the default of `shares`.
+    `of_parts`: whether the epilogue of a sum over ranks is applied to each rank's part, before the sum; otherwise it is
+    applied to the sum. `gathered`: the index of the operand that has this rank's rows, as A has, and is gathered too;
+    None if there is none. `keeps`: whether the call also returns the gathered rows of A.
     """
 
     op: str
@@ -36,8 +36,8 @@ class Call:
     keeps: bool = False
 
     def shares(self, size: int) -> tuple[int, ...]:
-        """The rows of each of `size` ranks: those given; otherwise as many as this rank has if rows are gathered, and
-        those of torch.chunk if a product is scattered: the last ranks have fewer rows, or none."""
+        """The number of rows of each of `size` ranks: `rows` if given. Otherwise, all ranks have as many as this rank
+        for GATHER; for other ops, A's rows are divided as by torch.chunk: the last ranks have fewer, or none."""
         if self.rows:
             return self.rows
         m = self.a.shape[0]

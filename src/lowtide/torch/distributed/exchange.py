@@ -81,7 +81,8 @@ class Exchange:
         return [self.window.part(on, slot, shape, dtype, offset) for slot in range(_OF_GRAPHS + 1)]
 
     def counts(self, rows: Sequence[int]) -> dict[str, torch.Tensor]:
-        """The operand of a kernel whose ranks have different numbers of rows. It is kept, because a graph reads it."""
+        """The operand `counts`, s32 (ranks,), if ranks have different numbers of rows; otherwise none. The tensor is
+        kept, because a CUDA graph may read it later."""
         if min(rows) == max(rows):
             return {}
         found: torch.Tensor | None = self._counts[tuple(rows)]

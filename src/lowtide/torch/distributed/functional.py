@@ -43,19 +43,20 @@ def all_gather_matmul(
 ) -> torch.Tensor:
     """D (ranks · S, …, N) = epilogue(A of all ranks · B (K, N)), where each rank has the rows A (S, …, K).
 
-    `rows`: the first extent of A on each rank, the same list on all ranks, whose sum is that of D; None: all have S.
-    `group`: a process group of torch.distributed; None: the default group. Types are floating-point types. B may differ
-    between ranks, also in N: for instance, each rank has some columns of a weight. Operands, `out_dtype` and `numerics`
-    are as in `lowtide.torch.matmul`, for this D; `out` must be contiguous. The kernel multiplies the rows that are
-    there while others arrive. The gradient of A is summed over all ranks.
+    `rows`: the first extent of A on each rank; all ranks give the same list, and its sum is the first extent of D.
+    None: A has S rows on every rank. `group`: a process group of torch.distributed; None: the default group. A and B
+    have floating-point types. B may differ between ranks, also in N: for instance, each rank has some columns of a
+    weight. Operands, `out_dtype` and `numerics` are as in `lowtide.torch.matmul`, for this D; `out` must be contiguous.
+    The kernel multiplies the rows that are there while others arrive. The gradient of A is summed over all ranks.
 
-    `scale_a`: f32 (S, …), a scale for each row of this rank's A, which is gathered too; `scale_b`: f32 (N,), for the
-    columns of B. They multiply the sums before the epilogue, in f32, as for A and B of e4m3. The error bound is that of
-    one product with such an epilogue (`lt.error_bound`). Gradients are not recorded with scales.
+    `scale_a`: f32 (S, …), a scale for each row of this rank's A; it is gathered too. `scale_b`: f32 (N,), a scale for
+    each column of B. The sums are multiplied by them in f32, before the epilogue. They are meant for A and B of e4m3.
+    The error bound is that of one product with such an epilogue (`lt.error_bound`). No gradient is recorded with
+    `scale_a`.
 
-    All ranks must call it, with the same shape and type of A, and the same type of D. Raises LaunchError on all ranks
-    if they disagree or a rank's tensors do not fit, and SpecError for an epilogue that cannot be traced. A later call,
-    or `check_ranks`, raises LaunchError if a rank was late.
+    All ranks must call it, with the same K, the same types of A and D, and the same S unless `rows` is given. Raises
+    LaunchError on all ranks if they disagree or a rank's tensors do not fit, and SpecError for an epilogue that cannot
+    be traced. A later call, or `check_ranks`, raises LaunchError if a rank was late.
     """
     scaled, operands = with_scales(epilogue, operands, {SCALE_A: scale_a, SCALE_B: scale_b})
     own = None if scale_a is None else SCALE_A
@@ -77,11 +78,12 @@ def matmul_reduce_scatter(
 ) -> torch.Tensor:
     """D (M / ranks, …, N) = epilogue(this rank's rows of the sum over ranks of A (M, …, K) · B (K, N)).
 
-    Rank r gets the r-th share of the rows, which has `rows[r]` of them. All ranks give the same list, and its sum is M.
-    None: as torch.chunk divides M, so the last ranks may have fewer rows, or none. K may differ between ranks. Each
-    rank's product is rounded to D's type. The owner of a row adds the products in f32, from rank 0 on, so equal calls
-    give equal bits. The epilogue is applied once, to the sum. Other arguments and errors are those of
-    `all_gather_matmul`.
+    Rank r gets the r-th share of the rows, which has `rows[r]` rows. All ranks give the same list, and its sum is M.
+    None: M is divided as torch.chunk divides it, so the last ranks may have fewer rows, or none. If A has more than two
+    dimensions and M is not a multiple of the number of ranks, give `rows`. M, B's N, and the types of A and D are the
+    same on all ranks; K may differ. Each rank's product is rounded to D's type. The owner of a row adds the products in
+    f32, from rank 0 on, so equal calls give equal bits. The epilogue is applied once, to the sum. Other arguments and
+    errors are those of `all_gather_matmul`, without scales.
     """
     return _call(SCATTER, a, b, group, (epilogue, out, out_dtype, numerics, operands), rows)
 
@@ -108,9 +110,9 @@ def matmul_all_reduce(
 
 
 def check_ranks(group: dist.ProcessGroup | None = None) -> None:
-    """Waits for this rank's calls. Raises LaunchError if one of them waited too long for another rank.
+    """Waits until the GPU has done this rank's calls. Raises LaunchError if one waited too long for another rank.
 
-    Calls do not wait for the GPU. So a later call raises this error only if the status has reached the host by then.
+    Calls do not wait for the GPU. So a later call raises this error only if the host has the status by then.
     """
     check(ranks_of(group))
 
@@ -129,7 +131,8 @@ def _call(
     of_ranks: Sequence[int] | None = None,
     own: str | None = None,
 ) -> torch.Tensor:
-    """`own`: the name of an operand that has this rank's rows of A, flattened as A."""
+    """D of a call of `op`. `own`: the name of an operand with an element for each row of this rank's A; it is flattened
+    as A is, and gathered."""
     epilogue, out, out_dtype, numerics, given = more
     if a.dim() < 2 or b.dim() != 2:
         raise LaunchError(

@@ -79,8 +79,8 @@ class Gathering:
 
 
 def _place(out: torch.Tensor, rows: tuple[int, ...]) -> torch.Tensor | None:
-    """The rows of all ranks in `out`, as (ranks, most rows, N); None if a kernel cannot store them there. Rows of the
-    last rank that do not count may lie behind `out`: no kernel writes them."""
+    """`out` as (ranks, most rows of a rank, N); None if a kernel cannot store the rows there. If the last rank has
+    fewer rows, the view extends past the end of `out`; no kernel writes these rows."""
     most, columns = max(rows), out.shape[1]
     is_front = all(each == most for each in rows[:-1])
     room = out.untyped_storage().nbytes() // out.itemsize - out.storage_offset()

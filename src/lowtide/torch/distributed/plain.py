@@ -17,8 +17,8 @@ from lowtide.torch.ops import compute_out
 
 
 def gathered(a: torch.Tensor, ranks: Ranks, rows: Sequence[int] = ()) -> torch.Tensor:
-    """The rows of all ranks: (rows of a rank, …) of each to (rows of all ranks, …). `rows`: those of each rank; (): all
-    have the same number."""
+    """The rows of all ranks (rows of all ranks, …), from those of this rank (rows of this rank, …). `rows`: the number
+    of rows of each rank; (): all have the same number."""
     if ranks.size == 1:
         return a
     rows = rows or (a.shape[0],) * ranks.size
@@ -68,7 +68,7 @@ def matmul_all_reduce(call: Call, out: torch.Tensor, ranks: Ranks) -> None:
 
 
 def part_of_reduce(call: Call, ranks: Ranks) -> tuple[Call, slice]:
-    """The product of which a rank adds its rows, and these rows."""
+    """The call whose sums a rank computes for its own rows of an all-reduce, and these rows of D."""
     own = slice_of(call.shares(ranks.size), ranks.rank)
     of_rows = call.operands if call.of_parts else rows_of(call.operands, call.how, own)
     return replace(call, operands=of_rows), own

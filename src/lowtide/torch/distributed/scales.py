@@ -21,7 +21,7 @@ _KINDS = {SCALE_A: OperandType(OperandKind.PER_ROW, "f32"), SCALE_B: OperandType
 def with_scales(
     epilogue: Callable[..., Any] | None, operands: Mapping[str, Any], scales: Mapping[str, torch.Tensor | None]
 ) -> tuple[Callable[..., Any] | None, dict[str, Any]]:
-    """The epilogue with the scales that are given, and its operands by name."""
+    """The epilogue with the scales that are not None, and its operands by name, with these scales."""
     given = {name: scale for name, scale in scales.items() if scale is not None}
     if not given:
         return epilogue, dict(operands)
