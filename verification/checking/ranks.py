@@ -63,8 +63,8 @@ class RankRun:
 def check_ranks(
     subject: Subject, ranks: int, *, seed: int = 0, on_progress: Callable[[float, str], None] = lambda done, what: None
 ) -> list[RankRun]:
-    """Run each interpreted level on `ranks` ranks: in some orders with copies that are right, then once with each fault
-    of a copy between two ranks that are drawn. If D is a list, the same is done with parts of D in the memory of peers.
+    """Run each interpreted level on `ranks` ranks: in some orders with correct copies, then once with each fault of a
+    copy between two ranks that are drawn. If D is a list, the same is done with parts of D in the memory of peers.
     M, N and K are those of the spec. If the spec does not set them, a shard has part of a tile of rows.
 
     `seed`: of inputs and orders. Raises SpecError for a kernel without arrivals, or of another number of ranks.
@@ -154,7 +154,7 @@ def _right(module: Any, level: str, spec: GemmSpec, inputs: list[dict[str, Any]]
 
 
 def wrong_on_ranks(module: Any, spec: GemmSpec, inputs: list[dict[str, Any]], seed: int) -> str:
-    """Runs all ranks; what is wrong with their results, or nothing. Raises InterpreterError as `interpret_ranks`."""
+    """Runs all ranks. Returns what is wrong with their results, or "". Raises InterpreterError as `interpret_ranks`."""
     verdicts = _sums if spec.lists else _products
     return next(verdicts(module, spec, inputs, seed), "")
 
@@ -170,7 +170,7 @@ def _products(module: Any, spec: GemmSpec, inputs: list[dict[str, Any]], seed: i
 
 
 def _sums(module: Any, spec: GemmSpec, inputs: list[dict[str, Any]], seed: int) -> Iterator[str]:
-    """As `_products`, of the sums of all parts, without roundings."""
+    """Like `_products`, for the sums of all parts, in exact integers."""
     sums = interpret_ranks(module, inputs, seed=seed, domain=ExactDomain.name)
     parts = [reference(spec, **own) for own in inputs]
     for rank, found in enumerate(sums):
