@@ -38,6 +38,15 @@ def any_rows() -> None:
         cases.assert_close(found, of.sums(), of.k * of.size, of.size)
 
 
+def rows_of_more_dimensions() -> None:
+    """M is divided, not the rows of all dimensions together."""
+    size, rank = dist.get_world_size(), dist.get_rank()
+    for m in (1, 3, 2 * size, 2 * size + 1):
+        found = distributed.matmul_reduce_scatter(torch.full((m, 3, 4), 1.0 + rank), torch.ones(4, 5))
+        wanted = torch.full((m, 3, 5), 2.0 * size * (size + 1)).chunk(size)
+        assert torch.equal(found, wanted[rank] if rank < len(wanted) else torch.empty(0, 3, 5)), m
+
+
 def ragged_rows() -> None:
     """Ranks have different numbers of rows, also none."""
     size = dist.get_world_size()
@@ -269,6 +278,7 @@ def one_rank() -> None:
 PARTS = (
     values,
     any_rows,
+    rows_of_more_dimensions,
     ragged_rows,
     scales,
     gradients,

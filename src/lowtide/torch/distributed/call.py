@@ -41,8 +41,7 @@ class Call:
         if self.rows:
             return self.rows
         m = self.a.shape[0]
-        most = m if self.op == GATHER else -(-m // size)
-        return (m,) * size if self.op == GATHER else tuple(min(most, max(m - rank * most, 0)) for rank in range(size))
+        return (m,) * size if self.op == GATHER else chunks(m, size)
 
     def with_operand(self, x: torch.Tensor) -> "Call":
         """The call with all rows of the operand that is gathered."""
@@ -69,6 +68,12 @@ class Call:
     def types(self) -> dict[str, Any]:
         """The element types of A, B and D."""
         return {"a": name_of(self.a.dtype), "b": name_of(self.b.dtype), "d": name_of(self.d)}
+
+
+def chunks(rows: int, size: int) -> tuple[int, ...]:
+    """The number of rows of each of `size` parts, as torch.chunk divides them, with parts of no rows at the end."""
+    most = -(-rows // size)
+    return tuple(min(most, max(rows - part * most, 0)) for part in range(size))
 
 
 def slice_of(rows: Sequence[int], rank: int) -> slice:

@@ -17,7 +17,7 @@ from lowtide.torch.autograd import multiply
 from lowtide.torch.calls import How, read
 from lowtide.torch.dispatch import records_gradient
 from lowtide.torch.distributed import agreement
-from lowtide.torch.distributed.call import GATHER, REDUCE, SCATTER, Call
+from lowtide.torch.distributed.call import GATHER, REDUCE, SCATTER, Call, chunks
 from lowtide.torch.distributed.computing import check, compute, compute_both
 from lowtide.torch.distributed.plain import gathered
 from lowtide.torch.distributed.ranks import Ranks, ranks_of
@@ -79,11 +79,10 @@ def matmul_reduce_scatter(
     """D (M / ranks, …, N) = epilogue(this rank's rows of the sum over ranks of A (M, …, K) · B (K, N)).
 
     Rank r gets the r-th share of the rows, which has `rows[r]` rows. All ranks give the same list, and its sum is M.
-    None: M is divided as torch.chunk divides it, so the last ranks may have fewer rows, or none. If A has more than two
-    dimensions and M is not a multiple of the number of ranks, give `rows`. M, B's N, and the types of A and D are the
-    same on all ranks; K may differ. Each rank's product is rounded to D's type. The owner of a row adds the products in
-    f32, from rank 0 on, so equal calls give equal bits. The epilogue is applied once, to the sum. Other arguments and
-    errors are those of `all_gather_matmul`, without scales.
+    None: M is divided as torch.chunk divides it, so the last ranks may have fewer rows, or none. M, B's N, and the
+    types of A and D are the same on all ranks; K may differ. Each rank's product is rounded to D's type. The owner of a
+    row adds the products in f32, from rank 0 on, so equal calls give equal bits. The epilogue is applied once, to the
+    sum. Other arguments and errors are those of `all_gather_matmul`, without scales.
     """
     return _call(SCATTER, a, b, group, (epilogue, out, out_dtype, numerics, operands), rows)
 
@@ -146,6 +145,8 @@ def _call(
     inner = a.shape[1:-1]
     asked = read(text)
     gathers = None if own is None or asked is None else asked.names.index(own)
+    if of_ranks is None and op == SCATTER and a.shape[0] % ranks.size:
+        of_ranks = chunks(a.shape[0], ranks.size)  # of M, not of all flattened rows
     of_ranks = tuple(each * prod(inner) for each in of_ranks or ())
     call = Call(op, rows, b, operands, how, rows=of_ranks, gathered=gathers)
     if not records_gradient((a, b, *operands)):
