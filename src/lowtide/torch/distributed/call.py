@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import copysign
 from typing import Any
 
 import torch
@@ -63,6 +64,13 @@ class Call:
     def sum(self) -> tuple[Sequence[torch.Tensor], How]:
         """The operands and the epilogue of a sum over ranks."""
         return ([], How((), "", self.how.numerics, None, self.d)) if self.of_parts else (self.operands, self.how)
+
+    def place(self, out: torch.Tensor) -> tuple[Any, ...]:
+        """Everything that launches for D = `out` depend on: equal for calls on the same memory."""
+        how, tensors = self.how, (self.a, self.b, out, *self.operands)
+        lie = [(x.data_ptr(), x.shape, x.stride(), x.dtype) for x in tensors]
+        scalars = [(value, copysign(1.0, value)) for value in how.scalars]  # 0.0 and -0.0 are equal but different
+        return self.op, *lie, *scalars, how.epilogue, how.numerics, how.out_dtype, self.rows, self.of_parts
 
     @property
     def types(self) -> dict[str, Any]:

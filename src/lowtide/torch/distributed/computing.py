@@ -43,8 +43,10 @@ def compute_both(call: Call, ranks: Ranks) -> tuple[torch.Tensor, torch.Tensor |
         room = ranks.size * max(rows) if call.op == GATHER else 0  # so that a kernel can store ragged rows in place
         count = _rows_of_d(call, ranks)
         out = call.a.new_empty(max(room, count), call.b.shape[1], dtype=call.d)[:count]
-    kept = _PLAIN[call.op](call, out, ranks) if reason else _by_kernels(call, out, ranks)
-    return out, kept
+    if reason:
+        return out, _PLAIN[call.op](call, out, ranks)
+    with torch.cuda.device(device):
+        return out, _by_kernels(call, out, ranks)
 
 
 def _rows_of_d(call: Call, ranks: Ranks) -> int:
@@ -74,13 +76,8 @@ def _by_kernels(call: Call, out: torch.Tensor, ranks: Ranks) -> torch.Tensor | N
     if call.op == SCATTER:
         scattering.run(call, out)
         return None
-    part, own = plain.part_of_reduce(call, ranks)
-    scattering.run(part, out[own])
-    rows = call.shares(ranks.size)
-    if min(rows) == max(rows):
-        plain.gather_rows(out, out[own], ranks)
-    else:
-        out.copy_(plain.gathered(out[own], ranks, rows))
+    part, _ = plain.part_of_reduce(call, ranks)
+    scattering.run_for_all(part, out)
     return None
 
 

@@ -7,61 +7,78 @@ other with no other call between. So calls in graphs have a third slot, and writ
 the call.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
+from typing import Any, TypeVar
 
 import torch
 
 from lowtide.runtime.call_keys import Recent
-from lowtide.torch.distributed.flags import Flags
+from lowtide.torch.distributed.call import Call
+from lowtide.torch.distributed.flags import DATA, READY, SUMS, Flags, Statuses
 from lowtide.torch.distributed.launching import Launches
 from lowtide.torch.distributed.ranks import Ranks, is_capturing
-from lowtide.torch.distributed.symmetric import Window
+from lowtide.torch.distributed.streams import Streams
+from lowtide.torch.distributed.symmetric import KINDS, Window
 
 _TURNS = 2
 _OF_GRAPHS = 2  # the number of the slot
-_MOST = 1024  # counts of rows that are kept
-DATA, READY = 0, 1  # kinds of flags
+_MOST = 1024  # counts of rows, and prepared calls, that are kept
+Work = TypeVar("Work")
 
 
 class Exchange:
     """`begin` comes before the work of a call, and `end` after it. All ranks make calls in the same order."""
 
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
-        self.ranks, self.device, self.launches = ranks, device, Launches()
+        self.ranks, self.device, self.launches, self.streams = ranks, device, Launches(), Streams(device)
         self.slot = self._turn = 0
-        self._windows: list[tuple[Window, Flags, Flags]] = []  # the last one is the largest; earlier ones may be in use
-        self._counts = Recent(_MOST)
-        self._last: tuple[torch.cuda.Stream, torch.cuda.Event] | None = None
+        # The last one is the largest; earlier ones may be in use.
+        self._windows: list[tuple[Window, Statuses, list[Flags]]] = []
+        self._counts, self._prepared = Recent(_MOST), Recent(_MOST)
+        self._last: int | None = None  # the stream of the last call
+        self._captures = False
 
-    def begin(self, size: int) -> torch.cuda.Stream:
+    def begin(self, size: int) -> int:
         """Begins a new epoch, with slots of at least `size` bytes. Returns the current stream. The first call is a
         collective, and so is a call that needs larger slots. Raises LaunchError if a rank was late in an earlier call.
         """
-        stream, captures = torch.cuda.current_stream(self.device), is_capturing(self.device)
-        for window in self._windows:
-            for flags in window[1:] if not captures else ():
-                flags.check()
-        if self._last is not None and self._last[0] != stream and not captures:
-            stream.wait_event(self._last[1])
+        stream, self._captures = self.streams.current(), is_capturing(self.device)
+        if not self._captures:
+            self._check()
         if not self._windows or self.window.size < size:
             self._windows.append(self._made(size))
             self._meet(stream)  # also loads the kernel that waits: a capture cannot load one
-        self._turn = self._turn if captures else (self._turn + 1) % _TURNS
-        self.slot = _OF_GRAPHS if captures else self._turn
+        if self._last not in (None, stream) and not self._captures:
+            self.streams.order(self.streams.beside, stream)  # whose last work, the report, follows the last call
+        self._turn = self._turn if self._captures else (self._turn + 1) % _TURNS
+        self.slot = _OF_GRAPHS if self._captures else self._turn
         self.flags.begin()
-        if captures:
+        if self._captures:
             self._meet(stream)
         return stream
 
-    def end(self, stream: torch.cuda.Stream) -> None:
-        """Ends a call, after all of its work has been put into the stream."""
-        self.flags.report()
-        if is_capturing(self.device):
-            return
-        event = torch.cuda.Event() if self._last is None else self._last[1]
-        event.record(stream)
-        self._last = stream, event
+    def end(self, stream: int) -> None:
+        """Ends a call, after all of its work has been put into the streams."""
+        streams = self.streams
+        streams.order(streams.beside, stream)  # the caller may write the operands again
+        streams.order(stream, streams.beside)
+        self._windows[-1][1].report(streams, streams.beside)
+        if self._captures:
+            streams.order(streams.beside, stream)
+        else:
+            self._last = stream
+
+    def prepared(self, call: Call, out: torch.Tensor, make: Callable[[Call, torch.Tensor], Work]) -> Work:
+        """What `make` returns for a call in this epoch's slot. It is kept for calls on the same memory, unless it has
+        `held` copies of tensors."""
+        key = call.place(out), self.slot, len(self._windows)
+        found: Any = self._prepared[key]
+        if found is None:
+            found = make(call, out)
+            if not found.held:
+                self._prepared[key] = found
+        return found
 
     @property
     def window(self) -> Window:
@@ -69,7 +86,12 @@ class Exchange:
 
     @property
     def flags(self) -> Flags:
-        return self._windows[-1][1]
+        return self._windows[-1][2][DATA]
+
+    @property
+    def sums(self) -> Flags:
+        """The flags of summed rows that are sent to all ranks."""
+        return self._windows[-1][2][SUMS]
 
     def part(self, on: int, number: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """A tensor in this epoch's slot of rank `on`: number `number` of consecutive tensors with this shape."""
@@ -93,19 +115,21 @@ class Exchange:
     def check(self) -> None:
         """Waits for all calls of this rank. Raises LaunchError if another rank was late."""
         torch.cuda.synchronize(self.device)
-        for window in self._windows:
-            for flags in window[1:]:
+        self._check()
+
+    def _check(self) -> None:
+        for *_, kinds in self._windows:
+            for flags in kinds:
                 flags.check()
 
-    def _meet(self, stream: torch.cuda.Stream) -> None:
+    def _meet(self, stream: int) -> None:
         """The stream waits until the streams of all ranks have reached this point."""
-        ready = self._windows[-1][2]
+        ready = self._windows[-1][2][READY]
         ready.begin()
-        ready.tell_all()
+        ready.tell_all(stream)
         ready.wait(stream)
-        ready.report()
 
-    def _made(self, size: int) -> tuple[Window, Flags, Flags]:
-        window = Window(self.device, self.ranks.group, _OF_GRAPHS + 1, size)
-        data, ready = (Flags(window, kind, self.ranks, self.device, self.launches) for kind in (DATA, READY))
-        return window, data, ready
+    def _made(self, size: int) -> tuple[Window, Statuses, list[Flags]]:
+        window, statuses = Window(self.device, self.ranks.group, _OF_GRAPHS + 1, size), Statuses(self.device)
+        shared = statuses, self.ranks, self.launches, self.streams
+        return window, statuses, [Flags(window, kind, *shared) for kind in range(KINDS)]

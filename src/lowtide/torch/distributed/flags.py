@@ -13,46 +13,65 @@ import lowtide as lt
 from lowtide.errors import LaunchError
 from lowtide.torch.distributed.launching import Launches
 from lowtide.torch.distributed.ranks import Ranks
-from lowtide.torch.distributed.symmetric import Window
+from lowtide.torch.distributed.streams import Streams
+from lowtide.torch.distributed.symmetric import KINDS, Window
 
+DATA, READY, SUMS = range(KINDS)
 _LIMIT = 30_000  # ms, the longest wait for a flag
 _SIDE = 64  # M, N and K of the product that only waits
+_WORD = 4  # bytes of a flag
+
+
+class Statuses:
+    """The status of the flags of each kind, on the device and as the host has seen it, s32 (KINDS, 4)."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.on_device = torch.zeros(KINDS, 4, dtype=torch.int32, device=device)
+        self.seen = torch.zeros(KINDS, 4, dtype=torch.int32, pin_memory=device.type == "cuda")
+
+    def report(self, streams: Streams, stream: int) -> None:
+        """Copies them to the host, in the order of a stream."""
+        streams.copy(self.seen.data_ptr(), self.on_device.data_ptr(), self.seen.nbytes, stream)
 
 
 class Flags:
     """The flags of one kind in a window. `arrived`, `turn` and `status` are the operands of kernels with `arrivals`."""
 
-    def __init__(self, window: Window, kind: int, ranks: Ranks, device: torch.device, launches: Launches) -> None:
-        self.arrived = window.flags(ranks.rank, kind)
+    def __init__(
+        self, window: Window, kind: int, statuses: Statuses, ranks: Ranks, launches: Launches, streams: Streams
+    ) -> None:
+        self.arrived, self.status = window.flags(ranks.rank, kind), statuses.on_device[kind]
+        device, size = self.arrived.device, ranks.size
         self.turn = torch.tensor([ranks.rank, 0, _LIMIT], dtype=torch.int32, device=device)
-        self.status = torch.zeros(4, dtype=torch.int32, device=device)
-        self._seen = torch.zeros(4, dtype=torch.int32, pin_memory=device.type == "cuda")
-        self._epoch = self.turn[1:2]
-        self._on = [window.flags(peer, kind)[ranks.rank : ranks.rank + 1] for peer in range(ranks.size)]
-        self._ranks, self._launches = ranks, launches
-        self._factors = torch.zeros(ranks.size, _SIDE, _SIDE, dtype=torch.bfloat16, device=device)
-        self._product = torch.zeros_like(self._factors)
-        self._waiting = lt.GemmSpec(
-            m=_SIDE, n=_SIDE, k=_SIDE, batch=ranks.size, arrivals=True, a="bf16", b="bf16", d="bf16"
-        )
+        self._seen = statuses.seen[kind].numpy()
+        self._epoch = self.turn[1:2].data_ptr()
+        # This rank's own data are in the order of its stream, so its own flag grows with the epoch.
+        self._begun = [self.turn[1:2], self.arrived[ranks.rank : ranks.rank + 1]]
+        self._peers = [peer for peer in ranks.around(ranks.rank) if peer != ranks.rank]
+        self._on = [window.flags(peer, kind)[ranks.rank : ranks.rank + 1].data_ptr() for peer in range(size)]
+        self._rank, self._streams = ranks.rank, streams
+        factors = torch.zeros(size, _SIDE, _SIDE, dtype=torch.bfloat16, device=device)
+        self._factors = factors, torch.zeros_like(factors)
+        waiting = lt.GemmSpec(m=_SIDE, n=_SIDE, k=_SIDE, batch=size, arrivals=True, a="bf16", b="bf16", d="bf16")
+        operands = {"a": factors, "b": factors[0], "d": self._factors[1]} | self.operands()
+        self._waiting = launches.prepared(waiting, "repeatable", operands, {})
 
     def begin(self) -> None:
         """Begins the next epoch, in the order of the current stream."""
-        self._epoch.add_(1)
+        torch._foreach_add_(self._begun, 1)
 
-    def tell(self, rank: int) -> None:
-        """Sets this rank's flag on another rank, after the earlier work of the current stream."""
-        self._on[rank].copy_(self._epoch, non_blocking=True)
+    def tell(self, rank: int, stream: int) -> None:
+        """Sets this rank's flag on another rank, after the earlier work of a stream."""
+        self._streams.copy(self._on[rank], self._epoch, _WORD, stream)
 
-    def tell_all(self) -> None:
-        """As `tell`, on all ranks. torch may launch a kernel for it, so no kernel of this rank may wait for these flags
-        at the same time."""
-        torch._foreach_copy_(self._on, [self._epoch] * len(self._on), non_blocking=True)
+    def tell_all(self, stream: int) -> None:
+        """As `tell`, on all other ranks."""
+        for peer in self._peers:
+            self.tell(peer, stream)
 
-    def wait(self, stream: torch.cuda.Stream) -> None:
-        """The stream waits until all ranks, with this one, have set their flags to this epoch."""
-        operands = {"a": self._factors, "b": self._factors[0], "d": self._product}
-        self._launches.run(self._waiting, "repeatable", operands | self.operands(), {}, stream)
+    def wait(self, stream: int) -> None:
+        """The stream waits until all ranks have set their flags to this epoch."""
+        self._waiting(stream)
 
     def operands(self) -> dict[str, torch.Tensor]:
         """The operands of a kernel with `arrivals`, by name."""
@@ -62,19 +81,19 @@ class Flags:
         """f32 (count,): zeros, or NaN if a flag was late. Added to a sum, they turn a sum of earlier data into NaN."""
         return torch.special.xlogy(self.status[:1].expand(count), -1.0)  # 0 for a status of 0, else NaN
 
-    def report(self) -> None:
-        """Copies the status to the host, in the order of the current stream."""
-        self._seen.copy_(self.status, non_blocking=True)
+    def mask(self) -> torch.Tensor:
+        """s32 (1,): 0, or -1 if a flag was late. Its bits in each word make floats NaN."""
+        return self.status[:1].neg()
 
     def check(self) -> None:
         """Raises LaunchError if the status on the host says that a rank was late in a call, once for each such call."""
-        late, rank, seen, wanted = self._seen.tolist()
-        if late:
+        if self._seen[0]:
+            _, rank, seen, wanted = self._seen.tolist()
             limit = self.turn[2].item() / 1000
             self.status.zero_()
-            self._seen.zero_()
+            self._seen[:] = 0
             raise LaunchError(
-                f"rank {self._ranks.rank} waited {limit:g} s for rank {rank}, whose flag is at epoch {seen} and not at "
+                f"rank {self._rank} waited {limit:g} s for rank {rank}, whose flag is at epoch {seen} and not at "
                 f"{wanted}: the results of that call are not complete. Find out why that rank is late, or has ended"
                 " [ranks-late]"
             )

@@ -5,59 +5,73 @@ the rows of its own rank, then takes those of the next ranks in a ring. It waits
 rank's rows. A rank sends its rows first to the peer that needs them first.
 """
 
+from dataclasses import dataclass
+
 import torch
 
 import lowtide as lt
 from lowtide.torch.calls import read
 from lowtide.torch.distributed.call import Call
 from lowtide.torch.distributed.exchange import Exchange
-from lowtide.torch.distributed.launching import by_name, readable_b, readable_rows
+from lowtide.torch.distributed.launching import Launch, by_name, copies, readable_b, readable_rows
 from lowtide.torch.distributed.ranks import Ranks
 
 
+@dataclass(frozen=True)
+class _Work:
+    """A call that is prepared. `held`: copies of its tensors that are read. `source`, `size`: where this rank's rows
+    begin, and their bytes; `places`: where they go on each rank. `whole`: the gathered rows of A. `d`: D, padded, unless
+    the kernel stores it in `out`."""
+
+    held: list[torch.Tensor]
+    source: int
+    size: int
+    places: tuple[int, ...]
+    launch: Launch
+    whole: torch.Tensor
+    d: torch.Tensor | None
+
+
 class Gathering:
-    """The windows of a group on a device, and the stream that sends this rank's rows."""
+    """The windows of a group on a device, and the work of prepared calls."""
 
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
         self._ranks, self.exchange = ranks, Exchange(ranks, device)
-        self._side = torch.cuda.Stream(device)
 
     def run(self, call: Call, out: torch.Tensor) -> torch.Tensor | None:
         """out (rows of all ranks, N) = epilogue(gathered A · B) for A (rows of this rank, K). Returns the gathered A if
         the call keeps it."""
-        a, exchange, size = call.a.contiguous(), self.exchange, self._ranks.size
-        rows, k = call.shares(size), a.shape[1]
-        most = (max(rows), k)
-        main = exchange.begin(size * max(rows) * k * a.itemsize)
-        self._side.wait_stream(main)
-        with torch.cuda.stream(self._side):
-            for step in range(1, size):
-                self._copy(a, (self._ranks.rank - step) % size, most)
+        exchange, rank, rows = self.exchange, self._ranks.rank, call.shares(self._ranks.size)
+        main = exchange.begin(len(rows) * max(rows) * call.a.shape[1] * call.a.itemsize)
+        work, streams = exchange.prepared(call, out, self._prepare), exchange.streams
+        streams.order(main, streams.beside)
+        for peer in reversed(self._ranks.around(rank)[1:]):  # the rank before this one needs its rows first
+            streams.copy(work.places[peer], work.source, work.size, streams.beside)
+            exchange.flags.tell(peer, streams.beside)
         # A copy within a GPU may be a kernel. It cannot run beside the product, which takes all SMs and waits for it.
-        self._copy(a, self._ranks.rank, most)
-        whole = exchange.part(self._ranks.rank, 0, (size, *most), a.dtype)
-        d = self._launch(call, whole, out, main)
-        if d is not None:
-            _unpad(d, rows, out)
+        streams.copy(work.places[rank], work.source, work.size, main)
+        work.launch(main)
+        if work.d is not None:
+            _unpad(work.d, rows, out)
         kept = None
         if call.keeps:  # the window is written again two calls later
-            kept = _unpad(whole, rows, a.new_empty(sum(rows), k))
-        main.wait_stream(self._side)  # A may be written again after the call
+            kept = _unpad(work.whole, rows, call.a.new_empty(sum(rows), call.a.shape[1]))
         exchange.end(main)
         return kept
 
-    def _launch(
-        self, call: Call, whole: torch.Tensor, out: torch.Tensor, stream: torch.cuda.Stream
-    ) -> torch.Tensor | None:
-        """Multiplies the rows of all ranks. Returns D, padded, if it is not in `out`."""
-        (size, m, k), n, rows = whole.shape, out.shape[1], call.shares(whole.shape[0])
+    def _prepare(self, call: Call, out: torch.Tensor) -> _Work:
+        exchange, (rank, size) = self.exchange, (self._ranks.rank, self._ranks.size)
+        a, rows, k, n = call.a.contiguous(), call.shares(size), call.a.shape[1], out.shape[1]
+        most = max(rows)
+        places = [exchange.part(peer, rank, (most, k), a.dtype).data_ptr() for peer in range(size)]
+        whole = exchange.part(rank, 0, (size, most, k), a.dtype)
         (layout, lies), (operands, how) = readable_b(call.b), call.part
         d = _place(out, rows)
         tensors, scalars = by_name(operands, how, rows)
-        asked, counts = read(how.epilogue), self.exchange.counts(rows)
-        given = {"a": whole, "b": lies, "d": out.new_empty(size, m, n) if d is None else d}
+        asked, counts = read(how.epilogue), exchange.counts(rows)
+        given = {"a": whole, "b": lies, "d": out.new_empty(size, most, n) if d is None else d} | tensors
         spec = lt.GemmSpec(
-            m=m,
+            m=most,
             n=n,
             k=k,
             batch=size,
@@ -67,15 +81,9 @@ class Gathering:
             epilogue=None if asked is None else asked.function,
             **call.types,
         )
-        given |= self.exchange.flags.operands() | counts | tensors
-        self.exchange.launches.run(spec, how.numerics, given, scalars, stream)
-        return given["d"] if d is None else None
-
-    def _copy(self, a: torch.Tensor, peer: int, most: tuple[int, int]) -> None:
-        """Copies this rank's rows to a rank, and then sets the flag there."""
-        place = self.exchange.part(peer, self._ranks.rank, most, a.dtype)
-        place[: a.shape[0]].copy_(a, non_blocking=True)
-        self.exchange.flags.tell(peer)
+        launch = exchange.launches.prepared(spec, how.numerics, given | exchange.flags.operands() | counts, scalars)
+        held = copies([a, lies, given["d"], *tensors.values()], (call.a, call.b, out, *call.operands))
+        return _Work(held, a.data_ptr(), a.nbytes, tuple(places), launch, whole, given["d"] if d is None else None)
 
 
 def _place(out: torch.Tensor, rows: tuple[int, ...]) -> torch.Tensor | None:

@@ -1,6 +1,6 @@
 """Compiles the kernels of problems, and keeps a prepared launch for each set of operand addresses."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from lowtide.torch.calls import How, read
 
 _MOST = 512  # kernels and launches that are kept
 _UNIT = 16  # bytes, of bases and rows
+Launch = Callable[[int], None]  # launches a kernel in the stream with this handle
 
 
 class Launches:
@@ -23,25 +24,22 @@ class Launches:
     def __init__(self) -> None:
         self._kernels, self._launches = Recent(_MOST), Recent(_MOST)
 
-    def run(
-        self,
-        spec: lt.GemmSpec,
-        numerics: str,
-        operands: Mapping[str, Any],
-        scalars: Mapping[str, Any],
-        stream: torch.cuda.Stream,
-    ) -> None:
-        """Launch the kernel of a spec on a stream. `operands`: tensors and lists of matrices, by name. Raises
-        LaunchError, and the errors of `compile_gemm`."""
+    def prepared(
+        self, spec: lt.GemmSpec, numerics: str, operands: Mapping[str, Any], scalars: Mapping[str, Any]
+    ) -> Launch:
+        """Returns a function that launches the kernel of a spec in a stream. `operands`: tensors and lists of matrices,
+        by name. Raises LaunchError, and the errors of `compile_gemm`."""
         lie = tuple(
             (x.data_ptr(), x.shape, x.stride()) if isinstance(x, torch.Tensor) else x.address for x in operands.values()
         )
         key = spec, numerics, lie, tuple(scalars.values())
-        launch = self._launches[key]
-        if launch is None:
+        found: Launch | None = self._launches[key]
+        if found is None:
             records = {name: view(x, name) if isinstance(x, torch.Tensor) else x for name, x in operands.items()}
-            launch = self._launches[key] = self._kernel(spec, numerics).prepare(records, scalars)[0]
-        launch.run(stream.cuda_stream, driver.api().cuCtxGetCurrent()[1])
+            run = self._kernel(spec, numerics).prepare(records, scalars)[0].run
+            context = driver.api().cuCtxGetCurrent
+            found = self._launches[key] = lambda stream: run(stream, context()[1])
+        return found
 
     def _kernel(self, spec: lt.GemmSpec, numerics: str) -> Kernel:
         found: Kernel | None = self._kernels[spec, numerics]
@@ -49,6 +47,13 @@ class Launches:
             made = lt.compile_gemm(spec, "native", numerics=numerics)
             found = self._kernels[spec, numerics] = Kernel(made.manifest, made.ptx, made.cubin)
         return found
+
+
+def copies(taken: Iterable[torch.Tensor], given: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors of `taken` that do not begin where a tensor of `given` does. These are copies. Keep them until all
+    work that reads them is in its stream."""
+    own = {x.data_ptr() for x in given}
+    return [x for x in taken if x.data_ptr() not in own]
 
 
 def readable_rows(x: torch.Tensor) -> torch.Tensor:
@@ -79,14 +84,16 @@ def padded(x: torch.Tensor, rows: Sequence[int]) -> torch.Tensor:
 
 
 def by_name(
-    operands: Sequence[torch.Tensor], how: How, rows: Sequence[int]
+    operands: Sequence[torch.Tensor], how: How, rows: Sequence[int] = ()
 ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """The tensors of an epilogue by name, `padded` if they have rows, and its scalars."""
+    """The tensors of an epilogue by name, `padded` if they have rows and `rows` are given, and its scalars."""
     asked = read(how.epilogue)
     if asked is None:
         return {}, {}
     tensors: dict[str, torch.Tensor] = {}
     for operand, x in zip(asked.tensors(), operands, strict=True):
         is_shared = operand.kind is OperandKind.PER_COLUMN
-        tensors[operand.name] = readable_rows(x).flatten() if is_shared else padded(x, rows)
+        tensors[operand.name] = (
+            readable_rows(x).flatten() if is_shared else padded(x, rows) if rows else readable_rows(x)
+        )
     return tensors, {scalar.name: value for scalar, value in zip(asked.scalars(), how.scalars, strict=True)}

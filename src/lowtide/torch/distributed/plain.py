@@ -15,6 +15,8 @@ from lowtide.torch.distributed.ranks import Ranks
 from lowtide.torch.distributed.sums import add_in_order
 from lowtide.torch.ops import compute_out
 
+_SMALL = 1 << 22  # bytes of D
+
 
 def gathered(a: torch.Tensor, ranks: Ranks, rows: Sequence[int] = ()) -> torch.Tensor:
     """The rows of all ranks (rows of all ranks, …), from those of this rank (rows of this rank, …). `rows`: the number
@@ -51,20 +53,30 @@ def matmul_reduce_scatter(call: Call, out: torch.Tensor, ranks: Ranks) -> None:
     if ranks.size == 1:
         compute_out(call.a, call.b, call.operands, call.how._replace(out_dtype=call.d), out)
         return
-    product = call.a.new_empty(call.a.shape[0], call.b.shape[1], dtype=call.d)
-    operands, how = call.part
-    compute_out(call.a, call.b, operands, how, product)
-    parts = exchanged(product, call.shares(ranks.size), ranks)
+    parts = exchanged(_product(call), call.shares(ranks.size), ranks)
     if out.shape[0]:
         add_in_order(parts, *call.sum, call.a.dtype, out)
 
 
 def matmul_all_reduce(call: Call, out: torch.Tensor, ranks: Ranks) -> None:
-    """out (M, N) = epilogue(the sum over ranks of A · B) for A (M, K). Each rank adds a part of the rows."""
+    """out (M, N) = epilogue(the sum over ranks of A · B) for A (M, K). Each rank adds a part of the rows. If D is
+    small, it adds all rows, because a second collective takes longer than more bytes in the first."""
+    if ranks.size > 1 and out.nbytes <= _SMALL:
+        parts = gathered(_product(call), ranks).view(ranks.size, *out.shape)
+        add_in_order([*parts], *call.sum, call.a.dtype, out)
+        return
     part, own = part_of_reduce(call, ranks)
     matmul_reduce_scatter(part, out[own], ranks)
     if ranks.size > 1:
         out.copy_(gathered(out[own], ranks, call.shares(ranks.size)))
+
+
+def _product(call: Call) -> torch.Tensor:
+    """This rank's part of a sum over ranks, for all rows."""
+    product = call.a.new_empty(call.a.shape[0], call.b.shape[1], dtype=call.d)
+    operands, how = call.part
+    compute_out(call.a, call.b, operands, how, product)
+    return product
 
 
 def part_of_reduce(call: Call, ranks: Ranks) -> tuple[Call, slice]:

@@ -1,11 +1,15 @@
-"""Product and reduce-scatter: one kernel stores each rank's rows to their owner's window, and the owner adds the parts.
+"""Product and reduce-scatter: each rank's parts of the sum go to their owners' windows, and the owner adds them.
 
-The kernel is a batch: product q has the rows that rank q owns, and D is a list of windows on the peers
-(`GemmSpec(batch=ranks, lists="d")`). It begins with the rows of the next rank, so that ranks do not all store to one
-peer. Parts are in D's type. The owner adds them in f32 from rank 0 on, so the bits do not depend on which part arrives
-first.
+There are two ways (`sending.py`). In one, a kernel stores all parts to the windows: it is a batch, product q has the
+rows that rank q owns, and D is a list of windows on the peers (`GemmSpec(batch=ranks, lists="d")`). In the other, each
+part is a product of its own, and the copy engine sends it while the next one runs. Both begin with the rows of the next
+rank, so that ranks do not all send to one peer. Parts are in D's type. The owner adds them in f32 from rank 0 on, so
+the bits do not depend on which part arrives first.
+
+For an all-reduce, the copy engine then sends the owner's sums to all ranks.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,17 +18,48 @@ import lowtide as lt
 from lowtide.runtime.call_keys import Recent
 from lowtide.runtime.lists import matrix_list
 from lowtide.torch.calls import read
-from lowtide.torch.distributed.call import Call
+from lowtide.torch.distributed.call import Call, rows_of, slice_of
 from lowtide.torch.distributed.exchange import Exchange
-from lowtide.torch.distributed.launching import by_name, padded, readable_b
+from lowtide.torch.distributed.launching import (
+    Launch,
+    by_name,
+    copies,
+    padded,
+    readable_b,
+    readable_rows,
+)
 from lowtide.torch.distributed.ranks import Ranks
+from lowtide.torch.distributed.sending import alone, sends_copies
 from lowtide.torch.distributed.sums import add_in_order
 
 _MOST = 256  # lists that are kept
 
 
+@dataclass(frozen=True)
+class _Part:
+    """A launch; if its product is then copied: to which rank, and the arguments of the copy."""
+
+    launch: Launch | None
+    owner: int | None = None
+    copy: tuple[int, int, int] = (0, 0, 0)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A call that is prepared: copies of its tensors that it reads, the products in order, and the parts that this rank
+    adds."""
+
+    held: list[torch.Tensor]
+    products: tuple[_Part, ...]
+    parts: tuple[torch.Tensor, ...]
+
+
 class Scattering:
-    """The windows of a group on a device, and the lists of places in them."""
+    """The windows of a group on a device, and the lists of places in them.
+
+    A slot has, with `most` rows each: the parts for this rank from each rank; then, for each rank, this rank's part for
+    it until it is sent, and later the sums of that rank. A rank sends its sums after it has all parts.
+    """
 
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
         self._ranks, self.exchange = ranks, Exchange(ranks, device)
@@ -37,9 +72,65 @@ class Scattering:
 
     def run(self, call: Call, out: torch.Tensor) -> None:
         """out (rows of this rank, N) = epilogue(these rows of the sum over ranks of A · B) for A (M, K)."""
+        stream = self._begin(call, out)
+        self._scatter(call, out, stream)
+        self.exchange.end(stream)
+
+    def run_for_all(self, call: Call, out: torch.Tensor) -> None:
+        """out (M, N) = epilogue(the sum over ranks of A · B) for A (M, K). `call`: as for `run`, whose operands with
+        rows have those of this rank."""
+        stream, own = self._begin(call, out), slice_of(call.shares(self._ranks.size), self._ranks.rank)
+        d = readable_rows(out)
+        self._scatter(call, d[own], stream)
+        self._send_sums(call, d, stream)
+        if d is not out:
+            out.copy_(d)
+        self.exchange.end(stream)
+
+    def _begin(self, call: Call, out: torch.Tensor) -> int:
+        most = max(call.shares(self._ranks.size))
+        return self.exchange.begin(2 * self._ranks.size * most * out.shape[1] * out.itemsize)
+
+    def _scatter(self, call: Call, out: torch.Tensor, stream: int) -> None:
+        exchange = self.exchange
+        work, flags, streams = exchange.prepared(call, out, self._prepare), exchange.flags, exchange.streams
+        for part in work.products:
+            if part.launch is not None:
+                part.launch(stream)
+            if part.owner is not None:
+                streams.order(stream, streams.beside)
+                streams.copy(*part.copy, streams.beside)
+                flags.tell(part.owner, streams.beside)
+        if len(work.products) == 1:  # it has stored all parts
+            flags.tell_all(stream)
+        flags.wait(stream)
+        if out.shape[0]:
+            add_in_order(work.parts, *call.sum, call.a.dtype, out, flags.marks(out.shape[1]))
+
+    def _send_sums(self, call: Call, out: torch.Tensor, stream: int) -> None:
+        """Sends this rank's rows of `out` to all ranks, and copies theirs to `out`."""
+        exchange, (rank, size), rows = (
+            self.exchange,
+            (self._ranks.rank, self._ranks.size),
+            call.shares(self._ranks.size),
+        )
+        streams, flags, like = exchange.streams, exchange.sums, (max(rows), out.shape[1])
+        own = out[slice_of(rows, rank)]
+        flags.begin()
+        streams.order(stream, streams.beside)
+        for peer in self._ranks.around(rank)[1:]:
+            place = exchange.part(peer, size + rank, like, out.dtype)
+            streams.copy(place.data_ptr(), own.data_ptr(), own.nbytes, streams.beside)
+            flags.tell(peer, streams.beside)
+        flags.wait(stream)
+        mask = flags.mask()
+        for peer in (peer for peer in range(size) if peer != rank and rows[peer]):
+            sums, to = exchange.part(rank, size + peer, like, out.dtype)[: rows[peer]], out[slice_of(rows, peer)]
+            torch.bitwise_or(sums.view(mask.dtype), mask, out=to.view(mask.dtype))
+
+    def _prepare(self, call: Call, out: torch.Tensor) -> _Work:
         exchange, ranks, rows = self.exchange, self._ranks, call.shares(self._ranks.size)
-        own, n, most = rows[ranks.rank], out.shape[1], max(rows)
-        stream = exchange.begin(ranks.size * most * n * out.itemsize)
+        n, most, own = out.shape[1], max(rows), rows[ranks.rank]
         (layout, lies), (operands, how) = readable_b(call.b), call.part
         asked, counts = read(how.epilogue), exchange.counts(rows)
         spec = lt.GemmSpec(
@@ -54,15 +145,36 @@ class Scattering:
             epilogue=None if asked is None else asked.function,
             **call.types,
         )
+        parts = tuple(exchange.part(ranks.rank, source, (most, n), out.dtype)[:own] for source in range(ranks.size))
+        if sends_copies(spec, rows, ranks.rank, n * out.itemsize):
+            return _Work(*self._products(call, spec, readable_rows(call.a), lies), parts)
         tensors, scalars = by_name(operands, how, rows)
-        given = {"a": padded(call.a, rows), "b": lies, "d": self._list((most, n), out.dtype)}
-        exchange.launches.run(spec, how.numerics, given | self._order | counts | tensors, scalars, stream)
-        exchange.flags.tell_all()
-        exchange.flags.wait(stream)
-        parts = [exchange.part(ranks.rank, source, (most, n), out.dtype)[:own] for source in range(ranks.size)]
-        if own:
-            add_in_order(parts, *call.sum, call.a.dtype, out, exchange.flags.marks(n))
-        exchange.end(stream)
+        given = {"a": padded(call.a, rows), "b": lies, "d": self._list((most, n), out.dtype)} | tensors
+        launch = exchange.launches.prepared(spec, how.numerics, given | self._order | counts, scalars)
+        held = copies([given["a"], lies, *tensors.values()], (call.a, call.b, *call.operands))
+        return _Work(held, (_Part(launch),), parts)
+
+    def _products(
+        self, call: Call, spec: lt.GemmSpec, a: torch.Tensor, lies: torch.Tensor
+    ) -> tuple[list[torch.Tensor], tuple[_Part, ...]]:
+        """The copies of tensors that are read, and the product of each rank's rows with the copy to that rank. This
+        rank's own rows are the last."""
+        exchange, rank, size, rows = self.exchange, self._ranks.rank, self._ranks.size, call.shares(self._ranks.size)
+        (operands, how), shape, found = call.part, (max(rows), call.b.shape[1]), []
+        held = copies([a, lies], [call.a, call.b])
+        for owner in self._ranks.around((rank + 1) % size):
+            part, count = slice_of(rows, owner), rows[owner]
+            place = exchange.part(rank, rank if owner == rank else size + owner, shape, call.d)[:count]
+            launch = None
+            if count:
+                of_part = rows_of(operands, how, part)
+                tensors, scalars = by_name(of_part, how)
+                held += copies(tensors.values(), of_part)
+                given = {"a": a[part], "b": lies, "d": place} | tensors
+                launch = exchange.launches.prepared(alone(spec, count), how.numerics, given, scalars)
+            to = 0 if owner == rank else exchange.part(owner, rank, shape, call.d).data_ptr()
+            found.append(_Part(launch, None if owner == rank else owner, (to, place.data_ptr(), place.nbytes)))
+        return held, tuple(found)
 
     def _list(self, shape: tuple[int, int], dtype: torch.dtype) -> Any:
         """This rank's places on all ranks, in this epoch's slot. The lists for all slots are made at once, because a

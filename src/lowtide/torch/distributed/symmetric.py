@@ -13,11 +13,11 @@ import torch.distributed as dist
 _ALIGNED = 256  # bytes, of each part of a window
 _BACK_END = "CUDA"
 _WORD = 4  # bytes of a flag
-_KINDS = 2  # of flags
+KINDS = 3  # of flags
 
 
 class Window:
-    """Memory of the same size on each rank of a group: `slots` slots of `size` bytes, and two kinds of flags, s32.
+    """Memory of the same size on each rank of a group: `slots` slots of `size` bytes, and some kinds of flags, s32.
 
     The constructor is a collective. The memory lives as long as the window, because graphs and late peers may use it.
     """
@@ -26,7 +26,7 @@ class Window:
         shared, ranks = _module(), dist.get_world_size(group)
         self.size = _aligned(size)
         self._flags_at, self._flags_size = slots * self.size, _aligned(ranks * _WORD)
-        bytes_ = self._flags_at + _KINDS * self._flags_size
+        bytes_ = self._flags_at + KINDS * self._flags_size
         self._whole = shared.empty(bytes_, dtype=torch.uint8, device=device)
         self._handle = shared.rendezvous(self._whole, group)
         self._whole[self._flags_at :].zero_()

@@ -1,0 +1,39 @@
+"""How parts of a sum reach their owners: stored by one kernel, or copied while the product of the next part runs.
+
+The kernel's stores to a peer hold up its loads, because the link takes them more slowly than the tiles of a wave are
+computed. Copies take no time of an SM, but each part is a grid of its own, with a last wave of its own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import lowtide as lt
+from lowtide.compiler.chosen import chosen
+from lowtide.compiler.native import native_target
+from lowtide.compiler.problem_ir import seen_by_passes
+from lowtide.compiler.spec_fields import UNBATCHED
+from lowtide.passes.schedules.cost.cost import cost
+from lowtide.targets import Target
+
+_LINK = 180  # bytes per cycle at the highest clock: copies and stores to a peer, H200 with NVLink 4, 2 GPUs
+_START = 6000  # cycles: a kernel's start and end
+
+
+def sends_copies(spec: lt.GemmSpec, rows: Sequence[int], rank: int, size: int) -> bool:
+    """Whether copies are expected to take less time on a rank. `spec`: the kernel that stores all parts. `rows`: the
+    number of rows of each part; a row has `size` bytes."""
+    target, _ = native_target()
+    of_part = {count: _cycles(alone(spec, count), target) for count in {*rows} if count}
+    last = rows[rank - 1] * size / _LINK - of_part.get(rows[rank], 0)  # the copy beside the last product
+    copied = sum(_START + of_part[count] for count in rows if count) + max(last, 0)
+    stored = _START + _cycles(spec, target) + (sum(rows) - rows[rank]) * size / _LINK
+    return copied < stored
+
+
+def alone(spec: lt.GemmSpec, rows: int) -> lt.GemmSpec:
+    """The product of one part with so many rows."""
+    return replace(spec, m=rows, batch=UNBATCHED, arrivals=False, lists=None, counts=False)
+
+
+def _cycles(spec: lt.GemmSpec, target: Target) -> float:
+    return cost(chosen(spec, target), seen_by_passes(spec, target), target)

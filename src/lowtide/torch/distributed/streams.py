@@ -1,0 +1,38 @@
+"""The streams of a rank on a GPU: the current one, and one beside it. Copies, and the order of streams.
+
+The driver is called directly, because torch's operations take longer than the launch of a kernel. Streams are handles
+of the driver. A CUDA graph records copies and orders as it records launches.
+"""
+
+import torch
+
+from lowtide.errors import LaunchError
+from lowtide.runtime import driver
+from lowtide.runtime.streams import current_stream
+
+
+class Streams:
+    """`beside`: the handle of the second stream. torch has put work on the device before the first copy or order, so
+    the device's context is the current one."""
+
+    def __init__(self, device: torch.device) -> None:
+        follow = current_stream("torch", torch.cuda.current_device() if device.index is None else device.index)
+        assert follow is not None
+        self.current = follow  # yields the handle of the current stream
+        self._stream = torch.cuda.Stream(device)
+        self.beside: int = self._stream.cuda_stream
+        self._cuda = cuda = driver.api()
+        flag = cuda.CUevent_flags.CU_EVENT_DISABLE_TIMING.value
+        self._event = driver.check(cuda.cuEventCreate(flag), "creating an event")
+
+    def order(self, first: int, then: int) -> None:
+        """Later work in stream `then` waits for all earlier work in stream `first`. Raises LaunchError."""
+        # A wait is for the last record before it, so the event can be recorded again at once.
+        recorded = self._cuda.cuEventRecord(self._event, first)
+        driver.check(recorded, "recording an event", LaunchError)
+        driver.check(self._cuda.cuStreamWaitEvent(then, self._event, 0), "waiting for an event", LaunchError)
+
+    def copy(self, to: int, source: int, size: int, stream: int) -> None:
+        """Copies `size` bytes between addresses, in the order of a stream. Raises LaunchError."""
+        if size:
+            driver.check(self._cuda.cuMemcpyAsync(to, source, size, stream), "copying", LaunchError)
