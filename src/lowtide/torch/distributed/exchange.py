@@ -61,6 +61,8 @@ class Exchange:
     def end(self, stream: int) -> None:
         """Ends a call, after all of its work has been put into the streams."""
         streams = self.streams
+        if self._captures:
+            streams.order(stream, streams.beside)  # which may have no work of this capture yet
         streams.order(streams.beside, stream)  # the caller may write the operands again
         streams.order(stream, streams.beside)
         self._windows[-1][1].report(streams, streams.beside)

@@ -20,8 +20,8 @@ from lowtide.torch.distributed.ranks import Ranks
 @dataclass(frozen=True)
 class _Work:
     """A call that is prepared. `held`: copies of its tensors that are read. `source`, `size`: where this rank's rows
-    begin, and their bytes; `places`: where they go on each rank. `whole`: the gathered rows of A. `d`: D, padded, unless
-    the kernel stores it in `out`."""
+    begin, and their bytes; `places`: where they go on each rank. `whole`: the gathered rows of A. `d`: D, padded, if it
+    is not stored in `out`."""
 
     held: list[torch.Tensor]
     source: int
