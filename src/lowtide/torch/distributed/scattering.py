@@ -18,7 +18,7 @@ import lowtide as lt
 from lowtide.runtime.call_keys import Recent
 from lowtide.runtime.lists import matrix_list
 from lowtide.torch.calls import read
-from lowtide.torch.distributed.call import Call, rows_of, slice_of
+from lowtide.torch.distributed.call import REDUCE, Call, rows_of, slice_of
 from lowtide.torch.distributed.exchange import Exchange
 from lowtide.torch.distributed.launching import (
     Launch,
@@ -47,11 +47,14 @@ class _Part:
 @dataclass(frozen=True)
 class _Work:
     """A call that is prepared: copies of its tensors that it reads, the products in order, and the parts that this rank
-    adds."""
+    adds. For an all-reduce: the address of this rank's sums on each peer, in order, and the rows of D that peers send,
+    with the words in which they arrive."""
 
     held: list[torch.Tensor]
     products: tuple[_Part, ...]
     parts: tuple[torch.Tensor, ...]
+    sent: tuple[tuple[int, int], ...]
+    received: tuple[tuple[slice, torch.Tensor], ...]
 
 
 class Scattering:
@@ -81,8 +84,8 @@ class Scattering:
         rows have those of this rank."""
         stream, own = self._begin(call, out), slice_of(call.shares(self._ranks.size), self._ranks.rank)
         d = readable_rows(out)
-        self._scatter(call, d[own], stream)
-        self._send_sums(call, d, stream)
+        work = self._scatter(call, d[own], stream)
+        self._send_sums(work, d[own], d, stream)
         if d is not out:
             out.copy_(d)
         self.exchange.end(stream)
@@ -91,7 +94,7 @@ class Scattering:
         most = max(call.shares(self._ranks.size))
         return self.exchange.begin(2 * self._ranks.size * most * out.shape[1] * out.itemsize)
 
-    def _scatter(self, call: Call, out: torch.Tensor, stream: int) -> None:
+    def _scatter(self, call: Call, out: torch.Tensor, stream: int) -> _Work:
         exchange = self.exchange
         work, flags, streams = exchange.prepared(call, out, self._prepare), exchange.flags, exchange.streams
         for part in work.products:
@@ -106,27 +109,34 @@ class Scattering:
         flags.wait(stream)
         if out.shape[0]:
             add_in_order(work.parts, *call.sum, call.a.dtype, out, flags.marks(out.shape[1]))
+        return work
 
-    def _send_sums(self, call: Call, out: torch.Tensor, stream: int) -> None:
+    def _send_sums(self, work: _Work, own: torch.Tensor, out: torch.Tensor, stream: int) -> None:
         """Sends this rank's rows of `out` to all ranks, and copies theirs to `out`."""
-        exchange, (rank, size), rows = (
-            self.exchange,
-            (self._ranks.rank, self._ranks.size),
-            call.shares(self._ranks.size),
-        )
-        streams, flags, like = exchange.streams, exchange.sums, (max(rows), out.shape[1])
-        own = out[slice_of(rows, rank)]
+        streams, flags = self.exchange.streams, self.exchange.sums
         flags.begin()
         streams.order(stream, streams.beside)
-        for peer in self._ranks.around(rank)[1:]:
-            place = exchange.part(peer, size + rank, like, out.dtype)
-            streams.copy(place.data_ptr(), own.data_ptr(), own.nbytes, streams.beside)
+        for peer, place in work.sent:
+            streams.copy(place, own.data_ptr(), own.nbytes, streams.beside)
             flags.tell(peer, streams.beside)
         flags.wait(stream)
         mask = flags.mask()
-        for peer in (peer for peer in range(size) if peer != rank and rows[peer]):
-            sums, to = exchange.part(rank, size + peer, like, out.dtype)[: rows[peer]], out[slice_of(rows, peer)]
-            torch.bitwise_or(sums.view(mask.dtype), mask, out=to.view(mask.dtype))
+        for rows, words in work.received:
+            torch.bitwise_or(words, mask, out=out[rows].view(mask.dtype))
+
+    def _sums(self, call: Call, like: tuple[int, int]) -> tuple[Any, Any]:
+        """`sent` and `received` of an all-reduce; `like`: the shape of a part."""
+        if call.op != REDUCE:
+            return (), ()
+        part, (rank, size), rows = (
+            self.exchange.part,
+            (self._ranks.rank, self._ranks.size),
+            call.shares(self._ranks.size),
+        )
+        peers = self._ranks.around(rank)[1:]
+        sent = tuple((peer, part(peer, size + rank, like, call.d).data_ptr()) for peer in peers)
+        words = {peer: part(rank, size + peer, like, call.d)[: rows[peer]].view(torch.int32) for peer in peers}
+        return sent, tuple((slice_of(rows, peer), words[peer]) for peer in peers if rows[peer])
 
     def _prepare(self, call: Call, out: torch.Tensor) -> _Work:
         exchange, ranks, rows = self.exchange, self._ranks, call.shares(self._ranks.size)
@@ -147,12 +157,12 @@ class Scattering:
         )
         parts = tuple(exchange.part(ranks.rank, source, (most, n), out.dtype)[:own] for source in range(ranks.size))
         if sends_copies(spec, rows, ranks.rank, n * out.itemsize):
-            return _Work(*self._products(call, spec, readable_rows(call.a), lies), parts)
+            return _Work(*self._products(call, spec, readable_rows(call.a), lies), parts, *self._sums(call, (most, n)))
         tensors, scalars = by_name(operands, how, rows)
         given = {"a": padded(call.a, rows), "b": lies, "d": self._list((most, n), out.dtype)} | tensors
         launch = exchange.launches.prepared(spec, how.numerics, given | self._order | counts, scalars)
         held = copies([given["a"], lies, *tensors.values()], (call.a, call.b, *call.operands))
-        return _Work(held, (_Part(launch),), parts)
+        return _Work(held, (_Part(launch),), parts, *self._sums(call, (most, n)))
 
     def _products(
         self, call: Call, spec: lt.GemmSpec, a: torch.Tensor, lies: torch.Tensor
