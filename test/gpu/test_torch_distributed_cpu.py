@@ -176,6 +176,30 @@ def by_compiled_kernels() -> None:
         assert "plain" not in distributed.report() and len(ranks.engines) == 2
 
 
+def calls_on_the_same_memory() -> None:
+    """What is prepared for a call is used again, with the data of the time of the call; both ways of sending parts."""
+    rule = "lowtide.torch.distributed.scattering.sends_copies"
+    for sends_copies in (True, False):
+        with fakes.gpus(dist.get_rank()), mock.patch(rule, return_value=sends_copies):
+            of = cases.Products((16, 8, 24), torch.float32, "cpu")
+            rows, a, b = of.gathered()[0].clone(), of.a[of.rank].clone(), of.b[of.rank]
+            outs = torch.empty(16, 8), torch.empty(16 // of.size, 8), torch.empty(16, 8)
+            for number in range(5):
+                distributed.all_gather_matmul(rows, b, out=outs[0])
+                distributed.matmul_reduce_scatter(a, b, out=outs[1])
+                distributed.matmul_all_reduce(a, b, out=outs[2])
+                factor = (-0.5) ** number
+                sums = of.sums() * factor
+                cases.assert_close(outs[0], of.a[0].double() @ b.double() * factor, of.k)
+                cases.assert_close(outs[1], sums.chunk(of.size)[of.rank], of.k * of.size, of.size)
+                cases.assert_close(outs[2], sums, of.k * of.size, of.size)
+                rows.mul_(-0.5), a.mul_(-0.5)
+            exchanges = [engine.exchange for engine in distributed.ranks_of(None).engines.values()]
+            assert sum(len(each._prepared) for each in exchanges) == 4  # in two slots; the sums take turns
+        distributed.ranks_of(None).agreed.clear()
+        distributed.ranks_of(None).engines.clear()
+
+
 def _late_ranks_are_named(ranks: Any) -> None:
     late = ranks.size - 1
     for op in (distributed.all_gather_matmul, distributed.matmul_reduce_scatter):
@@ -193,6 +217,29 @@ def _late_ranks_are_named(ranks: Any) -> None:
         else:
             time.sleep(0)
         dist.barrier()
+
+
+def sums_that_are_late() -> None:
+    """The last rank never says that its sums are there: the others get NaN in its rows, and an error."""
+    with fakes.gpus(dist.get_rank()):
+        ranks, a, b = distributed.ranks_of(None), torch.ones(16, 8), torch.eye(8)
+        last, share = ranks.size - 1, 16 // ranks.size
+        for _ in range(3):  # all slots have sums of earlier calls
+            assert (distributed.matmul_all_reduce(a, b) == ranks.size).all()
+        (flags,) = [engine.exchange.sums for engine in ranks.engines.values()]
+        flags.turn[2] = 100
+        tell, heard = flags.tell, [peer for peer in range(ranks.size) if ranks.rank != last or peer == last]
+        with mock.patch.object(flags, "tell", lambda peer, stream: tell(peer, stream) if peer in heard else None):
+            found = distributed.matmul_all_reduce(a, b)
+        own = slice(ranks.rank * share, (ranks.rank + 1) * share)
+        assert (found[own] == ranks.size).all()
+        if ranks.rank != last:
+            assert found[-share:].isnan().all()
+            with pytest.raises(lt.LaunchError, match=rf"for rank {last}, whose flag is at .*\[ranks-late\]"):
+                distributed.check_ranks()
+        dist.barrier()
+        ranks.agreed.clear()
+        ranks.engines.clear()
 
 
 def _plain_because(reason: str) -> None:
@@ -289,6 +336,8 @@ PARTS = (
     memory_that_is_not_shared,
     reasons_of_torch,
     tensors_of_any_memory,
+    calls_on_the_same_memory,
+    sums_that_are_late,
     a_rank_that_makes_no_call,
 )
 
@@ -314,3 +363,15 @@ def test_kernels_that_are_compiled_and_interpreted(tmp_path: Any) -> None:
 def test_without_a_process_group_the_error_says_so() -> None:
     with pytest.raises(lt.LaunchError, match=r"\[ranks-group\]"):
         distributed.all_gather_matmul(torch.ones(2, 3), torch.ones(3, 2))
+
+
+def test_parts_are_copied_if_they_fill_the_gpu_and_stored_if_they_are_small() -> None:
+    sending, known = (
+        importlib.import_module("lowtide.torch.distributed.sending"),
+        importlib.import_module("lowtide.targets"),
+    )
+    target = next(each for each in known.KNOWN if each.name == "sm_90a")
+    with mock.patch.object(sending, "native_target", lambda: (target, None)):
+        for rows, wanted in ((4096, True), (2048, True), (64, False)):
+            spec = lt.GemmSpec(m=rows, n=8192, k=4096, batch=2, lists="d", arrivals=True, a="bf16", b="bf16", d="bf16")
+            assert sending.sends_copies(spec, (rows, rows), 0, 2 * 8192) is wanted, rows
