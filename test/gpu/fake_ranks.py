@@ -131,6 +131,9 @@ class Streams:
     def current(self) -> int:
         return 0
 
+    def join(self) -> None:
+        pass
+
     def order(self, first: int, then: int) -> None:
         pass
 

@@ -50,7 +50,7 @@ class Exchange:
             self._windows.append(self._made(size))
             self._meet(stream)  # also loads the kernel that waits: a capture cannot load one
         if self._last not in (None, stream) and not self._captures:
-            self.streams.order(self.streams.beside, stream)  # whose last work, the report, follows the last call
+            self.streams.join()  # the last work there, the report, follows the last call
         self._turn = self._turn if self._captures else (self._turn + 1) % _TURNS
         self.slot = _OF_GRAPHS if self._captures else self._turn
         self.flags.begin()

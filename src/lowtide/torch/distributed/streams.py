@@ -12,8 +12,8 @@ from lowtide.runtime.streams import current_stream
 
 
 class Streams:
-    """`beside`: the handle of the second stream. torch has put work on the device before the first copy or order, so
-    the device's context is the current one."""
+    """`beside`: the handle of the second stream. Before `order` and `copy`, torch must have put work on the device in this
+    thread, so that the device's context is the current one."""
 
     def __init__(self, device: torch.device) -> None:
         follow = current_stream("torch", torch.cuda.current_device() if device.index is None else device.index)
@@ -24,6 +24,10 @@ class Streams:
         self._cuda = cuda = driver.api()
         flag = cuda.CUevent_flags.CU_EVENT_DISABLE_TIMING.value
         self._event = driver.check(cuda.cuEventCreate(flag), "creating an event")
+
+    def join(self) -> None:
+        """The current stream waits for all earlier work in the second one."""
+        torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)
 
     def order(self, first: int, then: int) -> None:
         """Later work in stream `then` waits for all earlier work in stream `first`. Raises LaunchError."""
