@@ -23,10 +23,13 @@ def sends_copies(spec: lt.GemmSpec, rows: Sequence[int], rank: int, size: int) -
     """Whether copies are expected to take less time on a rank. `spec`: the kernel that stores all parts. `rows`: the
     number of rows of each part; a row has `size` bytes."""
     target, _ = native_target()
-    of_part = {count: _cycles(alone(spec, count), target) for count in {*rows} if count}
-    last = rows[rank - 1] * size / _LINK - of_part.get(rows[rank], 0)  # the copy beside the last product
-    copied = sum(_START + of_part[count] for count in rows if count) + max(last, 0)
-    stored = _START + _cycles(spec, target) + (sum(rows) - rows[rank]) * size / _LINK
+    of_part = {count: _cycles(alone(spec, count), target) if count else 0.0 for count in {*rows}}
+    order = [rows[(rank + step) % len(rows)] for step in range(1, len(rows) + 1)]
+    products = [_START + of_part[count] for count in order]
+    sent = [count * size / _LINK for count in order[:-1]]
+    # The copy engine ends after the last product if the last copy takes longer, or if all copies do.
+    copied = sum(products) + max(0.0, sent[-1] - products[-1], sum(sent) - sum(products[1:]))
+    stored = _START + _cycles(spec, target) + sum(sent)
     return copied < stored
 
 

@@ -12,8 +12,8 @@ from lowtide.runtime.streams import current_stream
 
 
 class Streams:
-    """`beside`: the handle of the second stream. Before `order` and `copy`, torch must have put work on the device in this
-    thread, so that the device's context is the current one."""
+    """`beside`: the handle of the second stream. Before `order` and `copy`, torch must have put work on the device in
+    this thread, so that the device's context is the current one."""
 
     def __init__(self, device: torch.device) -> None:
         follow = current_stream("torch", torch.cuda.current_device() if device.index is None else device.index)
