@@ -1,29 +1,32 @@
 """Products with their collectives on several GPUs, compared with NCCL and torch's fused operations.
 
-    torchrun --nproc-per-node 4 benchmarks/ranks.py [--work ag rs ar] [--seconds 90] [--rounds 15] [--out ranks.json]
+    torchrun --nproc-per-node 4 benchmarks/ranks.py [--work ag rs ar] [--seconds 90] [--rounds 15] [--seed 1]
+        [--commit HASH] [--out ranks.json]
 
 M, N and K are those of the whole product, in bf16. AG+GEMM: the rows of A and the columns of B are divided among the
-ranks. GEMM+RS and GEMM+AR: K is divided. `alone` is this project's product without the collective, `cublas` is torch's
-product. All ranks shuffle rounds in the same way. A time is the median over rounds of the slowest rank's microseconds
-per call. Ratios are to `ours`: above 1, ours takes less time. Results are compared with NCCL's before they are timed.
-Rows that do not begin within `--seconds` are left out. A process that takes 30 s more ends itself.
+ranks. GEMM+RS and GEMM+AR: K is divided. All ranks shuffle rounds in the same way. A time is that of the slowest rank,
+per call. The product alone is this project's, without a collective. Ratios are of speed in the same rounds, median,
+least and greatest: above 1, ours takes less time. Results are compared with NCCL's before they are timed. Rows that do
+not begin within `--seconds` are left out. A process that takes 30 s more ends itself. The file is a result of
+benchmarks/record.py, for docs/performance.md.
 """
 
 import argparse
 import faulthandler
-import json
 import os
 import random
 import statistics
 import sys
 import time
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import record
 import torch
 import torch.distributed as dist
-import torch.distributed._symmetric_memory as symmetric
+from record import Cell
 
 import lowtide.torch as ltt
 from lowtide.torch import distributed
@@ -33,6 +36,14 @@ SHAPES = {
     "rs": ((8192, 8192, 28672), (4096, 4096, 14336), (2048, 8192, 28672), (512, 8192, 28672), (64, 8192, 28672)),
     "ar": ((8192, 8192, 28672), (4096, 4096, 14336), (2048, 8192, 28672), (512, 8192, 28672), (64, 8192, 28672)),
 }
+CONTENDERS = {
+    "nccl": "NCCL and product",
+    "fused": "torch's fused operation",
+    "alone": "the product alone",
+    "cublas": "torch.mm alone",
+}
+COLUMNS = ("work", "µs", *(f"to {label}" for label in CONTENDERS.values()), "plain, because")
+LABELS = {"ag": "AG+GEMM", "rs": "GEMM+RS", "ar": "GEMM+AR"}
 CALLS = 5  # in a row, which the host enqueues before the GPU needs them
 Contenders = dict[str, Callable[[], torch.Tensor]]
 
@@ -142,12 +153,28 @@ def timed(contenders: Contenders, rounds: int, seed: int) -> dict[str, list[floa
     return found
 
 
+def row(work: str, shape: tuple[int, int, int], times: dict[str, list[float]], said: str) -> tuple[Cell, ...]:
+    """The cells of COLUMNS. `said`: what is wrong, or why the ranks took the plain ops."""
+    named = f"{dist.get_world_size()} GPUs, {LABELS[work]} {' × '.join(map(str, shape))}"
+    ours = times.get("ours")
+    if ours is None:
+        return named, *[""] * (len(COLUMNS) - 2), said
+    ratios = ([each / own for each, own in zip(times.get(name, []), ours, strict=False)] for name in CONTENDERS)
+    return named, digits(ours, 1)[0], *[digits(each, 3) if each else "" for each in ratios], said
+
+
+def digits(values: list[float], places: int) -> list[Decimal]:
+    """Median, least and greatest."""
+    return [Decimal(f"{each:.{places}f}") for each in (statistics.median(values), min(values), max(values))]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", nargs="+", choices=[*WORKS], default=[*WORKS])
     parser.add_argument("--seconds", type=float, default=90)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--commit", default="")
     parser.add_argument("--out", type=Path, default=Path("ranks.json"))
     asked = parser.parse_args()
     begun = time.monotonic()
@@ -155,35 +182,33 @@ def main() -> None:
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group("nccl", device_id=torch.device("cuda", int(os.environ["LOCAL_RANK"])))
     rank, size = dist.get_rank(), dist.get_world_size()
-    symmetric.enable_symm_mem_for_group(dist.group.WORLD.group_name)
-    about = {
-        "gpu": torch.cuda.get_device_name(),
-        "ranks": size,
-        "torch": torch.__version__,
-        "nccl": ".".join(map(str, torch.cuda.nccl.version())),
-    }
-    rows: list[dict[str, Any]] = []
-    for shape_number in range(max(map(len, SHAPES.values()))):
-        for work in asked.work:
-            late = torch.tensor(time.monotonic() - begun > asked.seconds, device="cuda", dtype=torch.int32)
-            dist.all_reduce(late, op=dist.ReduceOp.MAX)
-            if late.item():
-                continue
-            shape = SHAPES[work][shape_number]
-            torch.manual_seed(asked.seed * 100 + rank)
-            contenders = WORKS[work](shape, rank, size)
-            said = errors(contenders)
-            times = {
-                name: statistics.median(each) for name, each in timed(contenders, asked.rounds, asked.seed).items()
-            }
-            row = {"work": work, "shape": shape, "us": times, "errors": {k: v for k, v in said.items() if v}}
-            row["plain"] = next(iter({*plain_reasons()} - {""}), "") if "ours" in times else ""
-            if "ours" in times:
-                row["ratios"] = {name: each / times["ours"] for name, each in times.items()}
-            rows.append(row)
-            if rank == 0:
-                print(json.dumps(row), flush=True)
-                asked.out.write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
+    rows: list[tuple[Cell, ...]] = []
+    for work, shape in ((work, SHAPES[work][number]) for number in range(len(SHAPES["ag"])) for work in asked.work):
+        late = torch.tensor(time.monotonic() - begun > asked.seconds, device="cuda", dtype=torch.int32)
+        dist.all_reduce(late, op=dist.ReduceOp.MAX)
+        if late.item():
+            break
+        torch.manual_seed(asked.seed * 100 + rank)
+        contenders = WORKS[work](shape, rank, size)
+        said = "; ".join(f"{name}: {what}" for name, what in errors(contenders).items() if what)
+        said = said or next(iter(plain_reasons()), "")
+        rows.append(row(work, shape, timed(contenders, asked.rounds, asked.seed), said))
+        if rank == 0:
+            print(" | ".join(map(record.printed, rows[-1])), flush=True)
+            result = record.Result(
+                device=f"{size} × {torch.cuda.get_device_name()}",
+                date=record.today(),
+                command=f"torchrun --nproc-per-node {size} benchmarks/ranks.py --rounds {asked.rounds}",
+                columns=COLUMNS,
+                rows=tuple(rows),
+                area="ranks",
+                software=f"torch {torch.__version__}, NCCL {'.'.join(map(str, torch.cuda.nccl.version()))}",
+                rounds=str(asked.rounds),
+                about="bf16; M, N and K of the whole product; time of the slowest rank",
+                commit=asked.commit,
+                seed=str(asked.seed),
+            )
+            asked.out.write_text(result.text(), encoding="utf-8")
     dist.destroy_process_group()
 
 
