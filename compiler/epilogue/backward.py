@@ -26,9 +26,8 @@ def _silu(x: Any) -> tuple[Any, Any]:
 
 
 def _gelu(x: Any) -> tuple[Any, Any]:
-    u = x * -math.sqrt(0.5)
-    below = 0.5 * erfc(u)
-    return x * below, below + x * exp(-(u * u)) * (1.0 / math.sqrt(2.0 * math.pi))
+    below = 0.5 * erfc(x * -math.sqrt(0.5))  # these products are part of erfc's constants
+    return x * below, below + x * exp(-0.5 * (x * x)) * (1.0 / math.sqrt(2.0 * math.pi))
 
 
 def _gelu_tanh(x: Any) -> tuple[Any, Any]:

@@ -2,6 +2,8 @@
 
 Before   %y = math.exp %x : f32
 After    %h = arith.mulf %x, %log2e : f32; %y = math.exp2 %h fastmath<afn> : f32
+         A constant factor of an argument of exp or erfc, and a power of two in a product with erfc, become part of the
+         formula's constants; so in ½ x · erfc(−x/√2), the gelu, one product is left beside those of the polynomial.
 Needs    f32 or vectors of f32.
 Gives    of the math dialect only `HARDWARE_OPS`, each of which convert-math-to-intrinsics lowers to one instruction.
          Upstream's lowering then makes no call into libdevice.
@@ -12,6 +14,7 @@ Test     test/lit/passes/nvvm/expand-math.mlir, expand-math-invalid.mlir; its nu
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import frexp
 from typing import ClassVar
 
 from mlir import ir
@@ -20,6 +23,7 @@ from mlir.dialects import arith, math
 from lowtide.passes.base import Pass, Refusal
 from lowtide.passes.support.ir import math_formulas as formulas
 from lowtide.passes.support.ir.math_types import check_type, math_ops
+from lowtide.passes.support.ir.rewriting import defining_op
 from lowtide.targets import Target
 
 # What one PTX instruction computes: fma.rn, ex2.approx, lg2.approx, sqrt.rn, rsqrt.approx, abs, copysign.
@@ -27,6 +31,13 @@ HARDWARE_OPS = frozenset(
     {"math.fma", "math.exp2", "math.log2", "math.sqrt", "math.rsqrt", "math.roundeven", "math.absf", "math.copysign"}
 )
 
+# With these, an argument x · c takes no product: exp takes ± powers of two, which round nothing, erfc what keeps its
+# coefficients in range.
+_WITH_SCALE: dict[str, Callable[["IrOps", ir.Value, float], ir.Value]] = {
+    "math.exp": formulas.exp,
+    "math.erfc": formulas.erfc,
+}
+_LEAST_SCALE, _MOST_SCALE = 2.0**-8, 2.0**8
 
 EXPANDED_OPS: dict[str, Callable[["IrOps", ir.Value], ir.Value]] = {
     "math.exp": formulas.exp,
@@ -58,10 +69,80 @@ def _expand(op: ir.Operation) -> None:
             f"has no expansion; expand-math knows {', '.join(sorted(EXPANDED_OPS))} and keeps "
             f"{', '.join(sorted(HARDWARE_OPS))}: write it with these [no-expansion]",
         )
-    with ir.InsertionPoint(op), op.location:
-        value = formula(IrOps(op.results[0].type), op.operands[0])
-    op.results[0].replace_all_uses_with(value)
-    op.erase()
+    product, factor, other = _multiplied(op)
+    with ir.InsertionPoint(product), op.location:
+        build = IrOps(op.results[0].type)
+        argument, scale = _scaled(op)
+        if factor != 1.0:
+            value = formulas.erfc(build, argument, scale, factor)
+        elif scale != 1.0:
+            value = _WITH_SCALE[op.name](build, argument, scale)
+        else:
+            value = formula(build, argument)
+        value = value if other is None else build.multiply(other, value)
+    product.results[0].replace_all_uses_with(value)
+    for done in (product, op) if product is not op else (op,):
+        done.erase()
+
+
+def _scaled(op: ir.Operation) -> tuple[ir.Value, float]:
+    """x and c of an argument x · c, if the formula takes c into its constants; else the argument and 1."""
+    argument, scale = op.operands[0], 1.0
+    if op.name not in _WITH_SCALE:
+        return argument, scale
+    while (inner := defining_op(argument)) is not None:
+        if inner.operation.name == "arith.negf":
+            argument, scale = inner.operation.operands[0], -scale
+        elif scale in (1.0, -1.0) and (found := _constant_factor(inner.operation)) is not None:
+            argument, scale = found[0], scale * found[1]
+        else:
+            break
+    exact = _is_power_of_two(scale)
+    usable = exact if op.name == "math.exp" else _LEAST_SCALE <= abs(scale) <= _MOST_SCALE
+    return (argument, scale) if usable else (op.operands[0], 1.0)
+
+
+def _multiplied(op: ir.Operation) -> tuple[ir.Operation, float, ir.Value | None]:
+    """The product that is the only use of an erfc, the power of two in it, and x, if it is 2ⁿ·x · erfc; None for x, if
+    it is 2ⁿ · erfc. Without such a product: the op, 1 and None."""
+    uses = list(op.results[0].uses)
+    product = uses[0].owner.operation if len(uses) == 1 else op
+    if op.name != "math.erfc" or product.name != "arith.mulf":
+        return op, 1.0, None
+    left, right = product.operands
+    (other,) = (each for each in (left, right) if each != op.results[0])
+    if (factor := _constant(other)) is not None:
+        return (product, factor, None) if _is_power_of_two(factor) and factor > 0 else (op, 1.0, None)
+    inner = defining_op(other)
+    found = None if inner is None else _constant_factor(inner.operation)
+    if found is None or found[1] < 0 or not _is_power_of_two(found[1]):
+        return op, 1.0, None
+    return product, found[1], found[0]
+
+
+def _constant_factor(op: ir.Operation) -> tuple[ir.Value, float] | None:
+    """x and c of a product x · c, in either order; None for other ops."""
+    if op.name != "arith.mulf":
+        return None
+    left, right = op.operands
+    pairs = ((value, _constant(other)) for value, other in ((left, right), (right, left)))
+    return next(((value, number) for value, number in pairs if number is not None), None)
+
+
+def _constant(value: ir.Value) -> float | None:
+    """The number that a constant has, in all elements of a vector; None for other values."""
+    op = defining_op(value)
+    if not isinstance(op, arith.ConstantOp):
+        return None
+    attribute = op.value
+    if isinstance(attribute, ir.DenseElementsAttr):
+        attribute = attribute.get_splat_value() if attribute.is_splat else None
+    return attribute.value if isinstance(attribute, ir.FloatAttr) else None
+
+
+def _is_power_of_two(number: float) -> bool:
+    """Whether it is ± a power of two."""
+    return abs(frexp(number)[0]) == 0.5
 
 
 class IrOps:

@@ -1,6 +1,7 @@
 """The formulas behind expand-math hold their stated errors, with the hardware's own error at both ends of its range."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -90,6 +91,12 @@ CASES = {
     "erf": (formulas.erf, ERF, formulas.ERF, every_float(4099, -12, 12)),
     "erfc": (formulas.erfc, ERFC, formulas.ERFC, every_float(4099, -math.inf, math.inf)),
     "log": (formulas.log, np.log, formulas.LOG, every_float(4099, 1e-45, 3.4e38)),
+    "half of erfc(-x/√2)": (
+        lambda ops, x: formulas.erfc(ops, x, -math.sqrt(0.5), 0.5),
+        lambda x: 0.5 * ERFC(x * -math.sqrt(0.5)),
+        replace(formulas.ERFC, absolute=formulas.ERFC.absolute / 2, argument=2.0**-24),  # of the product that is saved
+        every_float(4099, -math.inf, math.inf),
+    ),
 }
 
 

@@ -7,6 +7,7 @@ The coefficients are minimax fits on the stated intervals (weighted least square
 equalized), rounded to f32 one at a time with the others refitted.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -60,7 +61,7 @@ ROUNDED = Error(2.0**-24, TINY / 2)  # add, subtract, multiply, fma, div.rn, sqr
 EXP = Error(1.25 * 2.0**-22, LEAST_NORMAL * (1 + 2.0**-16), 1.25 * 2.0**-24)
 TANH = Error(2.0**-22, TINY)
 ERF = Error(0.75 * 2.0**-22, TINY)
-ERFC = Error(1.25 * 2.0**-22, 1.25 * 2.0**-24)
+ERFC = Error(1.25 * 2.0**-22, 2.0**-23)
 LOG = Error(1.5 * 2.0**-22, 2.0**-22)
 
 _LOG2E = 1.44269504088896340736
@@ -106,9 +107,10 @@ _LOG2_ERFC_FROM_0_COEFFICIENTS = (  # falls beyond the interval of the fit, [0, 
 )
 
 
-def exp(ops: FloatOps[V, P], x: V) -> V:
-    """eˣ = 2^(x·log₂e), where the product is rounded. If the power is subnormal, it is 0. NaN stays NaN."""
-    return ops.exp2(ops.multiply(x, ops.constant(_LOG2E)))
+def exp(ops: FloatOps[V, P], x: V, scale: float = 1.0) -> V:
+    """e^(x·scale) = 2^(x·scale·log₂e), where the last product is rounded. `scale`: ± a power of two, which rounds
+    nothing. If the power is subnormal, it is 0. NaN stays NaN."""
+    return ops.exp2(ops.multiply(x, ops.constant(scale * _LOG2E)))
 
 
 def tanh(ops: FloatOps[V, P], x: V) -> V:
@@ -132,10 +134,15 @@ def erf(ops: FloatOps[V, P], x: V) -> V:
     return ops.copysign(ops.select(ops.less(magnitude, ops.constant(_ERF_SMALL)), small, large), x)
 
 
-def erfc(ops: FloatOps[V, P], x: V) -> V:
-    """1 − erf(x): 2^Q(|x|) with Q fitted to log₂ erfc, and 2 minus that below 0. NaN stays."""
-    above = ops.exp2(_polynomial(ops, _LOG2_ERFC_FROM_0_COEFFICIENTS, ops.absolute(x)))
-    return ops.select(ops.less(x, ops.constant(0.0)), ops.subtract(ops.constant(2.0), above), above)
+def erfc(ops: FloatOps[V, P], x: V, scale: float = 1.0, factor: float = 1.0) -> V:
+    """factor · (1 − erf(x·scale)): factor · 2^Q(|x·scale|) with Q fitted to log₂ erfc, and 2 · factor minus that where
+    x·scale is below 0. NaN stays. The scale is in Q's coefficients, and the factor, a power of two, in its constant:
+    neither takes a product."""
+    first, *others = (each * abs(scale) ** power for power, each in enumerate(_LOG2_ERFC_FROM_0_COEFFICIENTS))
+    above = ops.exp2(_polynomial(ops, (first + math.log2(factor), *others), ops.absolute(x)))
+    zero = ops.constant(0.0)
+    is_below = ops.less(x, zero) if scale > 0 else ops.less(zero, x)
+    return ops.select(is_below, ops.subtract(ops.constant(2.0 * factor), above), above)
 
 
 def log(ops: FloatOps[V, P], x: V) -> V:

@@ -33,6 +33,59 @@ func.func @vector(%x: vector<4xf32>) -> vector<4xf32> {
   return %y : vector<4xf32>
 }
 
+// ½ erfc(−x/√2): the products are part of the constants. The polynomial is of |x|.
+// CHECK-LABEL: func.func @half_of_scaled_erfc(
+// CHECK-SAME:    %[[X:.+]]: f32)
+// CHECK:       math.absf %[[X]]
+// CHECK-NOT:   arith.mulf
+// CHECK:       return
+func.func @half_of_scaled_erfc(%x: f32) -> f32 {
+  %scale = arith.constant 0.707106769 : f32
+  %half = arith.constant 5.000000e-01 : f32
+  %0 = arith.mulf %x, %scale : f32
+  %1 = arith.negf %0 : f32
+  %2 = math.erfc %1 : f32
+  %3 = arith.mulf %half, %2 : f32
+  return %3 : f32
+}
+
+// A power of two in the other factor, too: one product is left, by x.
+// CHECK-LABEL: func.func @gelu(
+// CHECK-SAME:    %[[X:.+]]: f32)
+// CHECK:       math.exp2
+// CHECK:       arith.mulf %[[X]]
+// CHECK-NOT:   arith.mulf
+// CHECK:       return
+func.func @gelu(%x: f32) -> f32 {
+  %scale = arith.constant -0.707106769 : f32
+  %half = arith.constant 5.000000e-01 : f32
+  %0 = arith.mulf %x, %half : f32
+  %1 = arith.mulf %x, %scale : f32
+  %2 = math.erfc %1 : f32
+  %3 = arith.mulf %0, %2 : f32
+  return %3 : f32
+}
+
+// A power of two in the argument of exp multiplies the constant: one product is left. Another factor is rounded first.
+// CHECK-LABEL: func.func @scaled_exp(
+// CHECK-SAME:    %[[X:.+]]: f32)
+// CHECK:       %[[C:.+]] = arith.constant -0.72134751
+// CHECK-NEXT:  %[[P:.+]] = arith.mulf %[[X]], %[[C]]
+// CHECK-NEXT:  math.exp2 %[[P]]
+// CHECK:       %[[Q:.+]] = arith.mulf %[[X]]
+// CHECK:       %[[R:.+]] = arith.mulf %[[Q]]
+// CHECK-NEXT:  math.exp2 %[[R]]
+// CHECK:       return
+func.func @scaled_exp(%x: f32) -> (f32, f32) {
+  %exact = arith.constant -5.000000e-01 : f32
+  %other = arith.constant 3.000000e+00 : f32
+  %0 = arith.mulf %x, %exact : f32
+  %1 = math.exp %0 : f32
+  %2 = arith.mulf %x, %other : f32
+  %3 = math.exp %2 : f32
+  return %1, %3 : f32, f32
+}
+
 // What is one instruction stays.
 // CHECK-LABEL: func.func @kept(
 // CHECK-SAME:    %[[X:.+]]: f32)
