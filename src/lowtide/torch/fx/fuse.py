@@ -31,7 +31,8 @@ def fuse(graph: torch.fx.Graph, name: str, rule: Rule, how: How) -> list[Row]:
     """Rewrite a graph; one row for each product. `how`: its numerics, and the precision of products of f32."""
     rows, collecting = [], Collecting(graph, name, rule, how)
     scale_after_products(graph, rule)
-    collecting.merge(_is_backward(graph))
+    is_backward = _is_backward(graph)
+    collecting.merge(is_backward)
     for node in list(graph.nodes):
         product = product_of(node)
         if product is None:
@@ -39,11 +40,11 @@ def fuse(graph: torch.fx.Graph, name: str, rule: Rule, how: How) -> list[Row]:
         position = {other: number for number, other in enumerate(graph.nodes)}
         if node not in position:  # erased, because nothing reads it any more
             continue
-        row, left = collecting.take(product, _is_backward(graph))
+        row, left = collecting.take(product, is_backward)
         if row is not None:
             rows.append(row)
             continue
-        choice = choose(product, name, position, _is_backward(graph), rule)
+        choice = choose(product, name, position, is_backward, rule)
         reasons = (choice.row.reason, left)
         rows.append(replace(choice.row, reason="; ".join(filter(None, reasons))))
         if choice.fusion is not None and choice.epilogue is not None:
@@ -62,13 +63,19 @@ def fuse(graph: torch.fx.Graph, name: str, rule: Rule, how: How) -> list[Row]:
 
 
 def _is_backward(graph: torch.fx.Graph) -> Callable[[Any], bool]:
-    """Whether a node belongs to the backward pass: it depends on a tangent, by the names that AOTAutograd gives."""
-    found: set[Any] = set()
-    for node in graph.nodes:
-        is_tangent = node.op == "placeholder" and node.name.startswith("tangents")
-        if is_tangent or any(other in found for other in node.all_input_nodes):
-            found.add(node)
-    return found.__contains__
+    """Whether a node belongs to the backward pass: it depends on a tangent, by the names that AOTAutograd gives. Also
+    for nodes that are added later."""
+    found: dict[Any, bool] = {}
+
+    def is_backward(node: Any) -> bool:
+        if node not in found:
+            is_tangent = node.op == "placeholder" and node.name.startswith("tangents")
+            found[node] = is_tangent or any(is_backward(other) for other in node.all_input_nodes)
+        return found[node]
+
+    for node in graph.nodes:  # inputs before their readers
+        is_backward(node)
+    return is_backward
 
 
 def _replace(graph: torch.fx.Graph, fusion: Fusion, how: How) -> None:

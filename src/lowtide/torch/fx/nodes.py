@@ -1,5 +1,6 @@
 """New nodes of a graph that the pass rewrites, with the metadata of traced ones."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -43,3 +44,15 @@ def call(graph: torch.fx.Graph, target: Any, arguments: tuple[Any, ...], like: A
     with detect_fake_mode([value for value in tree_leaves(values) if isinstance(value, torch.Tensor)]):
         node.meta["val"] = target(*values)
     return node
+
+
+def erase_unread(graph: torch.fx.Graph, nodes: Iterable[Any]) -> None:
+    """Erase those of the nodes that nothing reads, and the nodes that only they read. The whole graph need not be
+    walked, as by `eliminate_dead_code`."""
+    left = list(dict.fromkeys(nodes))
+    while left:
+        node = left.pop()
+        if node.op == "call_function" and not node.users and not node._erased and not node.is_impure():
+            inputs = node.all_input_nodes
+            graph.erase_node(node)
+            left += inputs

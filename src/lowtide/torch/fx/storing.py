@@ -18,7 +18,7 @@ from lowtide.compiler.fx.fusion import Fusion, sizes_in
 from lowtide.compiler.fx.reductions import LogSoftmax, Reduced
 from lowtide.compiler.fx.values import value_of
 from lowtide.torch.fx.grouping import factors_of_groups
-from lowtide.torch.fx.nodes import call, operand_of, shaped
+from lowtide.torch.fx.nodes import call, erase_unread, operand_of, shaped
 from lowtide.torch.grouped_several import grouped_results
 from lowtide.torch.several import gemm_results
 
@@ -54,7 +54,7 @@ def replace_by_results(graph: torch.fx.Graph, fusion: Fusion, epilogue: str) -> 
     for node, value in new:
         node.replace_all_uses_with(value)
     stable_topological_sort(graph)
-    graph.eliminate_dead_code()
+    erase_unread(graph, [product.node, *region.nodes, *found.values(), *(node for node, _ in new)])
 
 
 def _targets(graph: torch.fx.Graph, softmax: LogSoftmax | None) -> Iterator[Any]:
