@@ -125,6 +125,9 @@ class TextEpilogue:
         self._check_names()
         self.__signature__ = inspect.Signature([*self._parameters()])
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TextEpilogue, (self.text,)
+
     @property
     def result_types(self) -> dict[str, str]:
         """The types of the full results, by name."""

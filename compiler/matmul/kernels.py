@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
+from lowtide.compiler.ahead import AHEAD
 from lowtide.compiler.cache.keys import key_of
 from lowtide.compiler.cache.plans import keep_plan, keep_refusal, load_plan, load_refusal
 from lowtide.compiler.cache.settings import cache_folder, open_store
@@ -135,11 +136,17 @@ class Kernels:
         """Raises SpecError, ScheduleError, CompileError."""
         kernel: Kernel | None = self._taken[wanted]
         if kernel is None:
+            AHEAD.result(wanted)  # then the disk has the plan and the kernel
             store = open_store()
             planned = self._plan(store, wanted)
             made = self._tuned(store, wanted, planned.plan) or self._first(store, wanted, planned)
             kernel = self._taken[wanted] = made
         return kernel
+
+    def begin(self, wanted: Wanted) -> None:
+        """Have another process make the plan and the kernel, if `AHEAD` was started, and pickle takes the epilogue."""
+        if self._taken[wanted] is None:
+            AHEAD.begin(wanted, keep_kernel, wanted)
 
     def where(self, wanted: Wanted) -> Found:
         """The place of a kernel, without compiling it. If there is no plan yet, it is made."""
@@ -217,6 +224,11 @@ class Kernels:
 
         found = self._kernels.get(key, make)
         return found if isinstance(found, Kernel) else None
+
+
+def keep_kernel(wanted: Wanted) -> None:
+    """Make a kernel that is not on disk, and keep it there. Raises as `Kernels.get` does."""
+    Kernels().get(wanted)
 
 
 def _made(store: KernelStore | None, wanted: Wanted, schedule: str, key: str) -> Made:

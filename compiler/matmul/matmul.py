@@ -103,6 +103,20 @@ class Matmul:
             return None, None
         return calls.launches[key], calls.plan_of(key)
 
+    def begin(
+        self,
+        records: dict[str, Operand],
+        *,
+        epilogue: Epilogue | None,
+        numerics: str,
+        precision: str | None,
+    ) -> None:
+        """Have another process compile the kernel of a call with these arrays: "a", "b", "d", and the operands. Does
+        nothing unless `compiler/ahead.py` was started. Raises as a call does."""
+        names = tuple(name for name in records if name not in ("a", "b", "d"))
+        of, m, device, _ = Calls(epilogue, Options(numerics, precision), names).placed(records)
+        self._kernels.begin(Wanted(of, m, epilogue, device))
+
     def explain(
         self,
         a: Any,

@@ -12,9 +12,12 @@ import pytest
 from compiled_graphs import error, layer_of_experts
 
 import lowtide as lt
+from lowtide.compiler.ahead import AHEAD
 from lowtide.compiler.epilogue.operands import OperandType
 from lowtide.compiler.epilogue.text import epilogue_text
 from lowtide.compiler.fx.pointwise import POINTWISE
+from lowtide.runtime.operands import Operand
+from lowtide.targets import get
 
 torch = pytest.importorskip("torch", reason="NO TEST OF lowtide.torch RAN: torch is not installed; pip install torch")
 ltt = pytest.importorskip("lowtide.torch")
@@ -398,3 +401,51 @@ def test_new_addresses_of_a_known_call_take_its_plan_if_they_are_aligned(monkeyp
     run(16, 32, 80, lies=None)
     run(16, 32, 80, lies=None)
     assert done == expected  # nothing is kept, and nothing is asked for
+
+
+def test_kernels_are_begun_as_their_calls_ask_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of tensors on the CPU, as if they were on a GPU: as strides, also of slices, are known when a call is lowered."""
+    beginning, lowering = (importlib.import_module(f"lowtide.torch.fx.{name}") for name in ("beginning", "lowering"))
+    results, calls = importlib.import_module("lowtide.torch.results"), importlib.import_module("lowtide.torch.calls")
+    extern_kernels = importlib.import_module("torch._inductor.select_algorithm").extern_kernels
+    begun: list[Any] = []
+    asked: list[Any] = []
+    for module in (results, importlib.import_module("lowtide.compiler.matmul.calls")):
+        monkeypatch.setattr(module, "target_of", lambda gpu: get("sm_90a"))
+        monkeypatch.setattr(module.driver, "device", lambda ordinal: SimpleNamespace(name="a GPU"))
+    monkeypatch.setattr(beginning, "_gpu_of", lambda node: 0)
+    monkeypatch.setattr(AHEAD, "begin", lambda key, *job: begun.append(key))
+
+    def record(x: Any) -> Operand:
+        return Operand(x.data_ptr(), tuple(x.shape), x.stride(), "bf16", 0)
+
+    def run(a: Any, b: Any, *operands: Any, out: Any, lies: str, **how: Any) -> None:
+        of_text = calls.read(how["epilogue"])
+        names = of_text.names if of_text else ()
+        records = dict(zip(("a", "b", "d", *names), map(record, (a, b, out, *operands)), strict=True))
+        known = len(begun)
+        beginning.matmul.begin(records, **{**how, "epilogue": of_text.function if of_text else None})
+        asked.append(begun.pop() if len(begun) > known else None)
+        lowering.run(a, b, *operands, out=out, lies=lies, **how)
+
+    def run_results(a: Any, b: Any, operands: Any, epilogue: str, halves: Any, *, lies: str) -> Any:
+        text = beginning.read_text(epilogue)
+        n = b.shape[1] // text.sums
+        pairs, layout = ("stacked", "tn") if text.sums > 1 else (None, "tn" if b.stride(0) == 1 else "tt")
+        asked.append(results.wanted_of((a.shape[0], n, a.shape[1]), "bf16", 0, text, layout, pairs))
+        return lowering.run_results(a, b, operands, epilogue, halves, lies=lies)
+
+    monkeypatch.setattr(extern_kernels, "lowtide_gemm", run)
+    monkeypatch.setattr(extern_kernels, "lowtide_gemm_results", run_results)
+    weight, gated = (torch.randn(lie, dtype=torch.bfloat16, requires_grad=True) for lie in ((64, 32), (128, 64)))
+
+    def model(x: Any) -> Any:
+        gate, up = functional.linear(x[:, 8:40] @ weight.mT, gated).chunk(2, -1)
+        return functional.silu(gate) * up
+
+    torch._dynamo.reset()
+    rule = ltt.Rule(devices=("cpu",), least_rows=1, least=0, full="any", left=())
+    x = torch.randn(48, 48, dtype=torch.bfloat16)
+    torch.compile(model, backend=ltt.Backend(rule, explain=True))(x).sum().backward()
+    assert {type(key).__name__ for key in asked} == {"Wanted", "ResultsWanted"}
+    assert set(asked) == set(begun)

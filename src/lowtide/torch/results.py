@@ -5,9 +5,7 @@ rounded up (`rows_to_choose_for`), so calls of similar sizes share a kernel. The
 run. On the CPU, torch computes the same results.
 """
 
-import importlib
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -16,18 +14,15 @@ from lowtide.compiler.epilogue.graph import trace
 from lowtide.compiler.epilogue.text import TextEpilogue
 from lowtide.compiler.matmul.family import rows_to_choose_for, sums_of
 from lowtide.compiler.matmul.matmul import matmul
+from lowtide.compiler.matmul.several import ResultsWanted
 from lowtide.compiler.native import target_of
-from lowtide.compiler.numerics_words import REPEATABLE
-from lowtide.compiler.spec import GemmSpec
-from lowtide.errors import CompileError, LaunchError, ScheduleError
+from lowtide.errors import LaunchError
 from lowtide.runtime import driver
 from lowtide.runtime.call_keys import Recent
 from lowtide.torch.dtypes import name_of
 from lowtide.torch.evaluation import evaluate_results, product
 
-# These import MLIR, which takes half a second.
-_COMPILE, _NUMERICS, _TARGETS = "lowtide.compiler.compile", "lowtide.compiler.numerics", "lowtide.targets"
-_KERNELS, _BY_SCHEDULE = Recent(1024), Recent(1024)  # by `Wanted`; by `Wanted` with 0 rows, and a schedule
+_KERNELS = Recent(1024)  # by `ResultsWanted`
 PAIRED = "stacked"
 
 
@@ -38,60 +33,6 @@ class Known(NamedTuple):
     launch: Any = None
     plan: Any = None
     names: tuple[str, ...] = ()
-
-
-class Wanted(NamedTuple):
-    """A product of A (M, K) with any number of rows. `dtype`: the type of A, B and D. `layout`: "tn" for B (N, K), "tt"
-    for B (K, N). `pairs`: None or "stacked". `rows`: the M for which the schedule is chosen. `result_types`: the types
-    of full results that are not `dtype`, by name."""
-
-    dtype: str
-    layout: str
-    n: int
-    k: int
-    epilogue: Callable[..., Any]
-    pairs: str | None
-    rows: int
-    target: str
-    result_types: tuple[tuple[str, str], ...] = ()
-
-    def spec(self, m: int | None) -> GemmSpec:
-        """The problem with this number of rows. Raises SpecError."""
-        pairs: dict[str, Any] = {} if self.pairs is None else {"pairs": self.pairs}
-        return GemmSpec(
-            m=m,
-            n=self.n,
-            k=self.k,
-            a=self.dtype,
-            b=self.dtype,
-            d=self.dtype,
-            layout=self.layout,
-            epilogue=self.epilogue,
-            result_types=dict(self.result_types),
-            **pairs,
-        )
-
-    def kernel(self) -> Any:
-        """The kernel, from the cache on disk or compiled. Raises the errors of `compile_gemm`."""
-        of_rows, of_any = self.spec(self.rows), self.spec(None)
-        compile_gemm = partial(importlib.import_module(_COMPILE).compile_gemm, target=self.target, numerics=REPEATABLE)
-        target = importlib.import_module(_TARGETS).get(self.target)
-        choices = (
-            lambda: importlib.import_module(_NUMERICS).chosen_with(of_rows, target, REPEATABLE),
-            lambda: compile_gemm(of_rows).schedule,  # a later choice, if code of the first one spills
-        )
-        for choose in choices:
-            try:
-                schedule = choose()
-                key = self._replace(rows=0), schedule
-                if _BY_SCHEDULE[key] is None:
-                    kernel = compile_gemm(of_any, schedule=schedule)
-                    kernel.assembly  # noqa: B018  # code that spills is refused
-                    _BY_SCHEDULE[key] = kernel
-                return _BY_SCHEDULE[key]
-            except (CompileError, ScheduleError):
-                continue
-        return compile_gemm(of_any)  # with the choice for an unknown number of rows
 
 
 def results(
@@ -148,11 +89,24 @@ def known(
     return Known(launch, plan, tuple(argument["name"] for argument in kernel.manifest["arguments"]))
 
 
-def _wanted(a: torch.Tensor, b: torch.Tensor, epilogue: Callable[..., Any], layout: str, pairs: str | None) -> Wanted:
+def _wanted(
+    a: torch.Tensor, b: torch.Tensor, epilogue: Callable[..., Any], layout: str, pairs: str | None
+) -> ResultsWanted:
     n = b.shape[1] if layout == "tt" else b.shape[0] // (1 if pairs is None else 2)
-    rows = rows_to_choose_for(a.shape[0])
-    target = target_of(driver.device(a.device.index or 0)).name
-    return Wanted(name_of(a.dtype), layout, n, a.shape[1], epilogue, pairs, rows, target, _types(epilogue))
+    return wanted_of((a.shape[0], n, a.shape[1]), name_of(a.dtype), a.device.index, epilogue, layout, pairs)
+
+
+def wanted_of(
+    extents: tuple[int, int, int],
+    dtype: str,
+    device: int | None,
+    epilogue: Callable[..., Any],
+    layout: str,
+    pairs: str | None,
+) -> ResultsWanted:
+    """The kernel that `results` takes on a GPU. `extents`: M, N and K. Raises DeviceError, TargetError."""
+    (m, n, k), target = extents, target_of(driver.device(device or 0)).name
+    return ResultsWanted(dtype, layout, n, k, epilogue, pairs, rows_to_choose_for(m), target, _types(epilogue))
 
 
 def _types(epilogue: Callable[..., Any] | None) -> tuple[tuple[str, str], ...]:

@@ -109,7 +109,7 @@ def _by_kernel(
     kinds = {operand.name: operand.kind for operand in epilogue.operands}
     lying = {name: by_rows(x) if kinds[name] is OperandKind.FULL else x.contiguous() for name, x in given.items()}
     pairs = PAIRED if epilogue.sums > 1 else None
-    layout = "tn" if pairs is not None or b.stride(0) == 1 else "tt"
+    layout = layout_of(b.stride(), pairs)
     b = b.mT if layout == "tn" else b
     matrices = by_rows(a), by_rows(b)
     found = results(*matrices, epilogue, lying, out=out, layout=layout, pairs=pairs)
@@ -117,6 +117,11 @@ def _by_kernel(
     if not a.is_cuda or len(out) < len(found) or any(x is not y for x, y in taken):
         return found, Known()
     return found, known(*matrices, epilogue, lying, out=out, layout=layout, pairs=pairs)
+
+
+def layout_of(strides: Sequence[int], pairs: str | None) -> str:
+    """The layout in which the kernel reads B (K, N) of these strides."""
+    return "tn" if pairs is not None or strides[0] == 1 else "tt"
 
 
 @functools.lru_cache(maxsize=1024)

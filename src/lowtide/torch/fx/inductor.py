@@ -19,6 +19,7 @@ from torch._inductor.compile_fx import compile_fx
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 
 from lowtide.compiler import fx as matching
+from lowtide.compiler.ahead import AHEAD
 from lowtide.compiler.cache.sources import own_digest
 from lowtide.compiler.fx.report import Report, Row
 from lowtide.compiler.fx.rule import Rule
@@ -126,6 +127,8 @@ class Backend:
         own = self._pass()
         if not (self._measure or own.explain or own.rule.may_take(_values(graph))):
             return compile_fx(graph, list(example_inputs), config_patches=patches or None)
+        if torch.cuda.is_available():
+            AHEAD.start()
         before = patches.get("joint_custom_post_pass", config.joint_custom_post_pass)
         patches["joint_custom_post_pass"] = self._pass(before=before)
         if self._measure:

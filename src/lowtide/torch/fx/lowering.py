@@ -19,6 +19,7 @@ from lowtide.elements import element_type
 from lowtide.errors import Error
 from lowtide.torch.calls import How, default_type, read
 from lowtide.torch.dtypes import name_of
+from lowtide.torch.fx.beginning import begin, begin_results
 from lowtide.torch.fx.calling import run, run_results
 from lowtide.torch.ops import gemm
 from lowtide.torch.several import gemm_results
@@ -45,7 +46,12 @@ class Gemm(ir.ExternKernelOut):
 
     def codegen(self, wrapper: Any) -> None:
         self.kwargs["lies"] = _lies([*self.inputs, self], *(self.kwargs[name] for name in _ASKED))
+        self.begin()
         super().codegen(wrapper)
+
+    def begin(self) -> None:
+        """Have the kernel compiled while Inductor compiles the graph, once the layouts are known."""
+        begin(self, How(**{name: self.kwargs[name] for name in _ASKED}))
 
 
 class GemmResults(ir.FallbackKernel):
@@ -57,6 +63,7 @@ class GemmResults(ir.FallbackKernel):
 
     def codegen(self, wrapper: Any) -> None:
         self.kwargs["lies"] = _lies(self.inputs, *self.constant_args)
+        begin_results(self.inputs[0], self.inputs[1], self.constant_args[0])
         super().codegen(wrapper)
 
 
@@ -83,6 +90,7 @@ def lower(a: Any, b: Any, operands: Sequence[Any], *arguments: Any) -> Any:
         kwargs={name: getattr(how, name) for name in _ASKED},
         python_kernel_name=f"extern_kernels.{_NAME}",
     )
+    made.begin()
     return ir.TensorBox.create(made)
 
 
@@ -91,6 +99,7 @@ def lower_results(a: Any, b: Any, operands: Sequence[Any], epilogue: str, halves
     if V.graph.cpp_wrapper:
         return _results_fallback(a, b, operands, epilogue, halves)
     inputs = _matrix(a), _matrix(b), [_by_rows(x) for x in operands]
+    begin_results(inputs[0], inputs[1], epilogue)
     made = GemmResults.create(gemm_results, *inputs, epilogue, list(halves))
     return [ir.TensorBox.create(each) for each in made]
 

@@ -1,0 +1,74 @@
+"""Begins to compile kernels while Inductor still compiles the graph that calls them (`compiler/ahead.py`).
+
+A kernel is begun when its call is lowered, or, if Inductor has not chosen the strides of A or B yet, when the code of
+the call is written. If Inductor changes strides after that, the call compiles the kernel that it needs.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from torch._inductor.ir import FlexibleLayout
+from torch._inductor.virtualized import V
+
+from lowtide.compiler.matmul.matmul import matmul
+from lowtide.errors import Error
+from lowtide.runtime.operands import Operand
+from lowtide.torch.calls import How, read
+from lowtide.torch.dtypes import name_of
+from lowtide.torch.results import PAIRED, wanted_of
+from lowtide.torch.several import layout_of, read_text
+
+
+def begin(node: Any, how: How) -> None:
+    """Begin the kernel of a call of `run`: a node with A, B and the operands as inputs."""
+    if _gpu_of(node) is None or not all(map(_lies_fixed, node.inputs[:2])):
+        return
+    asked, (a, b, *operands) = read(how.epilogue), map(_record, node.inputs)
+    records = {"a": a, "b": b, "d": _record(node), **dict(zip(asked.names if asked else (), operands, strict=True))}
+    with contextlib.suppress(Error):  # the call raises it, or copies what cannot be read
+        matmul.begin(
+            records,
+            epilogue=asked.function if asked else None,
+            numerics=how.numerics,
+            precision=how.precision,
+        )
+
+
+def begin_results(a: Any, b: Any, epilogue: str) -> None:
+    """Begin the kernel of a call of `run_results`."""
+    if _gpu_of(a) is None or not (_lies_fixed(a) and _lies_fixed(b)):
+        return
+    asked, a, b = read_text(epilogue), _record(a), _record(b)
+    pairs, (m, k), n = PAIRED if asked.sums > 1 else None, a.shape, b.shape[1] // asked.sums
+    if 0 not in (m, n, k):
+        with contextlib.suppress(Error):
+            layout = layout_of(b.strides, pairs)
+            wanted_of((m, n, k), a.dtype, a.device, asked, layout, pairs).begin()
+
+
+def _record(node: Any) -> Operand:
+    """A tensor of Inductor's IR; sizes of run time have the values that the graph was traced with. Allocations begin at
+    multiples of 16 bytes."""
+    dtype, (offset, *extents) = (
+        node.get_dtype(),
+        _hints([node.get_layout().offset, *node.get_size(), *node.get_stride()]),
+    )
+    rank = len(extents) // 2
+    lie = tuple(extents[:rank]), tuple(extents[rank:])
+    return Operand(offset * dtype.itemsize, *lie, name_of(dtype), _gpu_of(node))
+
+
+def _lies_fixed(node: Any) -> bool:
+    return not isinstance(node.get_layout(), FlexibleLayout)
+
+
+def _gpu_of(node: Any) -> int | None:
+    device = node.get_device()
+    return None if device.type != "cuda" else device.index or 0
+
+
+def _hints(expressions: Sequence[Any]) -> list[int]:
+    sizes = V.graph.sizevars
+    of_each = getattr(sizes, "optimization_hints", None) or sizes.size_hints  # its name since torch 2.12
+    return [int(hint) for hint in of_each(expressions, fallback=1)]
