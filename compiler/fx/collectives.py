@@ -5,13 +5,15 @@
 
 DTensor and the plans of tensor parallelism make such graphs. A collective works along the first dimension. For another
 dimension, the graph also splits a tensor into one part for each rank along one dimension, and joins the parts along the
-other.
+other. If ranks have different numbers of rows, the graph pads them to the largest number, and a slice follows
+(`padding.py`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NamedTuple
 
+from lowtide.compiler.fx.padding import PAD, SLICE, padded_parts, rows_before
 from lowtide.compiler.fx.pointwise import RESHAPES, VIEWS
 from lowtide.compiler.fx.products import Product
 from lowtide.compiler.fx.values import same_extent, value_of
@@ -19,7 +21,7 @@ from lowtide.compiler.fx.values import same_extent, value_of
 GATHER, WAIT = "_c10d_functional.all_gather_into_tensor.default", "_c10d_functional.wait_tensor.default"
 SCATTER, REDUCE = "_c10d_functional.reduce_scatter_tensor.default", "_c10d_functional.all_reduce.default"
 _SPLIT, _CAT = "aten.split.Tensor", "aten.cat.default"
-_OF_PARTS = frozenset({*RESHAPES, *VIEWS, _SPLIT, _CAT})
+_OF_PARTS = frozenset({*RESHAPES, *VIEWS, _SPLIT, _CAT, PAD})
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +29,8 @@ class Collective:
     """`node`: the collective. `wait`: the node of its result. `chain`: the nodes between it and the product. `ranks`:
     the number of ranks; 0 for an all-reduce, whose node does not have it. `group`: the name of the process group.
     `outer`: the product of the extents before the dimension that is divided among the ranks. If it is not 1, the rows
-    of A or D are not in the order of the ranks."""
+    of A or D are not in the order of the ranks. `rows`: if ranks have different numbers of rows, these numbers, of
+    flattened rows; otherwise (). `whole`: of a gather, the node that has the rows of all ranks, without padding."""
 
     node: Any
     wait: Any
@@ -35,6 +38,8 @@ class Collective:
     ranks: int
     group: str
     outer: int = 1
+    rows: tuple[int, ...] = ()
+    whole: Any = None
 
     @property
     def name(self) -> str:
@@ -55,10 +60,12 @@ class _Joined(NamedTuple):
 
 def gather_before(product: Product) -> Collective | None:
     """The all-gather along rows whose result is A, or has A's rows; None if there is none."""
-    chain, node, joined = [], product.a, None
-    while str(node.target) in RESHAPES and _have_same_rows(node, node.args[0]):
-        chain.append(node)
-        node = node.args[0]
+    chain: list[Any] = []
+    node, cut, joined = _behind_reshapes(product.a, chain), None, None
+    if str(node.target) == SLICE:
+        cut = node
+        chain.append(cut)
+        node = _behind_reshapes(cut.args[0], chain)
     if str(node.target) == _CAT:
         joined = _joined(node)
         if joined is None or joined.divided != 0:
@@ -73,7 +80,22 @@ def gather_before(product: Product) -> Collective | None:
         return None
     if joined is not None and joined.ranks != ranks:
         return None
-    return Collective(node.args[0], node, tuple(chain), ranks, group, 1 if joined is None else joined.outer)
+    outer: int = 1 if joined is None else joined.outer
+    found = Collective(node.args[0], node, tuple(chain), ranks, group, outer, (), node)
+    if cut is None:
+        return found
+    shares, between = rows_before(cut, node, ranks), [node, *chain[chain.index(cut) + 1 :]]
+    if shares is None or (joined is None and any(len(each.users) > 1 for each in between)):
+        return None
+    return replace(found, outer=shares[0], rows=shares[1], whole=cut)
+
+
+def _behind_reshapes(node: Any, chain: list[Any]) -> Any:
+    """The node behind views that keep the columns. The views are added to `chain`."""
+    while str(node.target) in RESHAPES and _have_same_rows(node, node.args[0]):
+        chain.append(node)
+        node = node.args[0]
+    return node
 
 
 def sum_after(exit: Any) -> Collective | None:
@@ -83,7 +105,11 @@ def sum_after(exit: Any) -> Collective | None:
     while len(node.users) == 1 and str(_user(node).target) in RESHAPES and _have_same_rows(_user(node), node):
         node = _user(node)
         chain.append(node)
-    if len(node.users) == 1 and str(_user(node).target) == _SPLIT:
+    padded = padded_parts(_user(node)) if _is_split_alone(node) else None
+    if padded is not None:
+        chain += padded.nodes
+        node = padded.nodes[-1]
+    if _is_split_alone(node):
         part = _user(_user(node)) if _user(node).users else None
         joined = _joined(_user(part)) if part is not None and part.users else None
         if joined is None or joined.along != 0 or joined.whole is not node:
@@ -97,10 +123,14 @@ def sum_after(exit: Any) -> Collective | None:
     if wait is None or str(wait.target) != WAIT or value is None or len(value.shape) < 2:
         return None
     ranks = collective.args[2] if str(collective.target) == SCATTER else 0
-    if joined is not None and joined.ranks != ranks:
+    if any(each is not None and each.ranks != ranks for each in (joined, padded)):
         return None
-    outer = 1 if joined is None else joined.outer
-    return Collective(collective, wait, tuple(chain), ranks, collective.args[-1], outer)
+    outer, rows = (1 if joined is None else joined.outer, ()) if padded is None else padded[2:]
+    return Collective(collective, wait, tuple(chain), ranks, collective.args[-1], outer, rows)
+
+
+def _is_split_alone(node: Any) -> bool:
+    return len(node.users) == 1 and str(_user(node).target) == _SPLIT
 
 
 def readers_of(node: Any) -> list[Any]:

@@ -242,24 +242,78 @@ def ops_agree_with_their_fakes() -> None:
     text = "(acc: f32, %x0: per_column f32) -> f32 { %0 = add acc, %x0; %0 }"
     how, group = ([], text, "repeatable", None, None), dist.group.WORLD.group_name
     for op, more in (
-        (ops.all_gather_matmul, (size, True)),
-        (ops.all_gather_matmul, (size, False)),
-        (ops.matmul_reduce_scatter, (size,)),
+        (ops.all_gather_matmul, (size, True, [])),
+        (ops.all_gather_matmul, (size, False, [])),
+        (ops.all_gather_matmul, (size, True, [3, *[1] * (size - 1)])),
+        (ops.matmul_reduce_scatter, (size, [])),
+        (ops.matmul_reduce_scatter, (size, [size + 1, size - 1, *[0] * (size - 2)])),
         (ops.matmul_all_reduce, ()),
     ):
         torch.library.opcheck(op, (a, b, [bias], *how, group, *more))
     total = (a @ b + bias).clone()
     dist.all_reduce(total)
-    summed = ops.matmul_reduce_scatter(a, b, [bias], *how, group, size)
+    summed = ops.matmul_reduce_scatter(a, b, [bias], *how, group, size, [])
     torch.testing.assert_close(summed, own(total, 0))
     torch.testing.assert_close(ops.matmul_all_reduce(a, b, [bias], *how, group), total)
-    d, rows = ops.all_gather_matmul(a, b, [bias], *how, group, size, True)
+    d, rows = ops.all_gather_matmul(a, b, [bias], *how, group, size, True, [])
     torch.testing.assert_close(d, rows @ b + bias)
     with pytest.raises(lt.LaunchError, match=r"\[ranks-name\]"):
         ops.matmul_all_reduce(a, b, [bias], *how, "no such group")
 
 
+class Layers(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """Two pairs of layers. Between them, the rows are divided among the ranks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.third = (torch.nn.Linear(WIDTH, HIDDEN, bias=False) for _ in range(2))
+        self.second, self.last = (torch.nn.Linear(HIDDEN, WIDTH, bias=False) for _ in range(2))
+
+    def forward(self, x: Any) -> Any:
+        y = functional.silu(self.second(functional.silu(self.first(x))))
+        return self.last(functional.silu(self.third(y)))
+
+
+def check_rows(dim: int, shape: tuple[int, ...]) -> Any:
+    """`Layers`, forward and backward, with rows along `dim` that the ranks do not divide, against f64. Returns the
+    report."""
+    mesh = importlib.import_module("torch.distributed.device_mesh").init_device_mesh("cpu", (dist.get_world_size(),))
+    parallel, tensor = (importlib.import_module(f"torch.distributed.tensor{end}") for end in (".parallel", ""))
+    rows = tensor.Shard(dim)
+    torch.manual_seed(0)
+    layer, exact = Layers().bfloat16(), Layers().double()
+    for parameter in layer.parameters():
+        parameter.data = (0.3 * torch.randn_like(parameter)).bfloat16()
+    exact.load_state_dict(layer.state_dict())
+    plan = {"first": parallel.ColwiseParallel(), "third": parallel.ColwiseParallel(input_layouts=rows)}
+    plan |= {name: parallel.RowwiseParallel(output_layouts=rows, use_local_output=False) for name in ("second", "last")}
+    layer = parallel.parallelize_module(layer, mesh, plan)
+    given = torch.randn(shape).bfloat16().requires_grad_()
+    wide = given.detach().double().requires_grad_()
+    backend = ltt.Backend(ALL, explain=True)
+    with graphs():
+        y = torch.compile(layer, backend=backend)(given).full_tensor()
+        y.float().square().sum().backward()
+    wanted = exact(wide)
+    wanted.square().sum().backward()
+    assert error(y.detach(), wanted.detach()) < 2**-6
+    assert error(given.grad, wide.grad) < 2**-5
+    for (name, one), other in zip(layer.named_parameters(), exact.parameters(), strict=True):
+        assert error(one.grad.full_tensor(), other.grad) < 2**-5, name
+    return backend.report()
+
+
+def rows_that_ranks_do_not_divide() -> None:
+    for dim, shape in ((0, (13, WIDTH)), (0, (5, 3, WIDTH)), (1, (1, 13, WIDTH))):
+        report = check_rows(dim, shape)
+        assert taken(report)[:3] == [SCATTER, GATHER, SCATTER] and taken(report).count(GATHER) == 3, str(report)
+    report = check_rows(1, (2, 13, WIDTH))
+    assert GATHER not in taken(report) and SCATTER not in taken(report)
+    assert str(report).count("parts of different sizes, along a dimension that is not the first") == 6, str(report)
+
+
 PARTS = (
+    rows_that_ranks_do_not_divide,
     ops_agree_with_their_fakes,
     blocks_of_sequence_parallelism,
     rows_in_another_order,

@@ -8,6 +8,7 @@ import pytest
 from fx_graphs import Graph, Node
 
 from lowtide.compiler.fx.collectives import gather_before, readers_of, sum_after
+from lowtide.compiler.fx.padding import without_padding
 from lowtide.compiler.fx.products import product_of
 
 RANKS, S, K, N = 4, 32, 64, 48
@@ -134,3 +135,94 @@ def test_means_and_sums_of_what_others_read_are_left() -> None:
     columns = product(graph, graph.input(S, K))
     summed(graph, joined(graph, columns, (S, N // RANKS), 1, 0), "sum", RANKS, "0", shape=(S, N // RANKS))
     assert [sum_after(node) for node in (mean, read, alone, columns)] == [None] * 4
+
+
+def padded(graph: Graph, node: Node, dim: int, count: int) -> Node:
+    shape = [*node.meta["val"].shape]
+    shape[dim] += count
+    widths = [0] * 2 * (len(shape) - dim)
+    widths[-1] = count
+    return graph.call("aten.constant_pad_nd.default", node, widths, 0.0, shape=shape)
+
+
+def cut(graph: Graph, node: Node, dim: int, end: int, *start: int) -> Node:
+    shape = [*node.meta["val"].shape]
+    shape[dim] = end - sum(start)
+    return graph.call("aten.slice.Tensor", node, dim, sum(start), end, shape=shape)
+
+
+@pytest.mark.parametrize(("total", "rows"), [(13, (4, 4, 4, 1)), (6, (4, 2, 0, 0)), (16, (4, 4, 4, 4))])
+def test_a_slice_of_gathered_rows_says_how_many_rows_each_rank_has(total: int, rows: tuple[int, ...]) -> None:
+    graph = Graph()
+    wait = gathered(graph, 4, 2, K)
+    whole = cut(graph, wait, 0, total)
+    found = before(graph, flat(graph, whole))
+    assert (found.wait, found.whole, found.outer) == (wait, whole, 1)
+    assert found.rows == tuple(2 * each for each in rows)
+    assert before(graph, flat(graph, cut(graph, wait, 0, total))) is None  # two slices read the rows
+    whole = cut(graph, graph.call("aten.view.default", gathered(graph, 4, K), shape=(1, 16, K)), 1, total)
+    assert before(graph, flat(graph, whole)).rows == rows
+
+
+def test_other_slices_are_no_gathered_rows_and_other_dimensions_are_named() -> None:
+    graph = Graph()
+    assert before(graph, cut(graph, gathered(graph, 4, K), 0, 13, 1)) is None
+    assert before(graph, cut(graph, gathered(graph, 4, 2 * K), 1, K)) is None
+    whole = cut(graph, joined(graph, gathered(graph, 3, 4, K), (3, 4, K), 0, 1), 1, 13)
+    assert before(graph, flat(graph, whole)).outer == 3
+
+
+def test_a_shard_is_found_behind_its_padding() -> None:
+    graph = Graph()
+    shard, deep = graph.input(3, 2, K), graph.input(1, 3, K)
+    assert without_padding(padded(graph, shard, 0, 1)) is shard
+    assert without_padding(padded(graph, deep, 1, 1)) is deep
+    for other in (shard, padded(graph, shard, 1, 1), padded(graph, shard, 2, 1)):
+        assert without_padding(other) is other
+    ones = graph.call("aten.constant_pad_nd.default", shard, [0, 0, 0, 0, 0, 1], 1.0, shape=(4, 2, K))
+    assert without_padding(ones) is ones
+
+
+def scattered(graph: Graph, dim: int, rows: tuple[int, ...], *, batch: int = 1, most: int = 4) -> tuple[Node, Node]:
+    """A product whose rows are divided along `dim`, padded and summed: the product and the result."""
+    outer, at = ((), 0) if dim == 0 else ((batch,), 1)
+    sums = product(graph, graph.input(batch * sum(rows), K))
+    split = graph.call(
+        "aten.split.Tensor", graph.call("aten.view.default", sums, shape=(*outer, sum(rows), N)), most, dim
+    )
+    parts = []
+    for number, count in enumerate(rows):
+        part = graph.input(*outer, 0, N)
+        if count:
+            part = graph.call("getitem.x", split, number, shape=(*outer, count, N))
+            part = graph.call("aten.clone.default", part) if batch > 1 else part
+        parts.append(part if count == most else padded(graph, part, at, most - count))
+    node = graph.call("aten.cat.default", parts, dim, shape=(*outer, most * len(rows), N))
+    if dim:
+        node = joined(graph, node, (*outer, most, N), 1, 0)
+    return sums, summed(graph, node, "sum", len(rows), "0", shape=(*outer, most, N))
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("rows", [(4, 4, 4, 1), (4, 2, 0, 0)])
+def test_padded_parts_of_a_sum_say_how_many_rows_each_rank_has(dim: int, rows: tuple[int, ...]) -> None:
+    graph = Graph()
+    sums, wait = scattered(graph, dim, rows)
+    found = sum_after(sums)
+    assert found is not None
+    assert (found.wait, found.rows, found.outer) == (wait, rows, 1)
+    position = {node: number for number, node in enumerate(found.chain)}  # each node before its readers
+    assert all(position.get(other, -1) < at for node, at in position.items() for other in node.all_input_nodes)
+    many, _ = scattered(graph, 1, rows, batch=3)
+    found = sum_after(many)
+    assert found is not None and found.outer == 3
+
+
+def test_parts_with_more_padding_and_parts_that_others_read_are_left() -> None:
+    graph = Graph()
+    sums, _ = scattered(graph, 0, (3, 3, 3, 1))  # one row of padding on all ranks
+    assert sum_after(sums) is None
+    sums, wait = scattered(graph, 0, (4, 4, 4, 1))
+    (cat,) = wait.args[0].all_input_nodes
+    graph.call("aten.relu.default", cat.args[0][0])
+    assert sum_after(sums) is None

@@ -1,18 +1,22 @@
 """The custom ops of compiled graphs: products with their collectives, with fake implementations.
 
-    all_gather_matmul(Tensor a, Tensor b, Tensor[] operands, …, ScalarType? out_dtype, str group, int ranks, bool keeps)
-        -> Tensor[]
-    matmul_reduce_scatter(Tensor a, Tensor b, Tensor[] operands, …, ScalarType? out_dtype, str group, int ranks)
-        -> Tensor
+    all_gather_matmul(Tensor a, Tensor b, Tensor[] operands, …, ScalarType? out_dtype, str group, int ranks, bool keeps,
+        int[] rows) -> Tensor[]
+    matmul_reduce_scatter(Tensor a, Tensor b, Tensor[] operands, …, ScalarType? out_dtype, str group, int ranks,
+        int[] rows) -> Tensor
     matmul_all_reduce(Tensor a, Tensor b, Tensor[] operands, …, ScalarType? out_dtype, str group) -> Tensor
 
 The arguments up to `out_dtype` are those of `lowtide::gemm`, for A (rows, K) and B (K, N). `group` is the name of a
 process group, and `ranks` the number of its ranks. The epilogue of a sum over ranks is applied to each rank's part,
 before the sum. `keeps`: the gathered rows of A are the second result. The ops have no gradient: graphs that call them
 hold the backward pass too. They raise as the functions of `lowtide.torch.distributed` do.
+
+`rows`: if ranks have different numbers of rows, these numbers, otherwise []. A rank gathers its first rows of A, and
+zeros if A has fewer. A rank with fewer rows of a sum has zeros at the end of D. So shapes do not depend on the rank.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -36,26 +40,41 @@ _Tensors = Sequence[torch.Tensor]
 
 
 def _gather(a: torch.Tensor, b: torch.Tensor, operands: _Tensors, *more: Any) -> list[torch.Tensor]:
-    how, (group, _, keeps) = How(*more[:_HOW]), more[_HOW:]
-    d, rows = compute_both(Call(GATHER, a, b, operands, how, keeps=keeps), _ranks(group))
-    if not keeps or rows is None:
+    how, (group, _, keeps, rows) = How(*more[:_HOW]), more[_HOW:]
+    ranks = _ranks(group)
+    own = _first(a, rows[ranks.rank]) if rows else a
+    d, whole = compute_both(Call(GATHER, own, b, operands, how, rows=tuple(rows), keeps=keeps), ranks)
+    if not keeps or whole is None:
         return [d]
-    return [d, rows.clone() if rows is a else rows]  # results of an op share no memory with its arguments
+    return [d, whole.clone() if whole is own else whole]  # results of an op share no memory with its arguments
+
+
+def _first(a: torch.Tensor, rows: int) -> torch.Tensor:
+    """The first rows of A, with zeros after them if A has fewer."""
+    return a[:rows] if rows <= a.shape[0] else torch.nn.functional.pad(a, (0, 0, 0, rows - a.shape[0]))
 
 
 def _gather_fake(a: torch.Tensor, b: torch.Tensor, operands: _Tensors, *more: Any) -> list[torch.Tensor]:
-    how, (_, ranks, keeps) = How(*more[:_HOW]), more[_HOW:]
-    d = a.new_empty(ranks * a.shape[0], b.shape[1], dtype=d_type(a, b, how))
-    return [d, a.new_empty(ranks * a.shape[0], a.shape[1])] if keeps else [d]
+    how, (_, ranks, keeps, rows) = How(*more[:_HOW]), more[_HOW:]
+    count = sum(rows) if rows else ranks * a.shape[0]
+    d = a.new_empty(count, b.shape[1], dtype=d_type(a, b, how))
+    return [d, a.new_empty(count, a.shape[1])] if keeps else [d]
 
 
 def _scatter(a: torch.Tensor, b: torch.Tensor, operands: _Tensors, *more: Any) -> torch.Tensor:
-    how, (group, _) = How(*more[:_HOW]), more[_HOW:]
-    return compute(Call(SCATTER, a, b, operands, how, of_parts=True), _ranks(group))
+    how, (group, _, rows) = How(*more[:_HOW]), more[_HOW:]
+    ranks, call = _ranks(group), Call(SCATTER, a, b, operands, how, rows=tuple(rows), of_parts=True)
+    if not rows:
+        return compute(call, ranks)
+    d = a.new_zeros(max(rows), b.shape[1], dtype=call.d)
+    compute(replace(call, out=d[: rows[ranks.rank]]), ranks)
+    return d
 
 
 def _scatter_fake(a: torch.Tensor, b: torch.Tensor, operands: _Tensors, *more: Any) -> torch.Tensor:
-    return a.new_empty(a.shape[0] // more[-1], b.shape[1], dtype=d_type(a, b, How(*more[:_HOW])))
+    ranks, rows = more[_HOW + 1 :]
+    count = max(rows) if rows else a.shape[0] // ranks
+    return a.new_empty(count, b.shape[1], dtype=d_type(a, b, How(*more[:_HOW])))
 
 
 def _reduce(a: torch.Tensor, b: torch.Tensor, operands: _Tensors, *more: Any) -> torch.Tensor:
@@ -86,8 +105,8 @@ def _flops_gathered(a: Sequence[int], b: Sequence[int], *more: Any, out_shape: A
 
 
 for _name, _more, _result, _functions in (
-    (GATHER, ", int ranks, bool keeps", "Tensor[]", (_gather, _gather_fake, _flops_gathered)),
-    (SCATTER, ", int ranks", "Tensor", (_scatter, _scatter_fake, _flops)),
+    (GATHER, ", int ranks, bool keeps, int[] rows", "Tensor[]", (_gather, _gather_fake, _flops_gathered)),
+    (SCATTER, ", int ranks, int[] rows", "Tensor", (_scatter, _scatter_fake, _flops)),
     (REDUCE, "", "Tensor", (_reduce, _reduce_fake, _flops)),
 ):
     LIBRARY.define(f"{_name}({_ASKED}{_more}) -> {_result}", tags=(torch.Tag.pt2_compliant_tag,))

@@ -21,6 +21,7 @@ from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.fx.choosing import Choice, choose
 from lowtide.compiler.fx.collectives import GATHER, WAIT, Collective, gather_before, readers_of, sum_after
 from lowtide.compiler.fx.fusion import Fusion
+from lowtide.compiler.fx.padding import without_padding
 from lowtide.compiler.fx.products import Product, product_of
 from lowtide.compiler.fx.regions import CHECKPOINTING
 from lowtide.compiler.fx.report import Row
@@ -108,15 +109,16 @@ class Collecting:
             reason = f"{after.name} is left: the product already waits for gathered rows"
         with self._graph.inserting_before(fusion.region.exit):
             shard, like = gather.node.args[0], fusion.region.exit
+            shard = without_padding(shard) if gather.rows else shard
             rows = shaped(self._graph, shard, (-1, product.a_value.shape[-1]), like, [-1, product.a_value.shape[-1]])
-            more = (gather.group, gather.ranks, bool(others))
+            more = (gather.group, gather.ranks, bool(others), [*gather.rows])
             made = self._made(ops.all_gather_matmul, (gather, fusion, text), rows, more)
             d = call(self._graph, operator.getitem, (made, 0), like)
             d = self._in_order(d, gather, (gather.ranks, gather.outer), like)
             if others:
                 whole = call(self._graph, operator.getitem, (made, 1), like)
-                shape = tuple(gather.wait.meta["val"].shape)
-                gather.wait.replace_all_uses_with(shaped(self._graph, whole, shape, like))
+                shape = tuple(gather.whole.meta["val"].shape)
+                gather.whole.replace_all_uses_with(shaped(self._graph, whole, shape, like))
             self._give(d, fusion)
         self._erase_unused(*gather.chain, gather.wait, gather.node)
         stable_topological_sort(self._graph)
@@ -133,7 +135,7 @@ class Collecting:
         with self._graph.inserting_before(found.wait):
             rows = self._in_order(product.a, found, (found.outer, found.ranks), found.wait)
             op = ops.matmul_reduce_scatter if found.ranks else ops.matmul_all_reduce
-            more = (found.group, found.ranks) if found.ranks else (found.group,)
+            more = (found.group, found.ranks, [*found.rows]) if found.ranks else (found.group,)
             made = self._made(op, (found, fusion, text), rows, more)
             shape = tuple(found.wait.meta["val"].shape)
             found.wait.replace_all_uses_with(shaped(self._graph, made, shape, found.wait))
@@ -183,6 +185,8 @@ def _refusal(found: Collective, product: Product) -> str | None:
     """Why a collective is left; None if it is taken with the product."""
     if found.node.meta.get(CHECKPOINTING) != product.node.meta.get(CHECKPOINTING):
         return f"{found.name} is left: activation checkpointing treats it differently from the product"
+    if found.rows and found.outer > 1:
+        return f"{found.name} is left: parts of different sizes, along a dimension that is not the first"
     extents = (*product.a_value.shape, *product.b_value.shape)
     shapes = [tuple(node.meta["val"].shape) for node in (found.wait, found.node.args[0])]
     is_known = all(isinstance(extent, int) for extent in extents)
