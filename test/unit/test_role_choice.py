@@ -180,6 +180,13 @@ def test_a_grid_of_one_wave_has_more_stages_and_fewer_scratch_buffers() -> None:
     assert (narrow.mainloop.stages, narrow.epilogue.buffers) == (4, 2)
 
 
+def test_a_fourth_stage_may_leave_one_buffer_unless_tma_also_loads_operands() -> None:
+    fields = "grid.tile = [128, 224], roles = cooperative(2), operands = as_given"
+    plain, added = chosen(problem(4096), fields), chosen(problem(4096, kinds=(OperandKind.full,)), fields)
+    assert (plain.mainloop.stages, plain.epilogue.buffers) == (4, 1)
+    assert (added.mainloop.stages, added.epilogue.buffers) == (3, 3)
+
+
 @pytest.mark.parametrize("size", [1536, 2048, 3000, 4096, 6000, 8192])
 @pytest.mark.parametrize("layout", GemmLayout, ids=str)
 def test_panels_of_n_contiguous_b_are_whole(layout: GemmLayout, size: int) -> None:

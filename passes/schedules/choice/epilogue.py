@@ -49,7 +49,8 @@ _MOST_BUFFERS = 4
 _FEWEST_STAGES = 3  # with fewer, the wait for L2 is visible
 # On an H200, a fourth stage gains 1.5 % in a grid of one wave (2048³). In several waves, tiles with fewer than 256
 # columns gain up to 26 % (256×112, M of 200 to 1500, N of 16,000 to 57,000), and tiles with 256 columns lose up to 1 %
-# (4096³).
+# (4096³). A fourth stage that leaves one buffer also gains: swapped tiles of 128×232 to 256×136 took 0.80 to 1.015 of
+# their time, 0.94 in the mean (11 products, M of 167 to 11,678).
 _STAGES, _FULL_COLUMNS = 4, 256
 _FEWEST_BUFFERS = 2  # with one, each part of a tile waits for the store of the part before
 _SCRATCH_BESIDE_RING = 16384  # without roles, where the ring stays filled: shared memory is for its stages
@@ -268,7 +269,8 @@ def _buffers(schedule: Schedule, problem: Problem, target: Target) -> int:
 
     In a grid of one wave, no store overlaps the products of a next tile, so a further stage gains more than a further
     buffer. In several waves, it gains more for tiles with fewer than 256 columns: their wgmmas read shared memory more
-    often, and TMA's writes to a stage take longer.
+    often, and TMA's writes to a stage take longer. Consumers hold two stages, so of three only one is loaded ahead. If
+    TMA also loads full operands of the epilogue, this was not measured: two buffers stay.
     """
     m, n, _ = schedule.tile_mnk
     assert schedule.epilogue.tile is not None
@@ -277,9 +279,11 @@ def _buffers(schedule: Schedule, problem: Problem, target: Target) -> int:
     counts = [count for count in range(_MOST_BUFFERS, 0, -1) if number % count == 0]
     stages = {count: fitting_stages(schedule.with_(buffers=count), problem, target) for count in counts}
     is_one_wave = _is_one_wave(schedule, problem, target)
-    fewest = 1 if is_one_wave else min(_FEWEST_BUFFERS, counts[0])
+    gains = is_one_wave or n < _FULL_COLUMNS  # by a fourth stage
+    may_wait = is_one_wave or (gains and not staged_operands(schedule, problem))
+    fewest = 1 if may_wait else min(_FEWEST_BUFFERS, counts[0])
     most = max(stages[count] for count in counts if count >= fewest)
-    enough = _STAGES if is_one_wave or n < _FULL_COLUMNS else _FEWEST_STAGES
+    enough = _STAGES if gains else _FEWEST_STAGES
     wanted = schedule.mainloop.stages or max(_FEWEST_STAGES, min(enough, most))
     return next((count for count in counts if stages[count] >= wanted), counts[-1])
 
