@@ -49,8 +49,8 @@ _MOST_BUFFERS = 4
 _FEWEST_STAGES = 3  # with fewer, the wait for L2 is visible
 # On an H200, a fourth stage gains 1.5 % in a grid of one wave (2048³). In several waves, tiles with fewer than 256
 # columns gain up to 26 % (256×112, M of 200 to 1500, N of 16,000 to 57,000), and tiles with 256 columns lose up to 1 %
-# (4096³). A fourth stage that leaves one buffer also gains: swapped tiles of 128×232 to 256×136 took 0.80 to 1.015 of
-# their time, 0.94 in the mean (11 products, M of 167 to 11,678).
+# (4096³). It gains as much if it leaves one buffer: swapped tiles of 128×232 to 256×136 took 0.79 to 1.015 of their
+# time (19 products, mean 0.935), other tiles 0.89 to 1.10 (21 products, mean 0.992).
 _STAGES, _FULL_COLUMNS = 4, 256
 _FEWEST_BUFFERS = 2  # with one, each part of a tile waits for the store of the part before
 _SCRATCH_BESIDE_RING = 16384  # without roles, where the ring stays filled: shared memory is for its stages
