@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from lowtide.interpreter.machine.options import MAX_STEPS, Observers, Options
     from lowtide.interpreter.machine.paths import Paths
     from lowtide.interpreter.machine.traces import Trace
-    from lowtide.interpreter.peers import Calls
     from lowtide.interpreter.ranks import interpret_ranks
     from lowtide.interpreter.turns import Sending
+    from lowtide.interpreter.windows import Calls
 
 _HOMES = {
     "api": ("Loaded", "interpret", "launch_record"),
@@ -26,9 +26,9 @@ _HOMES = {
     "machine.options": ("MAX_STEPS", "Observers", "Options"),
     "machine.paths": ("Paths",),
     "machine.traces": ("Trace",),
-    "peers": ("Calls",),
     "ranks": ("interpret_ranks",),
     "turns": ("Sending",),
+    "windows": ("Calls",),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 

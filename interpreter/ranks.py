@@ -26,8 +26,9 @@ from lowtide.interpreter.machine.words import Word
 from lowtide.interpreter.numbers import domains
 from lowtide.interpreter.numbers.accesses import Access, Span
 from lowtide.interpreter.numbers.codes import ELEMENT_BYTES
-from lowtide.interpreter.peers import Calls, sum_on_owners
+from lowtide.interpreter.peers import sum_on_owners
 from lowtide.interpreter.turns import Rank, Sending, take_turns
+from lowtide.interpreter.windows import Calls
 
 STREAM_ORDER = (
     "stream order: a copy of a copy engine or the stores of a kernel, and the write of a flag behind it on the same "
@@ -60,7 +61,7 @@ class _CopyEngine:
     sending: Sending
     clocks: Clocks = field(init=False)
     noted: list[tuple[Access, Span]] = field(default_factory=list)
-    steps: list[int | None] = field(init=False)  # parts of the copy, None for the flag
+    steps: list[Any] = field(init=False)  # parts of the copy, None for the flag
 
     def __post_init__(self) -> None:
         self.clocks = Clocks(1, [f"the copy engine of rank {self.source}"])
@@ -160,8 +161,9 @@ def interpret_ranks(
 
     If D is a list (`lists="d"`), all of A is there, and product q has the rows that rank q owns. Each rank stores it in
     rank q's memory and sets a flag there. The owner waits for all flags, and adds the parts of its rows (peers.py). The
-    result of a rank is this sum, (M, N) in D's type. `calls`: how many calls are made, in how many slots. `sendings`:
-    faults of parts, by (source, owner).
+    result of a rank is this sum, (M, N) in D's type. `calls`: how many calls are made, in how many slots, and whether
+    owners then send their sums to all ranks (`Calls.sums`): the result is then (ranks, M, N). `sendings`: faults of
+    parts, by (source, owner).
 
     Raises InterpreterError as `interpret` does, with the rank. Also raises it if all ranks that have not ended wait,
     with what each waits for.

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
 
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.api import Run
@@ -33,7 +33,7 @@ class Sending:
 class Engine(Protocol):
     """A copy engine. `steps`: those that are left. `step` takes the first of them."""
 
-    steps: list[int | None]
+    steps: list[Any]
 
     def step(self) -> None: ...
 
@@ -76,11 +76,11 @@ class Rank:
 def take_turns(ranks: list[Rank], engines: Sequence[Engine], draw: Random) -> None:
     """Run all ranks and copy engines to completion. Raises InterpreterError if no rank can continue."""
     pace, running = draw.choice(_PACES), list(ranks)
-    while running or engines:
+    while running or any(each.steps for each in engines):
         able = [rank for rank in running if rank.can_continue]
-        engines = [each for each in engines if each.steps]
-        if engines and (not able or draw.random() < pace):
-            draw.choice(engines).step()
+        busy = [each for each in engines if each.steps]
+        if busy and (not able or draw.random() < pace):
+            draw.choice(busy).step()
         elif able:
             rank = draw.choice(able)
             if rank.step():

@@ -93,6 +93,50 @@ def test_a_kernel_that_stores_all_products_to_one_owner_races(target: str) -> No
         interpret_ranks(wrong, inputs(), **DOMAIN)
 
 
+@pytest.mark.parametrize(("target", "level"), OF_BOTH)
+def test_each_rank_has_the_sums_of_all(target: str, level: str) -> None:
+    given = inputs()
+    wanted = sum(each["a"] @ each["b"][0].T for each in given)
+    for seed in range(1 if level == "ptx" else 4):
+        found = interpret_ranks(loaded(target, level), given, seed=seed, calls=Calls(sums={}), **DOMAIN)
+        assert all((each == wanted).all() for each in found)
+
+
+FAULTS_OF_SUMS = {
+    "lost flag": (
+        Sending(flag=False),
+        r"rank 1: .*the flag of a sum of rank 2 is 0, and the epoch is 1(?s:.*)\[ranks-deadlock\]",
+    ),
+    "stale epoch": (
+        Sending(behind=1),
+        r"rank 1: .*the flag of a sum of rank 2 is 0, and the epoch is 1(?s:.*)\[ranks-deadlock\]",
+    ),
+    "flag before data": (
+        Sending(flag_first=True),
+        rf"{RACE}|rank 1: reads .* of the sum of rank 2 .*\[ranks-part\]",
+    ),
+    "narrow scope": (
+        Sending(scope=Scope.gpu),
+        r"rank 1: race .* reads .* of the sum of rank 2 .*, which rank 2 stored",
+    ),
+    "place of another rank": (Sending(place=0), rf"{RACE}|rank 1: reads .* of the sum of .*\[ranks-part\]"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS_OF_SUMS)
+def test_each_fault_of_a_sum_that_is_sent_is_found(name: str) -> None:
+    sending, message = FAULTS_OF_SUMS[name]
+    for seed in range(5):
+        with pytest.raises(InterpreterError, match=message):
+            interpret_ranks(loaded("sm_80", "cta"), inputs(), seed=seed, calls=Calls(sums={(2, 1): sending}), **DOMAIN)
+
+
+def test_one_slot_is_enough_if_sums_are_sent() -> None:
+    """The sum of a rank says that it has read the parts of the call."""
+    for seed in range(3):
+        interpret_ranks(loaded("sm_80", "cta"), inputs(), seed=seed, calls=Calls(slots=1, sums={}), **DOMAIN)
+
+
 def test_a_part_that_no_rank_stores_is_not_added() -> None:
     text = re.sub(
         r"(tile\.store .*) into %D\[%batch, (%\w+),", r"\1 into %D[%batch, %dim_0,", compiled("sm_80").levels["cta"]

@@ -66,6 +66,7 @@ INTERPRETER = (
     "host",
     "api",
     "turns",
+    "windows",
     "peers",
     "ranks",
 )

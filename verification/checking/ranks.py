@@ -1,7 +1,8 @@
 """A kernel on several ranks: all levels, with copies or parts that are right, and with planted faults of them.
 
-Either its shards of A arrive, or its parts of D (`lists="d"`) are stored in the memory of peers and added there. Each
-fault must be found: a kernel that does not notice a lost flag, or reads a shard too early, has one of its own.
+Either its shards of A arrive, or its parts of D (`lists="d"`) are stored in the memory of peers and added there. In the
+second case, the owners also send their sums, as for an all-reduce. Each fault must be found: a kernel that does not
+notice a lost flag, or reads a shard too early, has one of its own.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -42,6 +43,7 @@ FAULTS: Mapping[str, Sending] = MappingProxyType(
 )
 WRONG_PLACE = "place of another rank"
 ONE_SLOT = "one slot"  # of windows, for all calls; only where D is in the memory of peers
+OF_SUMS = "sum: "  # begins the name of a fault of a sum that is sent
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ def check_ranks(
 ) -> list[RankRun]:
     """Run each interpreted level on `ranks` ranks: in some orders with correct copies, then once with each fault of a
     copy between two ranks that are drawn. If D is a list, the same is done with parts of D in the memory of peers.
-    M, N and K are those of the spec. If the spec does not set them, a shard has part of a tile of rows.
+    At the first level, faults of sums that owners send are planted, too; no kernel takes part in that step. M, N and K
+    are those of the spec. If the spec does not set them, a shard has part of a tile of rows.
 
     `seed`: of inputs and orders. Raises SpecError for a kernel without arrivals, or of another number of ranks.
     """
@@ -91,6 +94,9 @@ def check_ranks(
             rank, to = draw.sample(range(ranks), 2)
             sending = FAULTS.get(name, Sending(place=to))
             runs.append(_faulty(module, source.level, inputs, seed, (name, {"sendings": {(rank, to): sending}})))
+            if scatters and not number:
+                sums = {"calls": Calls(sums={(rank, to): sending})}
+                runs.append(_faulty(module, source.level, inputs, seed, (OF_SUMS + name, sums)))
         if scatters:
             runs.append(_faulty(module, source.level, inputs, seed, (ONE_SLOT, {"calls": Calls(slots=1)})))
     loaded.cache_clear()
@@ -170,15 +176,18 @@ def _products(module: Any, spec: GemmSpec, inputs: list[dict[str, Any]], seed: i
 
 
 def _sums(module: Any, spec: GemmSpec, inputs: list[dict[str, Any]], seed: int) -> Iterator[str]:
-    """Like `_products`, for the sums of all parts, in exact integers."""
-    sums = interpret_ranks(module, inputs, seed=seed, domain=ExactDomain.name)
+    """Like `_products`, for the sums of all parts, in exact integers. With an odd seed, all ranks get all sums."""
+    calls = Calls(sums={} if seed % 2 else None)
+    results = interpret_ranks(module, inputs, seed=seed, domain=ExactDomain.name, calls=calls)
     parts = [reference(spec, **own) for own in inputs]
-    for rank, found in enumerate(sums):
-        wanted: Any = sum(np.asarray(part[rank]) for part in parts)
-        if (found != wanted).any():
-            row, column = np.argwhere(found != wanted)[0].tolist()
-            what = f"{found[row, column]} and not {wanted[row, column]}"
-            yield f"rank {rank}: the sum of the parts has [{row}, {column}] = {what}"
+    wanted: Any = sum(np.stack([np.asarray(each) for each in part]) for part in parts)
+    for rank, result in enumerate(results):
+        owners = [rank] if calls.sums is None else range(len(inputs))
+        for owner, found in zip(owners, result if calls.sums is not None else [result], strict=True):
+            if (found != wanted[owner]).any():
+                row, column = np.argwhere(found != wanted[owner])[0].tolist()
+                what = f"{found[row, column]} and not {wanted[owner][row, column]}"
+                yield f"rank {rank}: the sum of the parts of rank {owner} has [{row}, {column}] = {what}"
 
 
 def _faulty(
@@ -189,5 +198,6 @@ def _faulty(
         interpret_ranks(module, inputs, seed=seed, **planted)
     except InterpreterError as error:
         return RankRun(level, name, seed, True, str(error))
-    pairs = "".join(f", from rank {source} to rank {target}," for source, target in planted.get("sendings", ()))
+    sent = planted.get("sendings") or (planted["calls"].sums if "calls" in planted else None) or ()
+    pairs = "".join(f", from rank {source} to rank {target}," for source, target in sent)
     return RankRun(level, name, seed, False, f"the fault{pairs} was not found")
