@@ -90,12 +90,12 @@ def errors() -> None:
     rank, size = dist.get_rank(), dist.get_world_size()
     b = torch.ones(4, 5)
 
-    def code(function: Any, *given: Any, **more: Any) -> str:
+    def code(function: Any, *given: Any, text: str = "", **more: Any) -> str:
         with pytest.raises(lt.Error) as raised:
             function(*given, **more)
         said: list[Any] = [None] * size
         dist.all_gather_object(said, str(raised.value))
-        assert len({*said}) == 1, said
+        assert len({*said}) == 1 and text in said[0], said
         return raised.value.code
 
     assert code(distributed.all_gather_matmul, torch.ones(3 + (rank == 1), 4), b) == "ranks-disagree"
@@ -112,6 +112,11 @@ def errors() -> None:
     for wrong in ([3] * size, rows[:-1], [-3, 4, *rows[2:]]):
         assert code(distributed.all_gather_matmul, ragged, b, rows=wrong) == "ranks-rows"
     assert code(distributed.matmul_reduce_scatter, torch.ones(6, 4), b, rows=rows) == "ranks-rows"
+    text = f"rows={(3,) * size} for {size} ranks, and the first extent of operand a is 4"
+    given = torch.ones(4, 2, 4), b
+    assert code(distributed.all_gather_matmul, *given, rows=[3] * size, text=text) == "ranks-rows"
+    text = "3 scales; give one for each row of a, which has 8 on this rank"
+    assert code(distributed.all_gather_matmul, *given, scale_a=torch.ones(3), text=text) == "ranks-scales"
     other = rows if rank else [4, 3, *rows[2:]]
     assert code(distributed.matmul_reduce_scatter, torch.ones(sum(rows), 4), b, rows=other) == "ranks-disagree"
     assert code(distributed.matmul_all_reduce, torch.ones(4, 4, dtype=torch.int8), b.to(torch.int8)) == "ranks-types"

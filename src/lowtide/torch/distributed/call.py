@@ -21,7 +21,8 @@ class Call:
 
     `rows`: the number of rows of each rank: of A for GATHER, of D otherwise; () for the default of `shares`.
     `of_parts`: whether the epilogue of a sum over ranks is applied to each rank's part, before the sum; otherwise it is
-    applied to the sum. `gathered`: the index of the operand that has this rank's rows, as A has, and is gathered too;
+    applied to the sum. `inner`: how many of these rows one index of the first dimension stands for, if A was (rows, …,
+    K). `gathered`: the index of the operand that has this rank's rows, as A has, and is gathered too;
     None if there is none. `keeps`: whether the call also returns the gathered rows of A.
     """
 
@@ -35,6 +36,7 @@ class Call:
     of_parts: bool = False
     gathered: int | None = None
     keeps: bool = False
+    inner: int = 1
 
     def shares(self, size: int) -> tuple[int, ...]:
         """The number of rows of each of `size` ranks: `rows` if given. Otherwise, all ranks have as many as this rank

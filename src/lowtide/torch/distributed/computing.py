@@ -123,8 +123,8 @@ def _all_rows_of(call: Call, rows: int) -> torch.Tensor:
     own = call.operands[call.gathered]
     if tuple(own.shape) != (call.a.shape[0],):
         raise LaunchError(
-            f"scale_a: shape {tuple(own.shape)}; give one scale for each row of a, which has {call.a.shape[0]} on this"
-            " rank [ranks-scales]"
+            f"scale_a: {own.numel()} scales; give one for each row of a, which has {call.a.shape[0]} on this rank in"
+            " all its dimensions but the last [ranks-scales]"
         )
     return own.new_empty(1).expand(rows)
 
@@ -137,7 +137,8 @@ def _check_rows(call: Call, ranks: Ranks) -> None:
     fits = len(rows) == ranks.size and min(rows) >= 0
     if not fits or m != (rows[ranks.rank] if call.op == GATHER else sum(rows)):
         wanted = f"rows[{ranks.rank}]" if call.op == GATHER else "the sum of rows"
+        given = tuple(each // call.inner for each in rows)
         raise LaunchError(
-            f"rows={rows} for {ranks.size} ranks, and operand a with {m} rows: give a number for each rank; a has"
-            f" {wanted} rows [ranks-rows]"
+            f"rows={given} for {ranks.size} ranks, and the first extent of operand a is {m // call.inner}: give a"
+            f" number for each rank; the first extent of a is {wanted} [ranks-rows]"
         )

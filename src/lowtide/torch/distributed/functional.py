@@ -148,7 +148,7 @@ def _call(
     if of_ranks is None and op == SCATTER and a.shape[0] % ranks.size:
         of_ranks = chunks(a.shape[0], ranks.size)  # of M, not of all flattened rows
     of_ranks = tuple(each * prod(inner) for each in of_ranks or ())
-    call = Call(op, rows, b, operands, how, rows=of_ranks, gathered=gathers)
+    call = Call(op, rows, b, operands, how, rows=of_ranks, gathered=gathers, inner=max(prod(inner), 1))
     if not records_gradient((a, b, *operands)):
         flat = out.flatten(0, -2) if out is not None and out.dim() > 1 and out.is_contiguous() else out
         found = compute(replace(call, out=flat), ranks)
