@@ -34,7 +34,7 @@ STREAM_ORDER = (
     "stream order: a copy of a copy engine or the stores of a kernel, and the write of a flag behind it on the same "
     "stream, are writes and a release at the scope .sys for a kernel on another GPU"
 )
-"""What the PTX ISA does not say about copy engines, and this model takes for granted."""
+"""What the PTX ISA does not say about copy engines, and this model assumes. benchmarks/litmus/run_peers.py tests it."""
 
 _PARTS = 3  # of the copy of a shard
 _FLAG = "i32"
