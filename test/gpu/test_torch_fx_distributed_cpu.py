@@ -230,6 +230,9 @@ def by_kernels() -> None:
             "all_gather_matmul",
             "matmul_reduce_scatter",
         }
+        check_rows(0, (29, WIDTH))
+        taken_rows = {key.rows for key, why in ranks.agreed.items() if not why and hasattr(key, "op")} - {()}
+        assert {(sum(rows), len(rows)) for rows in taken_rows} == {(29, ranks.size)}, ranks.agreed
         ranks.agreed.clear()
         ranks.engines.clear()
 
