@@ -31,6 +31,8 @@ the contender takes less.
 For each cell, candidates of the [tuner](tuning.md) were timed. These are within 1 % of the fastest.
 
 {level}
+Races of other schedules, and why the default does not choose by energy: [tried](tried.md#energy).
+
 ## Run it
 
 ```sh

@@ -201,7 +201,7 @@ def test_each_result_is_on_a_page_and_each_area_too() -> None:
     generator = load_generator()
     named = {name for page in PAGES for name in re.findall(r"<!-- results: (.*) -->", page.read_text(encoding="utf-8"))}
     shown = named | {page.name for page in ladder_pages.LADDER_PAGES}
-    for page in ("docs/any-shape.md", "docs/corners.md", "docs/models.md"):
+    for page in ("docs/any-shape.md", "docs/corners.md", "docs/models.md", "docs/energy.md"):
         shown |= set(re.findall(r"results/([\w-]+)\.json", text_of(page)))
     lost = [
         name
