@@ -1,7 +1,8 @@
 """Several GPUs: each rank stores the parts of D in its peers' memory, and each owner adds the parts of its rows.
 
 The work of a rank is that of one stream: the kernel, a flag on each rank, a wait for the flags of all ranks, and the
-sum of the parts from rank 0 on. For an all-reduce, the copy engine of the owner then copies the sum to all other ranks,
+sum of the parts from rank 0 on. Or the kernel stores the parts in the rank's own memory, and its copy engine sends them
+behind it, each with a flag. For an all-reduce, the copy engine of the owner then copies the sum to all other ranks,
 each with a flag of another kind, while the stream waits for the flags of the other sums and reads them. The next call
 of the stream begins when these copies have ended.
 
@@ -11,7 +12,7 @@ accesses are checked in the memory of its rank, as for one GPU. Waits, sums and 
 kernels.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -28,49 +29,53 @@ from lowtide.interpreter.numbers.codes import ELEMENT_BYTES
 from lowtide.interpreter.turns import Rank, Turns, take_turns
 from lowtide.interpreter.windows import PARTS, SUMS, Calls, Group, Ints, Sendings
 
-_COPIES = 2  # of the rows of a sum for one rank
+_COPIES = 2  # of the rows for one rank
 
 
 @dataclass
 class _Engine:
-    """The copy engine of a rank, which sends the sum of a call. `steps`: for each that is left, the target and rows;
-    None in place of rows: the flag."""
+    """The copy engine of a rank. `steps`: those that are left."""
 
     number: int
     group: Group
     known: Ints
-    steps: list[Any] = field(default_factory=list)
-    call: int = 0
-    sum: Any = None
+    steps: list[Callable[[], None]] = field(default_factory=list)
 
-    def begin(self, known: Ints, call: int, total: Any) -> None:
-        """The engine gets the copies of a call, behind earlier work of the stream that knows `known`."""
-        self.known = np.maximum(known, self.known)
-        self.known[self.group.size + self.number] += 1  # the stream knows the copies of earlier calls, but not these
-        self.call, self.sum = call, total
-        parts = [each for each in np.array_split(np.arange(len(total)), _COPIES) if each.size]
-        for step in range(1, self.group.size):
-            target = (self.number - step) % self.group.size
-            sending = self.group.sending(SUMS, self.number, target)
-            flag, copies = [(target, None)] * sending.flag, [(target, each) for each in parts]
+    def send(self, kind: str, known: Ints, call: int, rows: Mapping[int, Any]) -> None:
+        """Copies of a call, by target and in this order, each with its flag. They come behind earlier work of the
+        stream, which knows `known`."""
+        self.steps.append(partial(self._learn, known.copy()))
+        for target, values in rows.items():
+            sending = self.group.sending(kind, self.number, target)
+            parts = [each for each in np.array_split(np.arange(len(values)), _COPIES) if each.size]
+            copies: list[Callable[[], None]] = [partial(self._copy, kind, target, call, values, each) for each in parts]
+            tell = partial(self.group.tell, kind, self._agent, target, call, self.known)
+            flag: list[Callable[[], None]] = [tell] if sending.flag else []
             self.steps += [*flag, *copies] if sending.flag_first else [*copies, *flag]
 
     def step(self) -> None:
         """The next copy of rows, or the write of a flag."""
-        target, rows = self.steps.pop(0)
-        agent = self.group.size + self.number
-        if rows is None:
-            self.group.tell(SUMS, agent, target, self.call, self.known)
-            return
-        columns = np.arange(self.sum.shape[1])
-        place = self.group.target(SUMS, self.number, target, self.call, self.sum.shape)
+        self.steps.pop(0)()
+
+    @property
+    def _agent(self) -> int:
+        return self.group.size + self.number
+
+    def _learn(self, known: Ints) -> None:
+        np.maximum(self.known, known, out=self.known)
+        self.known[self._agent] += 1  # the stream knows the copies before, but not those that follow
+
+    def _copy(self, kind: str, target: int, call: int, values: Any, rows: Any) -> None:
+        place = self.group.target(kind, self.number, target, call, values.shape)
         try:
-            place.store(agent, self.known, self.call, tuple(np.meshgrid(rows, columns, indexing="ij")))
+            place.store(
+                self._agent, self.known, call, tuple(np.meshgrid(rows, np.arange(values.shape[1]), indexing="ij"))
+            )
         except InterpreterError as error:
             raise type(error)(f"rank {self.number}: {error}") from error
-        values = np.zeros_like(self.sum) if place.values is None else place.values.copy()
-        values[rows] = self.sum[rows]
-        place.values = values
+        held = np.zeros_like(values) if place.values is None else place.values.copy()
+        held[rows] = values[rows]
+        place.values = held
 
 
 class _Stream:
@@ -88,7 +93,8 @@ class _Stream:
         for call in range(1, self._group.calls.count + 1):
             run = self.rank.run = self._begin()
             run.place()
-            run.memory.on_write = partial(self._stored, call, self._buffers(run))
+            if not self._group.calls.copies:
+                run.memory.on_write = partial(self._stored, call, self._buffers(run))
             yield from self._tell(call, first=True)
             yield from run.host.in_turns(run.placed)
             self._deliver(run, call)
@@ -98,6 +104,8 @@ class _Stream:
             yield None
             if self._group.calls.sums is not None:
                 yield from self._exchange(call)
+            yield Wait(lambda: not self.engine.steps, lambda: "its copy engine has not ended")
+            self._known = np.maximum(self._known, self.engine.known)
 
     def _await(self, kind: str, call: int) -> Iterator[Wait]:
         """Wait for the flags of all ranks, and acquire them. A rank sets no flag of a sum for itself."""
@@ -119,8 +127,8 @@ class _Stream:
 
     def _exchange(self, call: int) -> Turns:
         """The copy engine sends this rank's sum; the result becomes that of all ranks, (ranks, rows, N)."""
-        own, group, engine = self.result, self._group, self.engine
-        engine.begin(self._known, call, own)
+        own, group = self.result, self._group
+        self.engine.send(SUMS, self._known, call, dict.fromkeys(self._peers, own))
         yield from self._await(SUMS, call)
         ranks = range(group.size)
         places = {
@@ -128,8 +136,6 @@ class _Stream:
         }
         sums = {source: place.load(self._known, call) for source, place in places.items()}
         self.result = np.stack([sums.get(each, own) for each in ranks])
-        yield Wait(lambda: not engine.steps, lambda: "its copy engine has not ended")
-        self._known = np.maximum(self._known, engine.known)
 
     def _buffers(self, run: Run) -> list[Buffer]:
         return [run.memory.buffer(name) for name in run.placed[run.output].names_of_parts()]
@@ -147,14 +153,26 @@ class _Stream:
             target.store(self._number, self._known, call, at)
 
     def _deliver(self, run: Run, call: int) -> None:
-        """Copy the values to the owners when the kernel has ended. A read before that is reported as a race."""
-        for owner, values in enumerate(run.results()):
-            self._group.target(PARTS, self._number, owner, call, values.shape).values = values
+        """The values reach the owners when the kernel has ended. A read before that is reported as a race."""
+        parts, known, group = run.results(), self._known, self._group
+        if not group.calls.copies:
+            for owner, values in enumerate(parts):
+                group.target(PARTS, self._number, owner, call, values.shape).values = values
+            return
+        own = group.place(PARTS, self._number, call, self._number, parts[self._number].shape)
+        own.store(self._number, known, call, tuple(np.indices(own.shape)))
+        own.values = parts[self._number]
+        self.engine.send(PARTS, known, call, {owner: parts[owner] for owner in self._peers})
+
+    @property
+    def _peers(self) -> list[int]:
+        """The other ranks, in the order in which this one sends to them."""
+        return [(self._number + step) % self._group.size for step in range(1, self._group.size)]
 
     def _tell(self, call: int, first: bool) -> Iterator[None]:
         """Set this rank's flags on all ranks: if `first`, those that are set before the kernel (a fault), otherwise the
         others."""
-        for owner in range(self._group.size):
+        for owner in [self._number] if self._group.calls.copies else range(self._group.size):
             sending = self._group.sending(PARTS, self._number, owner)
             if sending.flag and sending.flag_first is first:
                 self._group.tell(PARTS, self._number, owner, call, self._known)

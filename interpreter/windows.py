@@ -27,11 +27,13 @@ PARTS, SUMS = "part", "sum"
 class Calls:
     """`count` calls of a product, one after the other. They use the `slots` slots of a window in turn. At least two
     slots are needed: with one, a rank stores its part of the next call where the owner may still read. `sums`: if it is
-    not None, owners then send their sums to all ranks; it has the faults of this, by (owner, target)."""
+    not None, owners then send their sums to all ranks; it has the faults of this, by (owner, target). `copies`: whether
+    copy engines send the parts, behind the kernel; otherwise the kernel stores them in the windows."""
 
     count: int = 3
     slots: int = 2
     sums: Sendings | None = None
+    copies: bool = False
 
 
 @dataclass
@@ -137,7 +139,8 @@ class Group:
 
     def place(self, kind: str, owner: int, call: int, source: int, shape: tuple[int, int]) -> Place:
         """The place of a rank's rows in a window. All have the same shape."""
-        key, agent = (kind, owner, call % self.calls.slots, source), source + (self.size if kind == SUMS else 0)
+        is_copied = kind == SUMS or (self.calls.copies and source != owner)
+        key, agent = (kind, owner, call % self.calls.slots, source), source + self.size * is_copied
         return self._places.setdefault(key, Place(kind, owner, agent, self.size, shape))
 
     def target(self, kind: str, source: int, owner: int, call: int, shape: tuple[int, int]) -> Place:

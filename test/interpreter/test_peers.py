@@ -131,6 +131,30 @@ def test_each_fault_of_a_sum_that_is_sent_is_found(name: str) -> None:
             interpret_ranks(loaded("sm_80", "cta"), inputs(), seed=seed, calls=Calls(sums={(2, 1): sending}), **DOMAIN)
 
 
+@pytest.mark.parametrize("name", FAULTS)
+def test_each_fault_of_a_part_that_the_copy_engine_sends_is_found(name: str) -> None:
+    sending, message = FAULTS[name]
+    for seed in range(3):
+        with pytest.raises(InterpreterError, match=message):
+            calls = Calls(copies=True)
+            interpret_ranks(
+                loaded("sm_80", "cta"), inputs(), seed=seed, sendings={(2, 1): sending}, calls=calls, **DOMAIN
+            )
+
+
+def test_parts_that_copy_engines_send_are_added_and_need_two_slots() -> None:
+    given = inputs()
+    wanted = sum(each["a"] @ each["b"][0].T for each in given)
+    for seed in range(3):
+        for sums in (None, {}):
+            calls = Calls(sums=sums, copies=True)
+            found = interpret_ranks(loaded("sm_80", "cta"), given, seed=seed, calls=calls, **DOMAIN)
+            assert all((each == wanted).all() for each in (found if sums is not None else [np.stack(found)]))
+        with pytest.raises(InterpreterError, match=RACE):
+            calls = Calls(slots=1, copies=True)
+            interpret_ranks(loaded("sm_80", "cta"), given, seed=seed, calls=calls, **DOMAIN)
+
+
 def test_one_slot_is_enough_if_sums_are_sent() -> None:
     """The sum of a rank says that it has read the parts of the call."""
     for seed in range(3):
