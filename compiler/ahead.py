@@ -138,11 +138,16 @@ class Ahead:
 def _started(modules: Sequence[str]) -> "subprocess.Popen[bytes] | None":
     """A new process that waits for jobs; None if there can be none."""
     paths = os.pathsep.join(path for path in sys.path if path)
-    environment = {**os.environ, "PYTHONPATH": paths, "CUDA_VISIBLE_DEVICES": ""}  # it needs no GPU
+    # It needs no GPU, and no modules of the folder in which the program runs.
+    more = {"PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "CUDA_VISIBLE_DEVICES": ""}
     command = [sys.executable, "-m", _PROGRAM, str(os.getpid()), *modules]
     try:
         return subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **more},
         )
     except OSError:
         return None
