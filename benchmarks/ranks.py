@@ -3,12 +3,13 @@
     torchrun --nproc-per-node 4 benchmarks/ranks.py [--work ag rs ar] [--seconds 90] [--rounds 15] [--seed 1]
         [--commit HASH] [--out ranks.json]
 
-M, N and K are those of the whole product, in bf16. AG+GEMM: the rows of A and the columns of B are divided among the
-ranks. GEMM+RS and GEMM+AR: K is divided. All ranks shuffle rounds in the same way. A time is that of the slowest rank,
-per call. The product alone is this project's, without a collective. Ratios are of speed in the same rounds, median,
-least and greatest: above 1, ours takes less time. Results are compared with NCCL's before they are timed. Rows that do
-not begin within `--seconds` are left out. A process that takes 30 s more ends itself. The file is a result of
-benchmarks/record.py, for docs/performance.md.
+M, N and K are those of the whole product, in bf16. For AG+GEMM, the rows of A and the columns of B are divided among
+the ranks. For GEMM+RS and GEMM+AR, K is divided. All ranks shuffle the contenders of a round in the same way. A time is
+that of the slowest rank, per call. "The product alone" is this project's product without a collective. A ratio is the
+time of another contender divided by this project's time in the same round: above 1, this project takes less time. Its
+median, least and greatest are written. Before the timing, results of this project and of torch's fused operations are
+compared with NCCL's; those that differ are not timed. Rows that do not begin within `--seconds` are left out. A process
+that takes 30 s more ends itself. The file is a result of benchmarks/record.py, for docs/performance.md.
 """
 
 import argparse
@@ -44,7 +45,7 @@ CONTENDERS = {
 }
 COLUMNS = ("work", "µs", *(f"to {label}" for label in CONTENDERS.values()), "plain, because")
 LABELS = {"ag": "AG+GEMM", "rs": "GEMM+RS", "ar": "GEMM+AR"}
-CALLS = 5  # in a row, which the host enqueues before the GPU needs them
+CALLS = 5  # in a row; the host enqueues them while the GPU sleeps, if it is fast enough
 Contenders = dict[str, Callable[[], torch.Tensor]]
 
 
@@ -114,7 +115,8 @@ def drawn(*shape: int) -> torch.Tensor:
 
 
 def errors(contenders: Contenders) -> dict[str, str]:
-    """What is wrong with each contender's result, "" if nothing; the same on all ranks. Removes those that fail."""
+    """What is wrong with the result of each contender, "" if nothing; all ranks get the same. Contenders with a wrong
+    result are removed."""
     wanted, found = contenders["nccl"]().float().clone(), {}
     for name in [name for name in contenders if name not in ("nccl", "alone", "cublas")]:
         try:
@@ -131,7 +133,7 @@ def errors(contenders: Contenders) -> dict[str, str]:
 
 
 def timed(contenders: Contenders, rounds: int, seed: int) -> dict[str, list[float]]:
-    """Microseconds per call in each round, of the slowest rank."""
+    """For each contender, the microseconds per call on the slowest rank, in each round."""
     order, found = random.Random(seed), {name: [] for name in contenders}
     for call in contenders.values():
         for _ in range(3):
@@ -154,7 +156,7 @@ def timed(contenders: Contenders, rounds: int, seed: int) -> dict[str, list[floa
 
 
 def row(work: str, shape: tuple[int, int, int], times: dict[str, list[float]], said: str) -> tuple[Cell, ...]:
-    """The cells of COLUMNS. `said`: what is wrong, or why the ranks took the plain ops."""
+    """The cells of COLUMNS. `said`: the last cell, which says what is wrong, or why the ranks took the plain ops."""
     named = f"{dist.get_world_size()} GPUs, {LABELS[work]} {' × '.join(map(str, shape))}"
     ours = times.get("ours")
     if ours is None:

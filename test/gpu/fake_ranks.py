@@ -1,4 +1,5 @@
-"""GPUs that share memory, played by processes: windows are files that all map, and torch computes what kernels do."""
+"""Processes in place of GPUs that share memory: windows are files that all processes map, and torch, or the
+interpreter, computes what the kernels do."""
 
 import contextlib
 import ctypes
@@ -27,7 +28,7 @@ _numbers = itertools.count()
 
 
 class Window(symmetric.Window):
-    """Memory of each rank as a file. torch's handle is replaced; offsets are those of the class."""
+    """A window whose memory on each rank is a file. torch's handle is replaced; offsets are those of the base class."""
 
     def __init__(self, device: torch.device, group: Any, slots: int, size: int) -> None:
         folder: list[Any] = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
@@ -51,7 +52,7 @@ class Window(symmetric.Window):
 
 
 class Launches(launching.Launches):
-    """Runs a kernel of a spec by torch."""
+    """Computes the kernel of a spec with torch."""
 
     def prepared(self, spec: Any, numerics: str, operands: Mapping[str, Any], scalars: Mapping[str, Any]) -> Any:
         return lambda stream: self.run(spec, numerics, operands, scalars)
@@ -86,7 +87,7 @@ class Launches(launching.Launches):
 
 
 class Interpreted(Launches):
-    """Runs the kernel of a spec, compiled for sm_90a, on the interpreter, after it has waited for all flags."""
+    """Compiles the kernel of a spec for sm_90a, and interprets it once all flags have arrived."""
 
     def run(self, spec: Any, numerics: str, operands: Mapping[str, Any], scalars: Mapping[str, Any]) -> None:
         waits = spec.arrivals and spec.lists is None and tuple(operands[name] for name in ("arrived", "turn", "status"))
@@ -105,7 +106,7 @@ class Interpreted(Launches):
 
 
 def as_numpy(x: torch.Tensor) -> Any:
-    """The array of a tensor, whose type numpy may not have."""
+    """The array of a tensor; types that numpy lacks are those of ml_dtypes."""
     library = element_type(name_of(x.dtype)).library
     return x.contiguous().view(torch.uint8).numpy().view(getattr(ml_dtypes, library, None) or library)
 
@@ -121,7 +122,7 @@ def arrives(shard: int, arrived: torch.Tensor, turn: torch.Tensor, status: torch
 
 
 class Streams:
-    """Work is done at once, in order."""
+    """Streams whose work is done at once, by the calling thread."""
 
     beside = 1
 
@@ -143,7 +144,7 @@ class Streams:
 
 @contextlib.contextmanager
 def gpus(rank: int, launches: Any = Launches) -> Iterator[None]:
-    """Within it, tensors of the CPU count as those of a GPU of this rank."""
+    """In this context, tensors on the CPU are taken for tensors on a GPU of this rank."""
     listed = lambda places: SimpleNamespace(address=next(_numbers), matrices=places)  # noqa: E731
     with contextlib.ExitStack() as stack:
         for where, name, what in (

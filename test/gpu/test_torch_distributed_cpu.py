@@ -4,6 +4,7 @@ import importlib
 import random
 import time
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -380,3 +381,18 @@ def test_parts_are_copied_if_they_fill_the_gpu_and_stored_if_they_are_small() ->
         for rows, wanted in ((4096, True), (2048, True), (64, False)):
             spec = lt.GemmSpec(m=rows, n=8192, k=4096, batch=2, lists="d", arrivals=True, a="bf16", b="bf16", d="bf16")
             assert sending.sends_copies(spec, (rows, rows), 0, 2 * 8192) is wanted, rows
+
+
+def test_launches_distinguish_the_signs_of_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
+    launching, launched = importlib.import_module("lowtide.torch.distributed.launching"), []
+
+    def prepare(records: Any, scalars: Any) -> tuple[Any]:
+        return (SimpleNamespace(run=lambda stream, context: launched.append(str(scalars["s"]))),)
+
+    api = SimpleNamespace(cuCtxGetCurrent=lambda: (0, 0))
+    monkeypatch.setattr(launching.driver, "api", lambda: api)
+    launches, spec = launching.Launches(), lt.GemmSpec(a="bf16", b="bf16", d="bf16", n=64, k=64)
+    monkeypatch.setattr(launches, "_kernel", lambda *given: SimpleNamespace(prepare=prepare))
+    for scalar in (0.0, -0.0, 0.0):
+        launches.prepared(spec, "repeatable", {}, {"s": scalar})(0)
+    assert launched == ["0.0", "-0.0", "0.0"]

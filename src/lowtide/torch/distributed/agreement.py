@@ -95,7 +95,7 @@ def _own_reason(ranks: Ranks, device: torch.device, asked: Signature) -> str:
     if gathers and not rows:  # nothing would wait for this rank, so it could be two calls behind
         return "this rank has no rows"
     if k * of_a.itemsize % _UNIT or n * of_d.itemsize % _UNIT:
-        return f"rows of K = {k} or of N = {n} elements are no multiples of {_UNIT} bytes"
+        return f"rows of K = {k} or of N = {n} elements are not multiples of {_UNIT} bytes"
     if whole < _FEWEST_ROWS:
         return f"{whole} rows are too few"
     return symmetric.why_not(device, ranks.group)

@@ -21,9 +21,9 @@ class Call:
 
     `rows`: the number of rows of each rank: of A for GATHER, of D otherwise; () for the default of `shares`.
     `of_parts`: whether the epilogue of a sum over ranks is applied to each rank's part, before the sum; otherwise it is
-    applied to the sum. `inner`: how many of these rows one index of the first dimension stands for, if A was (rows, …,
-    K). `gathered`: the index of the operand that has this rank's rows, as A has, and is gathered too;
-    None if there is none. `keeps`: whether the call also returns the gathered rows of A.
+    applied to the sum. `inner`: the number of these rows for each index of the first dimension, if the caller's A was
+    (rows, …, K). `gathered`: the index of an operand that has this rank's rows, as A has, and is gathered too; None if
+    there is none. `keeps`: whether the call also returns the gathered rows of A.
     """
 
     op: str
@@ -57,7 +57,7 @@ class Call:
 
     @property
     def part(self) -> tuple[Sequence[torch.Tensor], How]:
-        """The operands and the epilogue of a part; of a gathered product, all of them."""
+        """The operands and the epilogue of each rank's part of a sum; for GATHER, those of the product."""
         if self.of_parts or self.op == GATHER:
             return self.operands, self.how._replace(out_dtype=self.d)
         return [], How((), "", self.how.numerics, self.how.precision, self.d)
@@ -68,7 +68,7 @@ class Call:
         return ([], How((), "", self.how.numerics, None, self.d)) if self.of_parts else (self.operands, self.how)
 
     def place(self, out: torch.Tensor) -> tuple[Any, ...]:
-        """Everything that launches for D = `out` depend on: equal for calls on the same memory."""
+        """A key of all that the launches of this call, with D in `out`, depend on."""
         how, tensors = self.how, (self.a, self.b, out, *self.operands)
         lie = [(x.data_ptr(), x.shape, x.stride(), x.dtype) for x in tensors]
         scalars = [(value, copysign(1.0, value)) for value in how.scalars]  # 0.0 and -0.0 are equal but different

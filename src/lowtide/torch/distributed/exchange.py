@@ -1,10 +1,11 @@
 """The windows of an op on one device, and the slot and the epoch of each call.
 
-The data of an epoch lie in one of two slots. A rank writes the data of epoch e + 2 after its own work of epoch e + 1.
-That work has waited for the data of all peers for e + 1, and each peer sent them after its work of e. So no rank still
-reads a slot when another rank writes it. In a CUDA graph the slot of a call is fixed, and two replays may follow each
-other with no other call between. So calls in graphs have a third slot, and write to it only after all ranks have begun
-the call.
+Outside of CUDA graphs, the data of each epoch are in one of two slots, in turn. A rank sends its data of epoch e + 2
+after its own work of epoch e + 1. That work has waited for the data of all peers for e + 1, and each peer sent those
+after its work of e. So no peer still reads the data of e, which are in the same slot as those of e + 2.
+
+In a CUDA graph the slot of a call is fixed, and two replays may follow each other with no other call between them. So
+calls in graphs use a third slot, and write to it only after all ranks have begun the call.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from lowtide.torch.distributed.streams import Streams
 from lowtide.torch.distributed.symmetric import KINDS, Window
 
 _TURNS = 2
-_OF_GRAPHS = 2  # the number of the slot
+_OF_GRAPHS = 2  # the number of the slot for calls in CUDA graphs
 _MOST = 1024  # counts of rows, and prepared calls, that are kept
 Work = TypeVar("Work")
 
@@ -36,7 +37,7 @@ class Exchange:
         # The last one is the largest; earlier ones may be in use.
         self._windows: list[tuple[Window, Statuses, list[Flags]]] = []
         self._counts, self._prepared = Recent(_MOST), Recent(_MOST)
-        self._last: int | None = None  # the stream of the last call
+        self._last: int | None = None  # the stream of the last call outside of a CUDA graph
         self._captures = False
 
     def begin(self, size: int) -> int:
@@ -50,7 +51,7 @@ class Exchange:
             self._windows.append(self._made(size))
             self._meet(stream)  # also loads the kernel that waits: a capture cannot load one
         if self._last not in (None, stream) and not self._captures:
-            self.streams.join()  # the last work there, the report, follows the last call
+            self.streams.join()  # the second stream ends with the last call's report, which follows that call
         self._turn = self._turn if self._captures else (self._turn + 1) % _TURNS
         self.slot = _OF_GRAPHS if self._captures else self._turn
         self.flags.begin()
@@ -59,10 +60,10 @@ class Exchange:
         return stream
 
     def end(self, stream: int) -> None:
-        """Ends a call, after all of its work has been put into the streams."""
+        """Ends a call whose work is all in the streams."""
         streams = self.streams
         if self._captures:
-            streams.order(stream, streams.beside)  # which may have no work of this capture yet
+            streams.order(stream, streams.beside)  # the second stream may not be part of this capture yet
         streams.order(streams.beside, stream)  # the caller may write the operands again
         streams.order(stream, streams.beside)
         self._windows[-1][1].report(streams, streams.beside)
@@ -72,8 +73,8 @@ class Exchange:
             self._last = stream
 
     def prepared(self, call: Call, out: torch.Tensor, make: Callable[[Call, torch.Tensor], Work]) -> Work:
-        """What `make` returns for a call in this epoch's slot. It is kept for calls on the same memory, unless it has
-        `held` copies of tensors."""
+        """Returns what `make` returns for a call in this epoch's slot. It is kept for later calls on the same memory,
+        unless `make` had to copy tensors (`held`)."""
         key = call.place(out), self.slot, len(self._windows)
         found: Any = self._prepared[key]
         if found is None:
@@ -96,11 +97,12 @@ class Exchange:
         return self._windows[-1][2][SUMS]
 
     def part(self, on: int, number: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        """A tensor in this epoch's slot of rank `on`: number `number` of consecutive tensors with this shape."""
+        """A tensor in this epoch's slot on rank `on`. The slot is divided into tensors of this shape, counted from
+        0."""
         return self.window.part(on, self.slot, shape, dtype, number * prod(shape) * dtype.itemsize)
 
     def parts(self, on: int, number: int, shape: tuple[int, ...], dtype: torch.dtype) -> list[torch.Tensor]:
-        """As `part`, in each slot."""
+        """The tensor that `part` returns, but in each slot."""
         offset = number * prod(shape) * dtype.itemsize
         return [self.window.part(on, slot, shape, dtype, offset) for slot in range(_OF_GRAPHS + 1)]
 

@@ -1,10 +1,10 @@
-"""Flags with growing epochs: by them a rank tells other ranks that its data have arrived.
+"""Flags by which a rank tells other ranks that its data have arrived.
 
-The epoch is a counter on the device, so that it also grows when a CUDA graph is replayed. After the data, in stream
-order, a copy of 4 bytes writes the epoch to the flag of each peer. A wait ends when the flag has this epoch or a later
-one, so a rank never takes data of an earlier epoch for those of this one. A kernel with `arrivals` waits: either the
-product itself, or a product of one tile for each rank, which does nothing else. If a flag is late, the kernel writes
-the status and ends.
+The epoch is a counter on the device, so that it also grows when a CUDA graph is replayed. After the data, a copy of 4
+bytes in the same stream writes the epoch to this rank's flag on a peer. A wait ends when the flag has this epoch or a
+later one, so a rank never takes data of an earlier epoch for those of this one. A kernel with `arrivals` waits: either
+the product itself, or a product with one tile for each rank, whose result is not used. If a flag is late, the kernel
+writes the status and ends.
 """
 
 import torch
@@ -23,19 +23,19 @@ _WORD = 4  # bytes of a flag
 
 
 class Statuses:
-    """The status of the flags of each kind, on the device and as the host has seen it, s32 (KINDS, 4)."""
+    """The status of each kind of flags, s32 (KINDS, 4): on the device, and as last copied to the host."""
 
     def __init__(self, device: torch.device) -> None:
         self.on_device = torch.zeros(KINDS, 4, dtype=torch.int32, device=device)
         self.seen = torch.zeros(KINDS, 4, dtype=torch.int32, pin_memory=device.type == "cuda")
 
     def report(self, streams: Streams, stream: int) -> None:
-        """Copies them to the host, in the order of a stream."""
+        """Copies the status to the host, in stream order."""
         streams.copy(self.seen.data_ptr(), self.on_device.data_ptr(), self.seen.nbytes, stream)
 
 
 class Flags:
-    """The flags of one kind in a window. `arrived`, `turn` and `status` are the operands of kernels with `arrivals`."""
+    """The flags of one kind in a window. `arrived`, `turn` and `status`: operands of kernels with `arrivals`."""
 
     def __init__(
         self, window: Window, kind: int, statuses: Statuses, ranks: Ranks, launches: Launches, streams: Streams
@@ -45,7 +45,7 @@ class Flags:
         self.turn = torch.tensor([ranks.rank, 0, _LIMIT], dtype=torch.int32, device=device)
         self._seen = statuses.seen[kind].numpy()
         self._epoch = self.turn[1:2].data_ptr()
-        # This rank's own data are in the order of its stream, so its own flag grows with the epoch.
+        # Stream order is enough for this rank's own data, so `begin` already sets its own flag to the epoch.
         self._begun = [self.turn[1:2], self.arrived[ranks.rank : ranks.rank + 1]]
         self._peers = [peer for peer in ranks.around(ranks.rank) if peer != ranks.rank]
         self._on = [window.flags(peer, kind)[ranks.rank : ranks.rank + 1].data_ptr() for peer in range(size)]
@@ -57,7 +57,7 @@ class Flags:
         self._waiting = launches.prepared(waiting, "repeatable", operands, {})
 
     def begin(self) -> None:
-        """Begins the next epoch, in the order of the current stream."""
+        """Begins the next epoch, in the order of torch's current stream."""
         torch._foreach_add_(self._begun, 1)
 
     def tell(self, rank: int, stream: int) -> None:
@@ -65,12 +65,12 @@ class Flags:
         self._streams.copy(self._on[rank], self._epoch, _WORD, stream)
 
     def tell_all(self, stream: int) -> None:
-        """As `tell`, on all other ranks."""
+        """Sets this rank's flag on all other ranks, after the earlier work of a stream."""
         for peer in self._peers:
             self.tell(peer, stream)
 
     def wait(self, stream: int) -> None:
-        """The stream waits until all ranks have set their flags to this epoch."""
+        """The stream waits until all ranks have set their flags on this rank to this epoch, or until one is late."""
         self._waiting(stream)
 
     def operands(self) -> dict[str, torch.Tensor]:
@@ -78,15 +78,17 @@ class Flags:
         return {"arrived": self.arrived, "turn": self.turn, "status": self.status}
 
     def marks(self, count: int) -> torch.Tensor:
-        """f32 (count,): zeros, or NaN if a flag was late. Added to a sum, they turn a sum of earlier data into NaN."""
+        """f32 (count,): zeros, or NaN if a flag was late. A sum may then have data of an earlier call, so this is added
+        to it."""
         return torch.special.xlogy(self.status[:1].expand(count), -1.0)  # 0 for a status of 0, else NaN
 
     def mask(self) -> torch.Tensor:
-        """s32 (1,): 0, or -1 if a flag was late. Its bits in each word make floats NaN."""
+        """s32 (1,): 0, or -1 if a flag was late. A bitwise or with -1 makes each float of a word NaN."""
         return self.status[:1].neg()
 
     def check(self) -> None:
-        """Raises LaunchError if the status on the host says that a rank was late in a call, once for each such call."""
+        """Raises LaunchError if the status on the host says that a rank was late. Clears the status before that, so
+        later calls do not raise the error again."""
         if self._seen[0]:
             _, rank, seen, wanted = self._seen.tolist()
             limit = self.turn[2].item() / 1000

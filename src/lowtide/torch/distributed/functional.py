@@ -101,8 +101,8 @@ def matmul_all_reduce(
 ) -> torch.Tensor:
     """D (M, …, N) = epilogue(the sum over ranks of A (M, …, K) · B (K, N)), the same on all ranks.
 
-    It is a `matmul_reduce_scatter`, then an all-gather of D's rows; M may be any number. Gradients are not summed over
-    ranks: they are right if all ranks compute the same loss from D. Other arguments and errors are those of
+    D is that of a `matmul_reduce_scatter` and an all-gather of its rows. M may be any number. Gradients are not summed
+    over ranks: they are right if all ranks compute the same loss from D. Other arguments and errors are those of
     `matmul_reduce_scatter`.
     """
     return _call(REDUCE, a, b, group, (epilogue, out, out_dtype, numerics, operands))

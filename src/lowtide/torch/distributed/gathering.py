@@ -1,8 +1,8 @@
 """All-gather and product: each rank pushes its rows to the others by the copy engine, while one kernel multiplies.
 
-The kernel is a batch: each product reads the rows of one rank (`GemmSpec(batch=ranks, arrivals=True)`). It begins with
-the rows of its own rank, then takes those of the next ranks in a ring. It waits for a rank's flag before it reads that
-rank's rows. A rank sends its rows first to the peer that needs them first.
+The kernel computes a batch: each product reads the rows of one rank (`GemmSpec(batch=ranks, arrivals=True)`). It begins
+with the rows of its own rank, then takes those of the next ranks, in a ring. It waits for a rank's flag before it reads
+that rank's rows. A rank sends its rows first to the peer that needs them first.
 """
 
 from dataclasses import dataclass
@@ -19,9 +19,10 @@ from lowtide.torch.distributed.ranks import Ranks
 
 @dataclass(frozen=True)
 class _Work:
-    """A call that is prepared. `held`: copies of its tensors that are read. `source`, `size`: where this rank's rows
-    begin, and their bytes; `places`: where they go on each rank. `whole`: the gathered rows of A. `d`: D, padded, if it
-    is not stored in `out`."""
+    """A prepared call. `held`: tensors that the work uses and that were made for it, such as copies of operands.
+    `source`, `size`: the address and the bytes of this rank's rows. `places`: the addresses to which they go, on each
+    rank. `whole`: the gathered rows of A, (ranks, most rows, K). `d`: None if the kernel stores D in `out`; otherwise D
+    as (ranks, most rows, N)."""
 
     held: list[torch.Tensor]
     source: int
@@ -33,7 +34,7 @@ class _Work:
 
 
 class Gathering:
-    """The windows of a group on a device, and the work of prepared calls."""
+    """All-gathers and products on the GPU of a rank, for one group."""
 
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
         self._ranks, self.exchange = ranks, Exchange(ranks, device)
@@ -48,13 +49,13 @@ class Gathering:
         for peer in reversed(self._ranks.around(rank)[1:]):  # the rank before this one needs its rows first
             streams.copy(work.places[peer], work.source, work.size, streams.beside)
             exchange.flags.tell(peer, streams.beside)
-        # A copy within a GPU may be a kernel. It cannot run beside the product, which takes all SMs and waits for it.
+        # A copy within a GPU may be a kernel, and the product leaves it no free SM. So it runs before the product.
         streams.copy(work.places[rank], work.source, work.size, main)
         work.launch(main)
         if work.d is not None:
             _unpad(work.d, rows, out)
         kept = None
-        if call.keeps:  # the window is written again two calls later
+        if call.keeps:  # a copy, because the call after the next one writes to the same slot
             kept = _unpad(work.whole, rows, call.a.new_empty(sum(rows), call.a.shape[1]))
         exchange.end(main)
         return kept
@@ -87,8 +88,8 @@ class Gathering:
 
 
 def _place(out: torch.Tensor, rows: tuple[int, ...]) -> torch.Tensor | None:
-    """`out` as (ranks, most rows of a rank, N); None if a kernel cannot store the rows there. If the last rank has
-    fewer rows, the view extends past the end of `out`; no kernel writes these rows."""
+    """`out` as (ranks, most rows of a rank, N); None if a kernel cannot store D there. If the last rank has fewer rows,
+    the view extends past the end of `out`; the kernel does not write there."""
     most, columns = max(rows), out.shape[1]
     is_front = all(each == most for each in rows[:-1])
     room = out.untyped_storage().nbytes() // out.itemsize - out.storage_offset()

@@ -11,8 +11,9 @@ process group, and `ranks` the number of its ranks. The epilogue of a sum over r
 before the sum. `keeps`: the gathered rows of A are the second result. The ops have no gradient: graphs that call them
 hold the backward pass too. They raise as the functions of `lowtide.torch.distributed` do.
 
-`rows`: if ranks have different numbers of rows, these numbers, otherwise []. A rank gathers its first rows of A, and
-zeros if A has fewer. A rank with fewer rows of a sum has zeros at the end of D. So shapes do not depend on the rank.
+`rows`: the number of rows of each rank if these differ, otherwise []. Rank r gathers the first `rows[r]` rows of its A,
+and zeros for those that A does not have. The D of a sum has the largest number of rows on each rank, with zeros after
+the rank's own rows. So shapes do not depend on the rank.
 """
 
 from collections.abc import Sequence

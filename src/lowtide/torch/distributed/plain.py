@@ -1,4 +1,4 @@
-"""The ops by the plain collectives of torch.distributed, for any back end, any device and any number of ranks.
+"""The ops with the plain collectives of torch.distributed, for any back end, any device and any number of ranks.
 
 Roundings and the order of sums over ranks are those of the kernels: each rank's part is rounded to D's type, and the
 parts are added in f32 from rank 0 on.
@@ -35,7 +35,7 @@ def gathered(a: torch.Tensor, ranks: Ranks, rows: Sequence[int] = ()) -> torch.T
 
 
 def gather_rows(out: torch.Tensor, a: torch.Tensor, ranks: Ranks) -> None:
-    """Gathers the rows of all ranks into `out`. torch 2.13 has renamed the function."""
+    """Gathers the rows of all ranks in `out`. torch 2.13 has another name for the function."""
     gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
     gather(_bytes(out), _bytes(a.contiguous()), group=ranks.group)
 
@@ -59,8 +59,9 @@ def matmul_reduce_scatter(call: Call, out: torch.Tensor, ranks: Ranks) -> None:
 
 
 def matmul_all_reduce(call: Call, out: torch.Tensor, ranks: Ranks) -> None:
-    """out (M, N) = epilogue(the sum over ranks of A · B) for A (M, K). Each rank adds a part of the rows. If D is
-    small, it adds all rows, because a second collective takes longer than more bytes in the first."""
+    """out (M, N) = epilogue(the sum over ranks of A · B) for A (M, K). Each rank adds the parts of its rows, and a
+    second collective gathers the sums. If D is small, the first collective sends all parts to all ranks instead, and
+    each rank adds all rows: the second one is expected to take longer than the additional bytes."""
     if ranks.size > 1 and out.nbytes <= _SMALL:
         parts = gathered(_product(call), ranks).view(ranks.size, *out.shape)
         add_in_order([*parts], *call.sum, call.a.dtype, out)
@@ -80,14 +81,15 @@ def _product(call: Call) -> torch.Tensor:
 
 
 def part_of_reduce(call: Call, ranks: Ranks) -> tuple[Call, slice]:
-    """The call whose sums a rank computes for its own rows of an all-reduce, and these rows of D."""
+    """The reduce-scatter in the first step of an all-reduce: a call whose operands have this rank's rows only, and
+    these rows of D."""
     own = slice_of(call.shares(ranks.size), ranks.rank)
     of_rows = call.operands if call.of_parts else rows_of(call.operands, call.how, own)
     return replace(call, operands=of_rows), own
 
 
 def exchanged(product: torch.Tensor, rows: Sequence[int], ranks: Ranks) -> list[torch.Tensor]:
-    """Each rank's part of this rank's rows, in the order of ranks. `rows`: those of each rank."""
+    """The parts of this rank's rows from all ranks, in the order of ranks. `rows`: the number of rows of each rank."""
     own = rows[ranks.rank]
     found = product.new_empty(ranks.size * own, *product.shape[1:])
     dist.all_to_all_single(_bytes(found), _bytes(product), [own] * ranks.size, [*rows], group=ranks.group)
@@ -95,5 +97,5 @@ def exchanged(product: torch.Tensor, rows: Sequence[int], ranks: Ranks) -> list[
 
 
 def _bytes(x: torch.Tensor) -> torch.Tensor:
-    """The tensor; as bytes if its elements have 8 bits, because the collectives do not take 8-bit floats."""
+    """The tensor, viewed as uint8 if its elements have 8 bits: the collectives do not take 8-bit floats."""
     return x.view(torch.uint8) if x.dtype.itemsize == 1 else x

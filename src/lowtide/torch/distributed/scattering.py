@@ -1,12 +1,12 @@
-"""Product and reduce-scatter: each rank's parts of the sum go to their owners' windows, and the owner adds them.
+"""Product and reduce-scatter: each rank sends the parts of the sum to the windows of their owners, which add them.
 
-There are two ways (`sending.py`). In one, a kernel stores all parts to the windows: it is a batch, product q has the
-rows that rank q owns, and D is a list of windows on the peers (`GemmSpec(batch=ranks, lists="d")`). In the other, each
-part is a product of its own, and the copy engine sends it while the next one runs. Both begin with the rows of the next
-rank, so that ranks do not all send to one peer. Parts are in D's type. The owner adds them in f32 from rank 0 on, so
-the bits do not depend on which part arrives first.
+There are two ways to send (`sending.py`). In the first, one kernel stores all parts in the windows: it computes a
+batch, product q has the rows that rank q owns, and D is a list of places in the windows
+(`GemmSpec(batch=ranks, lists="d")`). In the second, each part is a product of its own, and the copy engine sends it
+while the next product runs. Both begin with the rows of the next rank, so that ranks do not all send to one peer. Parts
+are in D's type. The owner adds them in f32, from rank 0 on, so the bits do not depend on which part arrives first.
 
-For an all-reduce, the copy engine then sends the owner's sums to all ranks.
+For an all-reduce, the owner's copy engine then sends its sums to all ranks.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,8 @@ _MOST = 256  # lists that are kept
 
 @dataclass(frozen=True)
 class _Part:
-    """A launch; if its product is then copied: to which rank, and the arguments of the copy."""
+    """A launch, and the copy of its product. `launch`: None if the part has no rows. `owner`: the rank to which the
+    product is copied; None if it is not copied. `copy`: the arguments of the copy: to, from, bytes."""
 
     launch: Launch | None
     owner: int | None = None
@@ -46,9 +47,10 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Work:
-    """A call that is prepared: copies of its tensors that it reads, the products in order, and the parts that this rank
-    adds. For an all-reduce: the address of this rank's sums on each peer, in order, and the rows of D that peers send,
-    with the words in which they arrive."""
+    """A prepared call. `held`: copies of operands that the products read. `products`: in the order of launches.
+    `parts`: the parts that this rank adds, in the order of ranks. For an all-reduce, otherwise empty: `sent` has each
+    peer with the address of this rank's sums there; `received` has the rows of D that each peer sends, with the words
+    of the window where they arrive."""
 
     held: list[torch.Tensor]
     products: tuple[_Part, ...]
@@ -58,17 +60,18 @@ class _Work:
 
 
 class Scattering:
-    """The windows of a group on a device, and the lists of places in them.
+    """Products with sums over ranks, on the GPU of a rank, for one group.
 
-    A slot has, with `most` rows each: the parts for this rank from each rank; then, for each rank, this rank's part for
-    it until it is sent, and later the sums of that rank. A rank sends its sums after it has all parts.
+    A slot has two places for each rank q of R, all with `most` rows. Place q is for the part that rank q sends. Place
+    R + q is for the part that is copied to rank q; in an all-reduce, the sums of rank q arrive there later. These do
+    not meet, because rank q sends its sums only after it has all parts.
     """
 
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
         self._ranks, self.exchange = ranks, Exchange(ranks, device)
         self._lists = Recent(_MOST)
-        # With arrivals, a kernel begins with the rank in its turn: here the next rank, so this rank's rows come last.
-        # All of A is there, so the kernel never waits.
+        # A kernel with arrivals begins with the rank in `turn`: here the next rank, so this rank's rows come last. The
+        # epoch is 0, as the flags are, so the kernel never waits.
         turn = torch.tensor([(ranks.rank + 1) % ranks.size, 0, 1], dtype=torch.int32, device=device)
         arrived, status = (turn.new_zeros(count) for count in (ranks.size, 4))
         self._order = {"arrived": arrived, "turn": turn, "status": status}
@@ -80,8 +83,8 @@ class Scattering:
         self.exchange.end(stream)
 
     def run_for_all(self, call: Call, out: torch.Tensor) -> None:
-        """out (M, N) = epilogue(the sum over ranks of A · B) for A (M, K). `call`: as for `run`, whose operands with
-        rows have those of this rank."""
+        """out (M, N) = epilogue(the sum over ranks of A · B) for A (M, K). Operands of the call that have rows have
+        only the rows that this rank owns, as for `run`."""
         stream, own = self._begin(call, out), slice_of(call.shares(self._ranks.size), self._ranks.rank)
         d = readable_rows(out)
         work = self._scatter(call, d[own], stream)
@@ -125,7 +128,7 @@ class Scattering:
             torch.bitwise_or(words, mask, out=out[rows].view(mask.dtype))
 
     def _sums(self, call: Call, like: tuple[int, int]) -> tuple[Any, Any]:
-        """`sent` and `received` of an all-reduce; `like`: the shape of a part."""
+        """`sent` and `received` of `_Work`. `like`: the shape of a place."""
         if call.op != REDUCE:
             return (), ()
         part, (rank, size), rows = (
@@ -167,8 +170,8 @@ class Scattering:
     def _products(
         self, call: Call, spec: lt.GemmSpec, a: torch.Tensor, lies: torch.Tensor
     ) -> tuple[list[torch.Tensor], tuple[_Part, ...]]:
-        """The copies of tensors that are read, and the product of each rank's rows with the copy to that rank. This
-        rank's own rows are the last."""
+        """`held` and `products` of `_Work`, if parts are copied. The part of this rank's own rows is the last, and is
+        not copied."""
         exchange, rank, size, rows = self.exchange, self._ranks.rank, self._ranks.size, call.shares(self._ranks.size)
         (operands, how), shape, found = call.part, (max(rows), call.b.shape[1]), []
         held = copies([a, lies], [call.a, call.b])
@@ -187,8 +190,8 @@ class Scattering:
         return held, tuple(found)
 
     def _list(self, shape: tuple[int, int], dtype: torch.dtype) -> Any:
-        """This rank's places on all ranks, in this epoch's slot. The lists for all slots are made at once, because a
-        capture cannot make one. They are kept, because launches read their tables."""
+        """This rank's places on all ranks, in this epoch's slot. The lists for all slots are made together, because
+        none can be made in a capture. They are kept, because launches read their tables."""
         exchange, key = self.exchange, (shape, dtype, self.exchange.window)
         if self._lists[key] is None:
             places = [exchange.parts(owner, self._ranks.rank, shape, dtype) for owner in range(self._ranks.size)]

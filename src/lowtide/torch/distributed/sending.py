@@ -1,7 +1,9 @@
-"""How parts of a sum reach their owners: stored by one kernel, or copied while the product of the next part runs.
+"""Chooses how a rank sends the parts of a sum to their owners.
 
-The kernel's stores to a peer hold up its loads, because the link takes them more slowly than the tiles of a wave are
-computed. Copies take no time of an SM, but each part is a grid of its own, with a last wave of its own.
+Either one kernel stores all parts in the memory of their owners, or each part is a product of its own, and the copy
+engine sends it while the next product runs. The estimate assumes that stores do not overlap with products: the link is
+slower than the SMs, so stores to a peer probably hold up the loads of the next tiles. Copies need no SM, but each part
+has a grid of its own, and so a last wave of its own.
 """
 
 from collections.abc import Sequence
@@ -17,8 +19,9 @@ _START = 6000  # cycles: a kernel's start and end
 
 
 def sends_copies(spec: lt.GemmSpec, rows: Sequence[int], rank: int, size: int) -> bool:
-    """Whether copies are expected to take less time on a rank. `spec`: the kernel that stores all parts. `rows`: the
-    number of rows of each part; a row has `size` bytes."""
+    """Whether copies are estimated to take less time than stores on this rank; other ranks may choose otherwise.
+    `spec`: the problem of the kernel that stores all parts. `rows`: the number of rows of each part. `size`: the bytes
+    of a row of D."""
     target, _ = native_target()
     of_part = {count: chosen_cycles(alone(spec, count), target) if count else 0.0 for count in {*rows}}
     order = [rows[(rank + step) % len(rows)] for step in range(1, len(rows) + 1)]
@@ -31,5 +34,5 @@ def sends_copies(spec: lt.GemmSpec, rows: Sequence[int], rank: int, size: int) -
 
 
 def alone(spec: lt.GemmSpec, rows: int) -> lt.GemmSpec:
-    """The product of one part with so many rows."""
+    """The problem of one part, which has `rows` rows."""
     return replace(spec, m=rows, batch=UNBATCHED, arrivals=False, lists=None, counts=False)

@@ -1,7 +1,7 @@
-"""The streams of a rank on a GPU: the current one, and one beside it. Copies, and the order of streams.
+"""The two streams of a rank on a GPU, torch's current one and a second one, with copies and waits between them.
 
-The driver is called directly, because torch's operations take longer than the launch of a kernel. Streams are handles
-of the driver. A CUDA graph records copies and orders as it records launches.
+These call the driver directly, because the same operations of torch take more time on the host. A stream is given by
+its handle. A CUDA graph records copies and waits as it records launches.
 """
 
 import torch
@@ -12,8 +12,8 @@ from lowtide.runtime.streams import current_stream
 
 
 class Streams:
-    """`beside`: the handle of the second stream. Before `order` and `copy`, torch must have put work on the device in
-    this thread, so that the device's context is the current one."""
+    """`beside`: the handle of the second stream. Before a call of `order` or `copy`, this thread must have run an
+    operation of torch on the device, so that the device's context is current."""
 
     def __init__(self, device: torch.device) -> None:
         follow = current_stream("torch", torch.cuda.current_device() if device.index is None else device.index)
@@ -31,12 +31,12 @@ class Streams:
 
     def order(self, first: int, then: int) -> None:
         """Later work in stream `then` waits for all earlier work in stream `first`. Raises LaunchError."""
-        # A wait is for the last record before it, so the event can be recorded again at once.
+        # A wait uses the latest record before it, so the event can be recorded again at once.
         recorded = self._cuda.cuEventRecord(self._event, first)
         driver.check(recorded, "recording an event", LaunchError)
         driver.check(self._cuda.cuStreamWaitEvent(then, self._event, 0), "waiting for an event", LaunchError)
 
     def copy(self, to: int, source: int, size: int, stream: int) -> None:
-        """Copies `size` bytes between addresses, in the order of a stream. Raises LaunchError."""
+        """Copies `size` bytes from address `source` to address `to`, in stream order. Raises LaunchError."""
         if size:
             driver.check(self._cuda.cuMemcpyAsync(to, source, size, stream), "copying", LaunchError)
