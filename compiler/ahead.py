@@ -1,14 +1,15 @@
 """Compiles kernels before their first call, in processes beside this one.
 
-A compiled graph knows its products long before it runs. While torch compiles the rest of the graph, the processes
-compile the kernels and keep them in the cache on disk. The first call of a kernel waits for its process, then finds the
-kernel there. If the job is not begun, or failed, the call compiles the kernel itself: errors, kernels and bits are
-those of a process without `Ahead`.
+The products of a compiled graph are known long before it runs. While torch compiles the rest of the graph, the
+processes compile the kernels and keep them in the cache on disk. The first call of a kernel waits for its process, and
+then finds the kernel there. If the job was not begun, failed, or takes too long, the call compiles the kernel itself.
+So errors, kernels and bits are those of a process without `Ahead`.
 
 The processes are new ones (`ahead_process.py`): a fork would inherit CUDA's state, and processes of `multiprocessing`
-would run the user's script again. They end after a minute without work, and with this process. `LOWTIDE_PROCESSES` has
-their number, or `off`; by default it is half of this process's cores, at most eight, shared by the ranks of a host.
-Only `start` starts any. Without a cache on disk there are none.
+would run the user's script again. They end after a minute without work, or when this process ends. A later job starts
+them again. `LOWTIDE_PROCESSES` is their number, or `off`. The default is half of this process's cores, at most eight;
+if torchrun starts several ranks on a host, each rank counts its share of the cores. There are no processes before
+`start` is called, and none without a cache on disk.
 """
 
 import os
@@ -30,7 +31,7 @@ from lowtide.runtime.call_keys import Recent
 VARIABLE = "LOWTIDE_PROCESSES"
 _MOST_BY_DEFAULT = 8
 _MOST_JOBS = 4096
-_IDLE, _LONGEST = 60.0, 120.0  # seconds: without work until a process ends; of waiting for a job
+_IDLE, _LONGEST = 60.0, 120.0  # seconds: after which a process without work ends; that a call waits for a job
 _PROGRAM = "lowtide.compiler.ahead_process"
 #: What jobs that compile need. Processes import it before their first job.
 _MODULES = ("lowtide.compiler.compile", "lowtide.compiler.matmul.compilation", "lowtide.compiler.matmul.planning")
@@ -82,8 +83,8 @@ class Ahead:
             self._serve_by_all()
 
     def begin(self, key: Hashable, function: Callable[..., Any], *arguments: Any) -> None:
-        """Have a process call the function, unless it was asked to before, or none was started. Function, arguments and
-        answer must be such that pickle takes them."""
+        """Have a process call the function, unless a job with this key was begun before, or no process was asked for.
+        Pickle must be able to take the function, its arguments and its answer."""
         if not self._is_started or self._owner != os.getpid():
             return
         with self._lock:
@@ -95,8 +96,8 @@ class Ahead:
             self._serve_by_all()
 
     def result(self, key: Hashable) -> Any:
-        """The answer of a job, once it has ended; None if it raised an error or was not begun, or if there is no such
-        job."""
+        """The answer of a job. If a process has begun it, waits until it ends. None if the job raised an error, takes
+        longer than `_LONGEST`, was not begun, or does not exist."""
         answer: _Answer | None = self._answers[key] if self._owner == os.getpid() else None
         if answer is None or answer.cancel():
             return None
@@ -105,13 +106,13 @@ class Ahead:
         return None
 
     def _serve_by_all(self) -> None:
-        """Have a thread for each process. The lock is held."""
+        """Start the threads that are missing, one for each process. The caller holds the lock."""
         while self._serving < self._most:
             self._serving += 1
             threading.Thread(target=self._serve, name="lowtide-ahead", daemon=True).start()
 
     def _serve(self) -> None:
-        """Pass jobs to a new process until there are none for a while, or it dies."""
+        """Start a process and pass jobs to it, until there are none for a while, or the process dies."""
         process = _started(self._modules)
         while process is not None:
             try:
@@ -136,7 +137,7 @@ class Ahead:
 
 
 def _started(modules: Sequence[str]) -> "subprocess.Popen[bytes] | None":
-    """A new process that waits for jobs; None if there can be none."""
+    """A new process that waits for jobs; None if it cannot be started."""
     paths = os.pathsep.join(path for path in sys.path if path)
     # It needs no GPU, and no modules of the folder in which the program runs.
     more = {"PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "CUDA_VISIBLE_DEVICES": ""}
@@ -154,7 +155,7 @@ def _started(modules: Sequence[str]) -> "subprocess.Popen[bytes] | None":
 
 
 def _asked(process: "subprocess.Popen[bytes]", job: bytes) -> tuple[bool, Any]:
-    """Whether the process lives, and its answer; None if it has none."""
+    """Whether the process still lives, and its answer to a job; None if it gave no answer."""
     assert process.stdin is not None and process.stdout is not None
     try:
         process.stdin.write(job)

@@ -37,7 +37,8 @@ def serve(parent: int, modules: Sequence[str]) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """A fork of the parent may hold the other end of the input, so that its end is not seen."""
+    """End this process when the parent has ended. The end of the input is not enough: a fork of the parent may keep the
+    pipe open."""
     while os.getppid() == parent:
         time.sleep(_CHECKED)
     os._exit(0)

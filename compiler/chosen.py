@@ -20,5 +20,6 @@ def chosen(spec: GemmSpec, target: Target, fixed: Schedule | None = None) -> Sch
 
 
 def chosen_cycles(spec: GemmSpec, target: Target) -> float:
-    """The estimated cycles of a kernel for `spec`, at the highest clock of the target. Raises ScheduleError."""
+    """The estimated cycles of the chosen kernel for `spec`, at the highest clock of the target. Raises
+    ScheduleError."""
     return cost(chosen(spec, target), seen_by_passes(spec, target), target)

@@ -1,13 +1,13 @@
 """Several GPUs: each rank stores the parts of D in its peers' memory, and each owner adds the parts of its rows.
 
-The work of a rank is that of one stream: the kernel, a flag on each rank, a wait for the flags of all ranks, and the
-sum of the parts from rank 0 on. Or the kernel stores the parts in the rank's own memory, and its copy engine sends them
-behind it, each with a flag. For an all-reduce, the copy engine of the owner then copies the sum to all other ranks,
-each with a flag of another kind, while the stream waits for the flags of the other sums and reads them. The next call
-of the stream begins when these copies have ended.
+The stream of a rank has the kernel, a flag on each rank, a wait for the flags of all ranks, and the sum of the parts
+from rank 0 on. With `Calls.copies`, the kernel stores the parts in the rank's own memory instead, and then the copy
+engine sends each part and a flag. For an all-reduce, the copy engine of the owner then copies the sum and a flag of
+another kind to each other rank, while the stream waits for the flags of the other sums and reads them. The next call of
+the stream begins when these copies have ended.
 
-Two accesses of a window by different agents must be ordered by a flag (windows.py): its write at the scope .sys, behind
-the work before it in the stream (`STREAM_ORDER` in ranks.py), is a release; the wait acquires. The kernel's own
+Two accesses of a window by different agents must be ordered by a flag (windows.py). Its write at the scope .sys
+releases the earlier work of the stream (`STREAM_ORDER` in ranks.py), and the wait acquires that. The kernel's own
 accesses are checked in the memory of its rank, as for one GPU. Waits, sums and copies are steps of the model, not
 kernels.
 """
@@ -42,8 +42,8 @@ class _Engine:
     steps: list[Callable[[], None]] = field(default_factory=list)
 
     def send(self, kind: str, known: Ints, call: int, rows: Mapping[int, Any]) -> None:
-        """Copies of a call, by target and in this order, each with its flag. They come behind earlier work of the
-        stream, which knows `known`."""
+        """Enqueue copies of a call. `rows`: what is copied, by target, in this order; each target also gets a flag. The
+        copies follow earlier work of the stream, which has the knowledge `known`."""
         self.steps.append(partial(self._learn, known.copy()))
         for target, values in rows.items():
             sending = self.group.sending(kind, self.number, target)
@@ -126,7 +126,7 @@ class _Stream:
             self._known = np.maximum(self._known, flag.released)
 
     def _exchange(self, call: int) -> Turns:
-        """The copy engine sends this rank's sum; the result becomes that of all ranks, (ranks, rows, N)."""
+        """Send this rank's sum by the copy engine. The result becomes the sums of all ranks, (ranks, rows, N)."""
         own, group = self.result, self._group
         self.engine.send(SUMS, self._known, call, dict.fromkeys(self._peers, own))
         yield from self._await(SUMS, call)
@@ -170,8 +170,8 @@ class _Stream:
         return [(self._number + step) % self._group.size for step in range(1, self._group.size)]
 
     def _tell(self, call: int, first: bool) -> Iterator[None]:
-        """Set this rank's flags on all ranks: if `first`, those that are set before the kernel (a fault), otherwise the
-        others."""
+        """Set the flags that the stream sets: those on all ranks, or, if copies set the others, only that on this rank.
+        If `first`, only flags that are set before the kernel, which is a fault; otherwise only the others."""
         for owner in [self._number] if self._group.calls.copies else range(self._group.size):
             sending = self._group.sending(PARTS, self._number, owner)
             if sending.flag and sending.flag_first is first:

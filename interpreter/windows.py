@@ -26,9 +26,9 @@ PARTS, SUMS = "part", "sum"
 @dataclass(frozen=True)
 class Calls:
     """`count` calls of a product, one after the other. They use the `slots` slots of a window in turn. At least two
-    slots are needed: with one, a rank stores its part of the next call where the owner may still read. `sums`: if it is
-    not None, owners then send their sums to all ranks; it has the faults of this, by (owner, target). `copies`: whether
-    copy engines send the parts, behind the kernel; otherwise the kernel stores them in the windows."""
+    slots are needed: with one, a rank stores its part of the next call where the owner may still read. `sums`: None, or
+    the faults of sending sums, by (owner, target). If it is not None, owners send their sums to all ranks. `copies`:
+    whether copy engines send the parts after the kernel; otherwise the kernel stores them in the windows."""
 
     count: int = 3
     slots: int = 2
@@ -38,10 +38,11 @@ class Calls:
 
 @dataclass
 class Place:
-    """The place in one slot of a rank's window where `source`, an agent, stores.
+    """The place where the agent `source` stores, in one slot of the window of the rank `owner`.
 
     For each element, `writer` is 1 + the agent that stored it last (0: none), `stored` that agent's time of the store,
-    and `call` its call. `read` is the time of the last read by `owner`'s stream, before or after the store.
+    and `call` the call of the store. `read` is the time of the last read by the owner's stream, before or after the
+    store.
     """
 
     kind: str
@@ -59,8 +60,8 @@ class Place:
         self.writer, self.stored, self.call, self.read = (np.zeros(self.shape, np.int64) for _ in range(4))
 
     def store(self, agent: int, known: Ints, call: int, at: Any) -> None:
-        """Note that an agent stores the elements `at`, each an index of rows and columns. Raises InterpreterError for a
-        race."""
+        """Note that an agent stores elements. `at`: the indices of their rows and of their columns. Raises
+        InterpreterError for a race."""
         writer, stored = self.writer[at], self.stored[at]
         late = (writer > 0) & (writer != agent + 1) & (stored > known[writer - 1])
         if late.any():
@@ -71,8 +72,8 @@ class Place:
         self.writer[at], self.stored[at], self.call[at] = agent + 1, known[agent], call
 
     def load(self, known: Ints, call: int) -> Any:
-        """All elements: the owner's stream reads them in a call. Raises InterpreterError for a race, and if they were
-        not stored in this call by their source."""
+        """Returns all elements, which the owner's stream reads in a call. Raises InterpreterError for a race, and if
+        the source has not stored them in this call."""
         at: Any = np.indices(self.shape)
         late = (self.writer > 0) & (self.writer != self.owner + 1) & (self.stored > known[self.writer - 1])
         if late.any():
@@ -105,7 +106,7 @@ class Place:
 
 @dataclass
 class _Flag:
-    """A rank's flag on another rank: its epoch, and what an agent that acquires it learns."""
+    """A rank's flag on a rank. `released`: the knowledge that an agent gets when it acquires the flag."""
 
     epoch: int = 0
     released: Any = 0
@@ -129,7 +130,7 @@ class Group:
         return self._flags.setdefault((kind, owner, source), _Flag())
 
     def tell(self, kind: str, agent: int, owner: int, call: int, known: Ints) -> None:
-        """An agent sets its rank's flag on a rank. Its own time grows."""
+        """An agent sets its rank's flag on the rank `owner`. The agent's own time grows."""
         source = agent % self.size
         sending = self.sending(kind, source, owner)
         reaches = sending.scope is Scope.sys or owner == source
@@ -138,12 +139,12 @@ class Group:
         known[agent] += 1
 
     def place(self, kind: str, owner: int, call: int, source: int, shape: tuple[int, int]) -> Place:
-        """The place of a rank's rows in a window. All have the same shape."""
+        """The place of the rows of rank `source` in the window of rank `owner`. All places have the same shape."""
         is_copied = kind == SUMS or (self.calls.copies and source != owner)
         key, agent = (kind, owner, call % self.calls.slots, source), source + self.size * is_copied
         return self._places.setdefault(key, Place(kind, owner, agent, self.size, shape))
 
     def target(self, kind: str, source: int, owner: int, call: int, shape: tuple[int, int]) -> Place:
-        """Where a rank stores its rows for an owner."""
+        """The place where rank `source` stores its rows for an owner: its own, unless there is a fault."""
         place = self.sending(kind, source, owner).place
         return self.place(kind, owner, call, source if place is None else place, shape)

@@ -1,11 +1,12 @@
 """PTX kernels of the litmus tests on two GPUs (run_peers.py): one GPU sends, the other one reads.
 
-Epoch e is the words 32 e, 32 e + 1, …: the word at index i is 32 e + i. A sender writes greater and greater epochs over
-each other, each with its flag. A reader that has seen flag e must not find a smaller word than that of epoch e. So a
-sender waits for nobody, and each epoch is a trial. A CTA has 128 threads and 2048 words.
+In epoch e, the word at index i is 32 e + i. A sender writes each epoch over the one before, and then sets the flag to
+e. A reader that has seen flag e must not find a smaller word than that of epoch e; it may find a greater one. So the
+sender need not wait for the reader, except where `reads` expects the words of one epoch exactly. Each epoch is a trial.
+A CTA has 128 threads and 2048 words.
 
-`seen`: four counts, of 8 bytes: words that are older than they should be, waits that were given up, epochs that CTAs
-have seen, and words that are newer than they should be.
+`seen`: four counts of 8 bytes each: words that are older than they should be, waits that were given up, epochs that
+CTAs have read, and words that are newer than they should be.
 """
 
 THREADS, WORDS, STEP = 128, 2048, 32
@@ -31,7 +32,7 @@ mov.u32 %r6, bar;
 mov.u32 %r7, found;
 mad.lo.u32 %r8, %r2, 747796405, 12345;
 """
-"""%r4: the first word of a thread, if the data have as many words. %r8: a random number of the CTA."""
+"""%r4: the index of a thread's first word, if each CTA has words of its own. %r8: a random number of the CTA."""
 
 _PAUSE = """mad.lo.u32 %r8, %r8, 1664525, 1013904223;
 shr.u32 %r9, %r8, 21;
@@ -58,7 +59,8 @@ def _load(name: str, register: str) -> str:
 
 
 def _each(lines: str) -> str:
-    """Lines for each word of a thread: {at}: its index after the first one; {number}: a register of its own."""
+    """The lines once for each word of a thread. {at}: the word's distance from the thread's first word, {offset}: the
+    same in bytes, {number}: the number of a register of its own."""
     return "".join(
         lines.format(at=THREADS * each, offset=4 * THREADS * each, number=20 + each) for each in range(_LOADS)
     )
@@ -97,8 +99,9 @@ add.s64 %rd6, %rd5, %rd6;
 
 
 def reader(load: str = "ld.acquire.sys", shared: bool = False, bulk: bool = False, fence: bool = True) -> str:
-    """Reads the words after each new epoch that it sees at a flag. `load`: how it reads the flag. `shared`: one thread
-    of a CTA does, before a barrier of all. `bulk`: the words come by TMA; `fence`: after a proxy fence."""
+    """Reads the words each time that the flag has changed. `load`: the instruction that reads the flag. `shared`:
+    whether one thread of a CTA reads the flag, before a barrier of all threads; otherwise each thread does. `bulk`:
+    whether TMA loads the words, which implies `shared`; `fence`: whether a proxy fence is before that load."""
     shared = shared or bulk
     told = """st.shared.u32 [%r7], %r16;
 TOLD:
@@ -148,7 +151,7 @@ DONE:
 
 
 def reads(bulk: bool = False) -> str:
-    """Reads the words once, with pauses: they must be those of an epoch exactly."""
+    """Reads the words once, after a pause. They must be exactly those of an epoch."""
     return _entry(
         "u64 data, u64 seen, u32 epoch",
         f"""{_load("data", "%rd1")}{_load("seen", "%rd3")}{_load("epoch", "%r16")}mul.wide.u32 %rd4, %r3, 4;
@@ -166,7 +169,7 @@ cvt.u64.u32 %rd10, %r43;
 
 
 def waits(load: str = "ld.acquire.sys") -> str:
-    """One thread waits for an epoch at a flag, or a later one, for a limited time."""
+    """One thread waits, for a limited time, until the flag has an epoch or a later one."""
     return _entry(
         "u64 flags, u64 seen, u32 epoch",
         f"""{_load("flags", "%rd2")}{_load("seen", "%rd3")}{_load("epoch", "%r15")}mov.u64 %rd7, %globaltimer;
@@ -186,7 +189,7 @@ DONE:
 
 
 def _written(bulk: bool, wait: str) -> str:
-    """Writes the words of epoch %r16 to %rd5. `wait`: for bulk stores."""
+    """Writes the words of epoch %r16 to %rd5, with `bulk` by TMA. `wait`: the instruction that waits for TMA stores."""
     if not bulk:
         lines = "add.u32 %r18, %r17, {at};\nst.global.u32 [%rd6+{offset}], %r18;\n"
         return f"""mad.lo.u32 %r17, %r16, {STEP}, %r4;
@@ -209,7 +212,8 @@ STORED:
 
 
 def writes(bulk: bool = False) -> str:
-    """Writes the words of an epoch, by stores of all threads, or by TMA. It ends when TMA has read shared memory."""
+    """Writes the words of an epoch, by stores of all threads or, with `bulk`, by TMA. With TMA, the kernel only waits
+    until shared memory was read."""
     return _entry(
         "u64 data, u32 epoch",
         f"""{_load("data", "%rd1")}{_load("epoch", "%r16")}mul.wide.u32 %rd4, %r3, 4;
@@ -219,7 +223,8 @@ add.s64 %rd5, %rd1, %rd4;
 
 
 def writer(store: str = "st.release.sys", bulk: bool = False, wait: str = "cp.async.bulk.wait_group") -> str:
-    """Writes all epochs; each CTA sets a flag of its own after each. `store`: of the flag. `wait`: for bulk stores."""
+    """Writes all epochs. Each CTA sets a flag of its own after each epoch. `store`: the instruction that sets the flag.
+    `wait`: the instruction that waits for TMA stores."""
     return _entry(
         "u64 data, u64 flags, u32 stride, u32 last",
         f"""{_load("data", "%rd1")}{_load("flags", "%rd2")}{_load("stride", "%r14")}{
@@ -241,5 +246,5 @@ setp.lo.u32 %p6, %r16, %r15;
 
 
 def pause() -> str:
-    """Takes some time, in ns."""
+    """Sleeps for about `time` ns."""
     return _entry("u32 time", f"{_load('time', '%r9')}nanosleep.u32 %r9;\n")

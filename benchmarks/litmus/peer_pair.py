@@ -1,7 +1,4 @@
-"""Two GPUs of the litmus tests (run_peers.py): their memory and streams, and how the first one sends epochs.
-
-The driver is called with parameters that are kept, because a test sends many epochs.
-"""
+"""The two GPUs of the litmus tests (run_peers.py): their memory and streams, and how the first one sends epochs."""
 
 import ctypes
 import os
@@ -23,14 +20,14 @@ SEEN = 8  # words
 
 
 def done(result: tuple[Any, ...]) -> Any:
-    """What a function of the driver gives."""
+    """The values that a function of the driver returned after its status. Ends the program if that is an error."""
     if int(result[0]):
         raise SystemExit(f"the driver: {result[0]!s}")
     return result[1] if len(result) == 2 else result[1:]
 
 
 class Kernel:
-    """A kernel on a device. Its parameters are kept, because a launch copies them."""
+    """A kernel on a device. All launches use the same memory for parameters, which the driver copies at each launch."""
 
     def __init__(self, text: str, *types: type) -> None:
         self._module = done(driver.cuModuleLoadData(text.encode() + b"\0"))
@@ -59,7 +56,7 @@ class Device:
         done((*driver.cuCtxSetCurrent(self.context), None))
 
     def memory(self, count: int, words: Any = None) -> int:
-        """Words of memory: zeros, or those given."""
+        """Allocates words: zeros, or copies of `words`. Returns the address."""
         pointer = done(driver.cuMemAlloc(4 * count))
         done((*driver.cuMemsetD8(pointer, 0, 4 * count), None))
         if words is not None:
@@ -77,8 +74,8 @@ class Device:
 
 
 class Pair:
-    """Two GPUs. On the second: the data, the flags, and the counts at `seen`. On the first: the words of all epochs,
-    the numbers of epochs, and a flag for the way back."""
+    """Two GPUs. The second has the data, the flags and the counts `seen`. The first has the words of all epochs, and a
+    flag that the second sets. Each has the numbers of the epochs, which are copied to flags."""
 
     def __init__(self, epochs: int) -> None:
         done((*driver.cuInit(0), None))
@@ -111,7 +108,7 @@ class Pair:
         return [(self.data, LARGE), (self.flags, FLAGS), (self.seen, SEEN)]
 
     def counts(self) -> list[int]:
-        """Older words, waits that were given up, epochs that CTAs saw, newer words."""
+        """The counts of `seen` (peer_kernels.py), once both GPUs have done all work."""
         self.one.wait()
         self.two.wait()
         held = np.zeros(4, np.uint64)
@@ -127,7 +124,7 @@ class Pair:
 
     @contextmanager
     def in_graph(self, used: bool) -> Iterator[None]:
-        """If `used`, what is put into the first GPU's stream here becomes a CUDA graph, which runs once."""
+        """If `used`, work that is enqueued in the first GPU's stream here becomes a CUDA graph, which runs once."""
         if not used:
             yield
             return
@@ -154,7 +151,7 @@ Send = Callable[[int], None]
 
 
 def copies(pair: Pair, words: int, flag_first: bool = False) -> Send:
-    """The copy engine copies the words of an epoch, and then its flag."""
+    """The copy engine copies the words of an epoch, and then its flag; `flag_first`: in the other order."""
 
     def send(epoch: int) -> None:
         if flag_first:
@@ -167,7 +164,8 @@ def copies(pair: Pair, words: int, flag_first: bool = False) -> Send:
 
 
 def made(pair: Pair, words: int, ordered: bool = True) -> Send:
-    """A kernel writes the words to its own memory; another stream waits for it, and the copy engine copies."""
+    """A kernel writes the words to the memory of its GPU. Another stream waits for it, if `ordered`, and copies words
+    and flag to the peer."""
     kernel = Kernel(writes(), ctypes.c_uint64, ctypes.c_uint)
 
     def send(epoch: int) -> None:
@@ -181,7 +179,8 @@ def made(pair: Pair, words: int, ordered: bool = True) -> Send:
 
 
 def stores(pair: Pair, words: int, bulk: bool = False, flag_first: bool = False) -> Send:
-    """A kernel stores the words in the memory of the peer; then the copy engine writes the flag."""
+    """A kernel stores the words in the memory of the peer, and then the copy engine writes the flag; `flag_first`: in
+    the other order."""
     kernel = Kernel(writes(bulk), ctypes.c_uint64, ctypes.c_uint)
 
     def send(epoch: int) -> None:

@@ -2,11 +2,12 @@
 
     python benchmarks/litmus/run_peers.py [--epochs 100000] [--only TEXT] [--json FILE]
 
-Needs two GPUs of capability 9.0 that can access each other's memory, and cuda-python; takes about a minute. The first
-GPU sends to the memory of the second one (peer_kernels.py). Each axiom runs in its own order, where no word may be
-wrong, and in weaker ones, where wrong words show that the test can see a violation. Senders and readers pause at
-random.
-Exit status: 1 if an axiom had a wrong word, or if a wait of it was given up; otherwise 0.
+Needs two GPUs of capability 9.0 that can access each other's memory, and cuda-python. The first GPU sends to the memory
+of the second one (peer_kernels.py). Each axiom is tested with the order that it needs: no word may be wrong. Most
+axioms have other tests, which leave out a part of that order: wrong words show that such a test can find a violation.
+Senders and readers pause at random.
+
+Exit status: 1 if a test of an axiom found a wrong word, gave up a wait, or read nothing; otherwise 0.
 """
 
 import argparse
@@ -61,8 +62,9 @@ def flagged_by_kernel(pair: Pair, written: str, text: str) -> None:
 
 
 def in_turns(pair: Pair, text: str, how: How, wait: str = waits(), early: bool = False) -> None:
-    """The first GPU sends an epoch when the second has read the one before. On the second, a kernel waits for the flag,
-    the next one reads, and then a flag goes back. `early`: the flag goes back before the reads. `wait`: "" for none."""
+    """The first GPU sends an epoch when the second has read the one before. On the second, one kernel waits for the
+    flag, the next kernel reads, and then a flag is sent back. `early`: the flag is sent back before the reads. `wait`:
+    the text of the kernel that waits; "": none does."""
     words, draw = OF_KERNELS, random.Random(0)
     pair.two.enter()
     types = *[ctypes.c_uint64] * 2, ctypes.c_uint
@@ -88,7 +90,7 @@ def in_turns(pair: Pair, text: str, how: How, wait: str = waits(), early: bool =
 
 @dataclass(frozen=True)
 class Case:
-    """A test of an axiom. `without`: what the order lacks; "" for the axiom's own."""
+    """A test of an axiom. `without`: the part of the order that is left out; "": none."""
 
     axiom: str
     without: str
@@ -96,7 +98,7 @@ class Case:
 
 
 def _streamed(axiom: str, words: int, how: How, weaker: How, without: str = "flag after the data") -> tuple[Case, Case]:
-    """An axiom of the order of a stream, and a sender that does not keep that order."""
+    """A test of an axiom about the order of a stream, and one whose sender does not keep that order."""
     test = partial(streamed, words=words, text=reader(shared=True))
     return Case(axiom, "", partial(test, how=how)), Case(axiom, without, partial(test, how=weaker))
 
@@ -139,7 +141,8 @@ CASES = (
 
 
 def measured(case: Case, pair: Pair) -> tuple[list[Any], bool]:
-    """A row of the results, and whether it is as it should be: words were read, and of an axiom none is wrong."""
+    """A row of the results, and whether it is as expected: if nothing is left out of the order, words were read, none
+    is wrong, and no wait was given up."""
     pair.clear()
     case.run(pair)
     older, waits_, seen, newer = pair.counts()

@@ -5,8 +5,8 @@
 
 DTensor and the plans of tensor parallelism make such graphs. A collective works along the first dimension. For another
 dimension, the graph also splits a tensor into one part for each rank along one dimension, and joins the parts along the
-other. If ranks have different numbers of rows, the graph pads them to the largest number, and a slice follows
-(`padding.py`).
+other. If ranks have different numbers of rows, the graph pads them to the largest number, and a slice after a gather
+removes the padding (`padding.py`).
 """
 
 from dataclasses import dataclass, replace
@@ -29,8 +29,8 @@ class Collective:
     """`node`: the collective. `wait`: the node of its result. `chain`: the nodes between it and the product. `ranks`:
     the number of ranks; 0 for an all-reduce, whose node does not have it. `group`: the name of the process group.
     `outer`: the product of the extents before the dimension that is divided among the ranks. If it is not 1, the rows
-    of A or D are not in the order of the ranks. `rows`: if ranks have different numbers of rows, these numbers, of
-    flattened rows; otherwise (). `whole`: of a gather, the node that has the rows of all ranks, without padding."""
+    of A or D are not in the order of the ranks. `rows`: the number of flattened rows of each rank if these differ,
+    otherwise (). `whole`: for a gather, the node that has the rows of all ranks, without padding."""
 
     node: Any
     wait: Any
@@ -91,7 +91,7 @@ def gather_before(product: Product) -> Collective | None:
 
 
 def _behind_reshapes(node: Any, chain: list[Any]) -> Any:
-    """The node behind views that keep the columns. The views are added to `chain`."""
+    """The node that `node` is a view of, through views that keep the columns. The views are added to `chain`."""
     while str(node.target) in RESHAPES and _have_same_rows(node, node.args[0]):
         chain.append(node)
         node = node.args[0]

@@ -5,8 +5,9 @@
     %s = split(%mm, 7); %p = constant_pad_nd(%s[1], [0, 0, 0, 1], 0.0)
     %r = reduce_scatter_tensor(cat([%s[0], %p]), "sum", 2, "0")
 
-The first graph is that of a rank with 6 rows; a rank with 7 rows does not pad. All other nodes are the same on all
-ranks, and only they say here how many rows each rank has. So all ranks decide alike.
+The first graph is that of a rank with 6 of 13 rows; the rank with 7 rows does not pad. The second graph is the same on
+all ranks. The number of rows of each rank is read only from nodes that are the same on all ranks, such as the slice and
+the split, so all ranks decide alike.
 """
 
 from math import prod
@@ -19,8 +20,9 @@ _CLONE = "aten.clone.default"
 
 
 class Padded(NamedTuple):
-    """A tensor that is split into parts along one dimension, each of them padded, and joined along it. `nodes`: from
-    the split to the join. `ranks`: the number of parts. `outer`, `rows`: as in `Collective`."""
+    """A tensor is split into parts along a dimension; the smaller parts are padded, and all are joined along the same
+    dimension. `nodes`: from the split to the join. `ranks`: the number of parts. `outer`, `rows`: as in
+    `Collective`."""
 
     nodes: tuple[Any, ...]
     ranks: int
@@ -29,7 +31,8 @@ class Padded(NamedTuple):
 
 
 def rows_before(cut: Any, wait: Any, ranks: int) -> tuple[int, tuple[int, ...]] | None:
-    """`outer` and `rows` of gathered rows, the first of which a slice takes. None if sizes are not known."""
+    """`outer` and `rows` of a gather whose padding the slice `cut` removes. None if the slice does not take the first
+    rows, or if sizes are not known."""
     value, gathered = value_of(cut), value_of(wait)
     given: list[Any] = [*cut.args[1:], *(0, None, None, 1)[len(cut.args) - 1 :]]
     dim, start, _, step = given
@@ -43,7 +46,7 @@ def rows_before(cut: Any, wait: Any, ranks: int) -> tuple[int, tuple[int, ...]] 
 
 
 def padded_parts(split: Any) -> Padded | None:
-    """The parts of a split, padded with zeros and joined; None if the readers of a split do something else."""
+    """The parts of a split, padded with zeros and joined. None if this is not what follows the split."""
     value, join, dim = value_of(split.args[0]), _join_of(split), split.args[2] if len(split.args) > 2 else 0
     if value is None or join is None or not 0 <= dim < len(value.shape) - 1:
         return None
@@ -69,7 +72,7 @@ def padded_parts(split: Any) -> Padded | None:
 def _join_of(split: Any) -> Any:
     """The node that joins the parts of a split; None if there is none."""
     node = split
-    for _ in range(4):  # a part, perhaps a copy, perhaps padding, the join
+    for _ in range(4):  # to a part, perhaps to a copy, perhaps to padding, and to the join
         node = next(iter(node.users), None)
         if node is None or str(node.target) == "aten.cat.default":
             return node
@@ -77,7 +80,7 @@ def _join_of(split: Any) -> Any:
 
 
 def without_padding(shard: Any) -> Any:
-    """The rows of a shard before padding at their end; the node itself if nothing is known to be padded."""
+    """The shard without padding after its rows; the node itself if it does not pad in this way."""
     value = value_of(shard)
     for dim in range(0 if value is None else len(value.shape) - 1):
         if _pads_end(shard, dim) and all(extent == 1 for extent in value.shape[:dim]):  # type: ignore[union-attr]
@@ -86,7 +89,8 @@ def without_padding(shard: Any) -> Any:
 
 
 def _behind_padding(node: Any, dim: int) -> tuple[Any, list[Any]]:
-    """The node behind padding at the end of a dimension, and behind a copy; and the nodes from there on, in order."""
+    """Goes back from `node`, if it pads the end of a dimension, and then if it is a copy. Returns the node before
+    these, and the copy and the padding, in this order."""
     found = []
     if _pads_end(node, dim):
         found, node = [node], node.args[0]

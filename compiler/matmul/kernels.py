@@ -136,7 +136,7 @@ class Kernels:
         """Raises SpecError, ScheduleError, CompileError."""
         kernel: Kernel | None = self._taken[wanted]
         if kernel is None:
-            AHEAD.result(wanted)  # then the disk has the plan and the kernel
+            AHEAD.result(wanted)  # if there is such a job, the plan and the kernel are on disk afterwards
             store = open_store()
             planned = self._plan(store, wanted)
             made = self._tuned(store, wanted, planned.plan) or self._first(store, wanted, planned)

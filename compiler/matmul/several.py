@@ -1,4 +1,4 @@
-"""Kernels with several results, for any number of rows; each is chosen for a number of rows."""
+"""Kernels with several results. Each takes any number of rows, and has the schedule chosen for one number of rows."""
 
 import importlib
 from collections.abc import Callable
@@ -57,11 +57,11 @@ class ResultsWanted(NamedTuple):
         AHEAD.begin(self, schedule_of, self)
 
     def _made(self) -> tuple[Any, str]:
-        """The kernel, and its schedule as text; "" if it is the choice for an unknown number of rows."""
+        """The kernel, and its schedule as text; "" if `compile_gemm` chose it for an unknown number of rows."""
         of_rows, target = self.spec(self.rows), importlib.import_module(_TARGETS).get(self.target)
         choices = (
             lambda: importlib.import_module(_NUMERICS).chosen_with(of_rows, target, REPEATABLE),
-            lambda: self._compile(of_rows).schedule,  # a later choice, if code of the first one spills
+            lambda: self._compile(of_rows).schedule,  # another choice, if code of the first one spills
         )
         for choose in choices:
             try:
@@ -72,7 +72,8 @@ class ResultsWanted(NamedTuple):
         return self._with(""), ""
 
     def _with(self, schedule: str) -> Any:
-        """The kernel of a schedule; of `compile_gemm`'s choice for "". Raises CompileError if its code spills."""
+        """The kernel with this schedule; "": the one that `compile_gemm` chooses. Raises CompileError if its code
+        spills."""
         key = self._replace(rows=0), schedule
         if _BY_SCHEDULE[key] is None:
             kernel = self._compile(self.spec(None), schedule=schedule or None)
@@ -87,6 +88,7 @@ class ResultsWanted(NamedTuple):
 
 
 def schedule_of(wanted: ResultsWanted) -> str:
-    """Keep a kernel in the cache on disk. Returns its schedule as text. Raises the errors of `compile_gemm`."""
+    """Makes a kernel, which is then in the cache on disk, and returns its schedule as text. Raises the errors of
+    `compile_gemm`."""
     found: str = wanted._made()[1]
     return found

@@ -2,8 +2,9 @@
 
 Before   %y = math.exp %x : f32
 After    %h = arith.mulf %x, %log2e : f32; %y = math.exp2 %h fastmath<afn> : f32
-         A constant factor of an argument of exp or erfc, and a power of two in a product with erfc, become part of the
-         formula's constants; so in ½ x · erfc(−x/√2), the gelu, one product is left beside those of the polynomial.
+         A power of two in the argument of exp, a constant factor from 2⁻⁸ to 2⁸ in that of erfc, with either sign, and
+         a power of two in a product with erfc become part of the formula's constants. So gelu, ½ x · erfc(−x/√2),
+         needs one product beside those of the polynomial.
 Needs    f32 or vectors of f32.
 Gives    of the math dialect only `HARDWARE_OPS`, each of which convert-math-to-intrinsics lowers to one instruction.
          Upstream's lowering then makes no call into libdevice.
@@ -31,8 +32,8 @@ HARDWARE_OPS = frozenset(
     {"math.fma", "math.exp2", "math.log2", "math.sqrt", "math.rsqrt", "math.roundeven", "math.absf", "math.copysign"}
 )
 
-# With these, an argument x · c takes no product: exp takes ± powers of two, which round nothing, erfc what keeps its
-# coefficients in range.
+# With these, an argument x · c needs no product. For exp, c is ± a power of two, so the constant is not rounded again.
+# For erfc, c has a size that keeps the coefficients in range.
 _WITH_SCALE: dict[str, Callable[["IrOps", ir.Value, float], ir.Value]] = {
     "math.exp": formulas.exp,
     "math.erfc": formulas.erfc,
@@ -103,8 +104,8 @@ def _scaled(op: ir.Operation) -> tuple[ir.Value, float]:
 
 
 def _multiplied(op: ir.Operation) -> tuple[ir.Operation, float, ir.Value | None]:
-    """The product that is the only use of an erfc, the power of two in it, and x, if it is 2ⁿ·x · erfc; None for x, if
-    it is 2ⁿ · erfc. Without such a product: the op, 1 and None."""
+    """If the only use of an erfc is a product 2ⁿ·x · erfc: this product, 2ⁿ and x. If it is 2ⁿ · erfc: this product, 2ⁿ
+    and None. Otherwise: the op, 1 and None."""
     uses = list(op.results[0].uses)
     product = uses[0].owner.operation if len(uses) == 1 else op
     if op.name != "math.erfc" or product.name != "arith.mulf":

@@ -1,8 +1,8 @@
 """A kernel on several ranks: all levels, with copies or parts that are right, and with planted faults of them.
 
-Either its shards of A arrive, or its parts of D (`lists="d"`) are stored in the memory of peers and added there. In the
-second case, the owners also send their sums, as for an all-reduce. Each fault must be found: a kernel that does not
-notice a lost flag, or reads a shard too early, has one of its own.
+Either shards of A arrive, or parts of D (`lists="d"`) are stored in the memory of peers and added there. In the second
+case, some runs also send the sums to all ranks, as an all-reduce does. Each planted fault must be found: if a run does
+not report a lost flag, the kernel has a fault of its own, such as a shard that it reads too early.
 """
 
 from collections.abc import Callable, Iterator, Mapping

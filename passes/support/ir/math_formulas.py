@@ -108,8 +108,8 @@ _LOG2_ERFC_FROM_0_COEFFICIENTS = (  # falls beyond the interval of the fit, [0, 
 
 
 def exp(ops: FloatOps[V, P], x: V, scale: float = 1.0) -> V:
-    """e^(x·scale) = 2^(x·scale·log₂e), where the last product is rounded. `scale`: ± a power of two, which rounds
-    nothing. If the power is subnormal, it is 0. NaN stays NaN."""
+    """e^(x·scale) = 2^(x·(scale·log₂e)), where the product with x is rounded. `scale`: ± a power of two, so the
+    constant is not rounded again. A subnormal result becomes 0. NaN stays NaN."""
     return ops.exp2(ops.multiply(x, ops.constant(scale * _LOG2E)))
 
 
@@ -136,8 +136,8 @@ def erf(ops: FloatOps[V, P], x: V) -> V:
 
 def erfc(ops: FloatOps[V, P], x: V, scale: float = 1.0, factor: float = 1.0) -> V:
     """factor · (1 − erf(x·scale)): factor · 2^Q(|x·scale|) with Q fitted to log₂ erfc, and 2 · factor minus that where
-    x·scale is below 0. NaN stays. The scale is in Q's coefficients, and the factor, a power of two, in its constant:
-    neither takes a product."""
+    x·scale is below 0. NaN stays. `factor`: a power of two. The coefficients of Q include the scale, and its constant
+    includes the factor, so neither needs a product."""
     first, *others = (each * abs(scale) ** power for power, each in enumerate(_LOG2_ERFC_FROM_0_COEFFICIENTS))
     above = ops.exp2(_polynomial(ops, (first + math.log2(factor), *others), ops.absolute(x)))
     zero = ops.constant(0.0)

@@ -1,7 +1,7 @@
-"""Begins to compile kernels while Inductor still compiles the graph that calls them (`compiler/ahead.py`).
+"""Has kernels compiled while Inductor still compiles the graph that calls them (`compiler/ahead.py`).
 
-A kernel is begun when its call is lowered, or, if Inductor has not chosen the strides of A or B yet, when the code of
-the call is written. If Inductor changes strides after that, the call compiles the kernel that it needs.
+A kernel is begun when its call is lowered. If Inductor has not chosen the strides of A and B by then, it is begun when
+the code of the call is written. If Inductor changes strides later, the call compiles the kernel that it needs.
 """
 
 import contextlib
@@ -48,8 +48,8 @@ def begin_results(a: Any, b: Any, epilogue: str) -> None:
 
 
 def _record(node: Any) -> Operand:
-    """A tensor of Inductor's IR; sizes of run time have the values that the graph was traced with. Allocations begin at
-    multiples of 16 bytes."""
+    """The operand for a tensor of Inductor's IR. Run-time sizes have the values with which the graph was traced.
+    Allocations are taken to begin at multiples of 16 bytes."""
     dtype, (offset, *extents) = (
         node.get_dtype(),
         _hints([node.get_layout().offset, *node.get_size(), *node.get_stride()]),

@@ -2,7 +2,8 @@
 `matmul_all_reduce`.
 
     %w = wait_tensor(all_gather_into_tensor(%x, 4, "0")); %mm = aten.mm(%w, %b); %relu = aten.relu(%mm)
-    %made = lowtide.all_gather_matmul(%x, %b, [], [], "(acc: f32) -> bf16 { … }", …, "0", 4, False)
+    %made = lowtide.all_gather_matmul(%x, %b, [], [], "(acc: f32) -> bf16 { … }", …, "0", 4, False, [])
+    %d = getitem(%made, 0)
 
 If other ops read the gathered rows, as those of the backward pass do, the op returns them too.
 """

@@ -63,8 +63,8 @@ def fuse(graph: torch.fx.Graph, name: str, rule: Rule, how: How) -> list[Row]:
 
 
 def _is_backward(graph: torch.fx.Graph) -> Callable[[Any], bool]:
-    """Whether a node belongs to the backward pass: it depends on a tangent, by the names that AOTAutograd gives. Also
-    for nodes that are added later."""
+    """A function that says whether a node belongs to the backward pass, also for nodes that are added later. Such a
+    node depends on a tangent, which is known by the name that AOTAutograd gives it."""
     found: dict[Any, bool] = {}
 
     def is_backward(node: Any) -> bool:

@@ -47,8 +47,8 @@ def call(graph: torch.fx.Graph, target: Any, arguments: tuple[Any, ...], like: A
 
 
 def erase_unread(graph: torch.fx.Graph, nodes: Iterable[Any]) -> None:
-    """Erase those of the nodes that nothing reads, and the nodes that only they read. The whole graph need not be
-    walked, as by `eliminate_dead_code`."""
+    """Erase those of the nodes that have no reader, and then their inputs that have none any more. Unlike
+    `eliminate_dead_code`, this does not walk the whole graph."""
     left = list(dict.fromkeys(nodes))
     while left:
         node = left.pop()
