@@ -34,7 +34,8 @@ STREAM_ORDER = (
     "stream order: a copy of a copy engine or the stores of a kernel, and the write of a flag behind it on the same "
     "stream, are writes and a release at the scope .sys for a kernel on another GPU"
 )
-"""What the PTX ISA does not say about copy engines, and this model assumes. benchmarks/litmus/run_peers.py tests it."""
+"""What this model assumes of copy engines, because the PTX ISA does not say it. benchmarks/litmus/run_peers.py tests
+it."""
 
 _PARTS = 3  # of the copy of a shard
 _FLAG = "i32"
@@ -159,11 +160,11 @@ def interpret_ranks(
     those of an earlier call. `seed` determines the order of agents, devices and copies. `sendings`: faults of copies,
     by (source, target). The other arguments are those of `interpret`.
 
-    If D is a list (`lists="d"`), all of A is there, and product q has the rows that rank q owns. Each rank stores it in
+    If D is a list (`lists="d"`), all of A is there, and product q has the rows that rank q owns. Each rank sends it to
     rank q's memory and sets a flag there. The owner waits for all flags, and adds the parts of its rows (peers.py). The
-    result of a rank is this sum, (M, N) in D's type. `calls`: how many calls are made, in how many slots, and whether
-    owners then send their sums to all ranks (`Calls.sums`): the result is then (ranks, M, N). `sendings`: faults of
-    parts, by (source, owner).
+    result of a rank is this sum, (M, N) in D's type; if owners send their sums to all ranks (`Calls.sums`), it is
+    (ranks, M, N). `calls`: the number of calls and slots, and how parts and sums are sent. `sendings`: faults of parts,
+    by (source, owner).
 
     Raises InterpreterError as `interpret` does, with the rank. Also raises it if all ranks that have not ended wait,
     with what each waits for.

@@ -183,7 +183,7 @@ def by_compiled_kernels() -> None:
 
 
 def calls_on_the_same_memory() -> None:
-    """What is prepared for a call is used again, with the data of the time of the call; both ways of sending parts."""
+    """A prepared call is used again, with the data that its tensors have by then. Parts are sent in both ways."""
     rule = "lowtide.torch.distributed.scattering.sends_copies"
     for sends_copies in (True, False):
         with fakes.gpus(dist.get_rank()), mock.patch(rule, return_value=sends_copies):

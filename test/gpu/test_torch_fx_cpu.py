@@ -404,7 +404,8 @@ def test_new_addresses_of_a_known_call_take_its_plan_if_they_are_aligned(monkeyp
 
 
 def test_kernels_are_begun_as_their_calls_ask_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of tensors on the CPU, as if they were on a GPU: as strides, also of slices, are known when a call is lowered."""
+    """The kernel that is begun is the one for which the call asks later, also with strides of slices. Tensors on the
+    CPU are taken for tensors on a GPU."""
     beginning, lowering = (importlib.import_module(f"lowtide.torch.fx.{name}") for name in ("beginning", "lowering"))
     results, calls = importlib.import_module("lowtide.torch.results"), importlib.import_module("lowtide.torch.calls")
     extern_kernels = importlib.import_module("torch._inductor.select_algorithm").extern_kernels

@@ -120,7 +120,7 @@ def _by_kernel(
 
 
 def layout_of(strides: Sequence[int], pairs: str | None) -> str:
-    """The layout in which the kernel reads B (K, N) of these strides."""
+    """The layout of the kernel for B (K, N) with these strides. Pairs of columns always take tn."""
     return "tn" if pairs is not None or strides[0] == 1 else "tt"
 
 
