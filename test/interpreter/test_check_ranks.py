@@ -7,7 +7,16 @@ import pytest
 
 import lowtide as lt
 from lowtide.errors import SpecError
-from lowtide.verification.checking.ranks import FAULTS, IN_ORDER, OF_SUMS, ONE_SLOT, WRONG_PLACE, check_ranks, lines
+from lowtide.verification.checking.ranks import (
+    FAULTS,
+    IN_ORDER,
+    OF_COPIES,
+    OF_SUMS,
+    ONE_SLOT,
+    WRONG_PLACE,
+    check_ranks,
+    lines,
+)
 from lowtide.verification.checking.subjects import Subject, of_kernel
 
 TYPES = {"a": "bf16", "b": "bf16", "d": "bf16"}
@@ -25,8 +34,8 @@ def subject(lists: str | None = None) -> Subject:
 def test_all_levels_are_right_and_all_faults_are_found(lists: str | None, more: tuple[str, ...]) -> None:
     runs = check_ranks(subject(lists), 2)
     assert all(run.ok for run in runs)
-    of_sums = {("cta", OF_SUMS + name) for name in (*FAULTS, WRONG_PLACE) if lists}
-    assert {(run.level, run.copies) for run in runs} == of_sums | {
+    by_copies = {("cta", of + name) for of in (OF_COPIES, OF_SUMS) for name in (*FAULTS, WRONG_PLACE) if lists}
+    assert {(run.level, run.copies) for run in runs} == by_copies | {
         (level, copies) for level in ("cta", "llvm", "ptx") for copies in (IN_ORDER, *FAULTS, WRONG_PLACE, *more)
     }
     assert [text.split()[0] for text in lines(runs)] == ["cta", "llvm", "ptx"]
