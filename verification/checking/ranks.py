@@ -1,8 +1,9 @@
 """A kernel on several ranks: all levels, with copies or parts that are right, and with planted faults of them.
 
 Either shards of A arrive, or parts of D (`lists="d"`) are stored in the memory of peers and added there. In the second
-case, in some runs the copy engine sends the parts instead, and then the sums to all ranks, as an all-reduce does. Each planted fault must be found: if a run does
-not report a lost flag, the kernel has a fault of its own, such as a shard that it reads too early.
+case, in some runs the copy engine sends the parts instead, and then the sums to all ranks, as an all-reduce does. Each
+planted fault must be found: if a run does not report a lost flag, the kernel has a fault of its own, such as a shard
+that it reads too early.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -67,8 +68,8 @@ def check_ranks(
 ) -> list[RankRun]:
     """Run each interpreted level on `ranks` ranks: in some orders with correct copies, then once with each fault of a
     copy between two ranks that are drawn. If D is a list, the same is done with parts of D in the memory of peers.
-    At the first level, faults of parts and of sums that copy engines send are planted, too; no kernel takes part in that
-    step. M, N and K are those of the spec. If the spec does not set them, a shard has part of a tile of rows.
+    At the first level, faults of parts and of sums that copy engines send are planted, too; no kernel takes part in
+    these steps. M, N and K are those of the spec. If the spec does not set them, a shard has part of a tile of rows.
 
     `seed`: of inputs and orders. Raises SpecError for a kernel without arrivals, or of another number of ranks.
     """
@@ -178,8 +179,8 @@ def _products(module: Any, spec: GemmSpec, inputs: list[dict[str, Any]], seed: i
 
 
 def _sums(module: Any, spec: GemmSpec, inputs: list[dict[str, Any]], seed: int) -> Iterator[str]:
-    """Like `_products`, for the sums of all parts, in exact integers. With an odd seed, copy engines send the parts, and
-    the sums to all ranks."""
+    """Like `_products`, for the sums of all parts, in exact integers. With an odd seed, copy engines send the parts,
+    and the sums to all ranks."""
     calls = Calls(sums={}, copies=True) if seed % 2 else Calls()
     results = interpret_ranks(module, inputs, seed=seed, domain=ExactDomain.name, calls=calls)
     parts = [reference(spec, **own) for own in inputs]
