@@ -31,7 +31,7 @@ the contender takes less.
 For each cell, candidates of the [tuner](tuning.md) were timed. These are within 1 % of the fastest.
 
 {level}
-Races of other schedules, and why the default does not choose by energy: [tried](tried.md#energy).
+[What was tried](tried.md#energy) has other schedules, and says why the default does not choose by energy.
 
 ## Run it
 

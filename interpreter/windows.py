@@ -99,8 +99,8 @@ class Place:
 
     def _fail(self, what: str) -> None:
         raise InterpreterError(
-            f"race of ranks: {what}, nothing orders the two; set a flag at the scope .sys behind the first, and wait "
-            "for it before the second [ranks-race]"
+            f"race of ranks: {what}, and nothing orders the two accesses; set a flag at the scope .sys after the first,"
+            " and wait for it before the second [ranks-race]"
         )
 
 

@@ -111,8 +111,8 @@ class Matmul:
         numerics: str,
         precision: str | None,
     ) -> None:
-        """Have another process compile the kernel of a call with these arrays: "a", "b", "d", and the operands. Does
-        nothing unless `compiler/ahead.py` was started. Raises as a call does."""
+        """Have another process compile the kernel of a call with the arrays `records`: "a", "b", "d", and the operands.
+        Does nothing if `AHEAD` (compiler/ahead.py) was not started. Raises the errors of a call."""
         names = tuple(name for name in records if name not in ("a", "b", "d"))
         of, m, device, _ = Calls(epilogue, Options(numerics, precision), names).placed(records)
         self._kernels.begin(Wanted(of, m, epilogue, device))
