@@ -1,9 +1,9 @@
 """A kernel on several ranks: all levels, with copies or parts that are right, and with planted faults of them.
 
-Either shards of A arrive, or parts of D (`lists="d"`) are stored in the memory of peers and added there. In the second
-case, in some runs the copy engine sends the parts instead, and then the sums to all ranks, as an all-reduce does. Each
-planted fault must be found: if a run does not report a lost flag, the kernel has a fault of its own, such as a shard
-that it reads too early.
+Either shards of A arrive, or parts of D (`lists="d"`) go to the memory of peers and are added there. In the second
+case, the kernel stores the parts there, or, in some runs, the copy engine sends them, and then the sums to all ranks.
+Each planted fault must be found: if a run does not report a lost flag, the kernel has a fault of its own, such as a
+shard that it reads too early.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -47,8 +47,8 @@ class Collecting:
         self._is_needed = rule.collectives and any(str(x.target).startswith("_c10d_functional.") for x in graph.nodes)
 
     def merge(self, is_backward: IsBackward) -> None:
-        """Merge equal all-gathers of the forward pass, and those of the backward pass. DTensor makes a gather for each
-        layer that reads the rows."""
+        """Merge equal all-gathers within the forward pass, and within the backward pass. DTensor makes a gather for
+        each layer that reads the rows."""
         first: dict[Any, Any] = {}
         for node in [*self._graph.nodes] if self._is_needed else []:
             if str(node.target) == WAIT and str(node.args[0].target) == GATHER:
