@@ -396,3 +396,15 @@ def test_launches_distinguish_the_signs_of_zeros(monkeypatch: pytest.MonkeyPatch
     for scalar in (0.0, -0.0, 0.0):
         launches.prepared(spec, "repeatable", {}, {"s": scalar})(0)
     assert launched == ["0.0", "-0.0", "0.0"]
+
+
+def test_the_precision_of_a_call_is_that_of_its_kernel() -> None:
+    call, agreement = (importlib.import_module(f"lowtide.torch.distributed.{name}") for name in ("call", "agreement"))
+    how, a, out = importlib.import_module("lowtide.torch.calls").How, torch.ones(512, 64), torch.ones(512, 64)
+    plain, tf32 = (call.Call(call.SCATTER, a, a.mT, how=how(precision=given)) for given in (None, "tf32"))
+    assert lt.GemmSpec(**plain.types).a == "f32" and lt.GemmSpec(**tf32.types).a == "tf32"
+    assert plain.place(out) != tf32.place(out)
+    shapes, types = ((512, 64), (64, 512)), (torch.float32,) * 3
+    asked = agreement.Signature(call.SCATTER, *shapes, types, (), False, "tf32x3", ())
+    said = agreement._own_reason(mock.Mock(size=2), a.device, asked)
+    assert said == "no kernel of several ranks computes products of pieces (tf32x3)"

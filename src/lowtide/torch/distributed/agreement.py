@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from lowtide.decompositions import DECOMPOSITIONS
 from lowtide.errors import Error, LaunchError
 from lowtide.torch.distributed import symmetric
 from lowtide.torch.distributed.call import GATHER
@@ -22,7 +23,7 @@ _FEWEST_ROWS = 512  # of the whole product; with fewer, the plain ops are expect
 
 class Signature(NamedTuple):
     """A call: the op, the shapes of this rank's A and B, the types of A, B and D, the rows of each rank if they were
-    given, whether A has scales of rows, and the other arguments."""
+    given, whether A has scales of rows, the precision of products of f32, and the other arguments."""
 
     op: str
     a: tuple[int, int]
@@ -30,6 +31,7 @@ class Signature(NamedTuple):
     types: tuple[torch.dtype, torch.dtype, torch.dtype]
     rows: tuple[int, ...]
     scaled: bool
+    precision: str | None
     rest: tuple[Any, ...]
 
     @property
@@ -96,6 +98,8 @@ def _own_reason(ranks: Ranks, device: torch.device, asked: Signature) -> str:
         return "this rank has no rows"
     if k * of_a.itemsize % _UNIT or n * of_d.itemsize % _UNIT:
         return f"rows of K = {k} or of N = {n} elements are not multiples of {_UNIT} bytes"
+    if asked.precision in DECOMPOSITIONS:
+        return f"no kernel of several ranks computes products of pieces ({asked.precision})"
     if whole < _FEWEST_ROWS:
         return f"{whole} rows are too few"
     return symmetric.why_not(device, ranks.group)

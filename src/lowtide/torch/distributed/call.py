@@ -72,12 +72,14 @@ class Call:
         how, tensors = self.how, (self.a, self.b, out, *self.operands)
         lie = [(x.data_ptr(), x.shape, x.stride(), x.dtype) for x in tensors]
         scalars = [(value, copysign(1.0, value)) for value in how.scalars]  # 0.0 and -0.0 are equal but different
-        return self.op, *lie, *scalars, how.epilogue, how.numerics, how.out_dtype, self.rows, self.of_parts
+        words = how.epilogue, how.numerics, how.precision, how.out_dtype
+        return self.op, *lie, *scalars, *words, self.rows, self.of_parts
 
     @property
     def types(self) -> dict[str, Any]:
-        """The element types of A, B and D."""
-        return {"a": name_of(self.a.dtype), "b": name_of(self.b.dtype), "d": name_of(self.d)}
+        """The element types of A, B and D, and the precision of the product if one is given, as fields of a spec."""
+        found = {"a": name_of(self.a.dtype), "b": name_of(self.b.dtype), "d": name_of(self.d)}
+        return found if self.how.precision is None else found | {"precision": self.how.precision}
 
 
 def chunks(rows: int, size: int) -> tuple[int, ...]:

@@ -58,14 +58,13 @@ def _signature(call: Call) -> Signature:
     a, b, how, out = call.a, call.b, call.how, call.out
     of_out = None if out is None else (out.shape, out.stride(), out.dtype)
     rest = a.device, tuple((x.shape, x.dtype, x.device) for x in call.operands), of_out
-    words = how.epilogue, len(how.scalars), how.numerics, how.precision, how.out_dtype, call.of_parts
+    words = how.epilogue, len(how.scalars), how.numerics, how.out_dtype, call.of_parts
     try:
         d = call.d
     except Error:  # `_check` raises it, on all ranks
         d = a.dtype
-    is_scaled = call.gathered is not None
-    types = a.dtype, b.dtype, d
-    return Signature(call.op, tuple(a.shape), tuple(b.shape), types, call.rows, is_scaled, (*rest, *words))
+    shapes, types, is_scaled = (tuple(a.shape), tuple(b.shape)), (a.dtype, b.dtype, d), call.gathered is not None
+    return Signature(call.op, *shapes, types, call.rows, is_scaled, how.precision, (*rest, *words))
 
 
 def _by_kernels(call: Call, out: torch.Tensor, ranks: Ranks) -> torch.Tensor | None:
