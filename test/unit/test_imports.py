@@ -49,7 +49,7 @@ BELOW = {
     "inspection": {*_ALL, "inspection"},
     "measurement": {*_ALL, "verification", "measurement"},
     "cli": {*_ALL, "verification", "inspection", "measurement", "ptx", "cli"},
-    "src/lowtide/torch": {"elements", "errors", "keywords", "runtime", "compiler", "torch"},
+    "src/lowtide/torch": {"decompositions", "elements", "errors", "keywords", "runtime", "compiler", "torch"},
 }
 
 # The layers of the interpreter, lowest first; each imports itself and those before it.
