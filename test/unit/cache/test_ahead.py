@@ -101,7 +101,7 @@ def test_a_process_without_work_ends_and_is_started_again(folder: Path) -> None:
     found.begin("first", os.getpid)
     assert _until(found._answers["first"].done)
     first = found.result("first")
-    assert _until(lambda: not found._serving) and _is_gone(first)
+    assert _until(lambda: not found._serving and _is_gone(first))
     found.begin("second", os.getpid)
     assert _until(found._answers["second"].done)
     assert found.result("second") not in (None, first)
