@@ -25,7 +25,7 @@ Key = tuple[Any, ...]
 _MOST_LAUNCHES = 4096
 _ALIGNED = 16  # bytes: the bases of a family's arrays are all multiples of it, or not
 # Arguments of `lt.matmul` other than arrays and operands.
-_OPTIONS = ("epilogue", "out", "numerics", "precision", "weights", "block_scales", "tuned", "stream")
+_OPTIONS = ("epilogue", "out", "numerics", "precision", "weights", "block_scales", "tuned", "alone", "stream")
 _FIRST = 3  # A, B and D, before the operands of the epilogue
 
 

@@ -35,6 +35,7 @@ from lowtide.runtime.call_keys import Recent
 
 # These import MLIR, which takes half a second.
 _COMPILATION, _PLANNING = "lowtide.compiler.matmul.compilation", "lowtide.compiler.matmul.planning"
+_PLANNING_ALONE = "lowtide.compiler.matmul.planning_alone"
 _MOST_KERNELS = 4096
 _PLAN_ENTRIES = tuple(entry.name for entry in fields(SchedulePlan))
 
@@ -42,12 +43,14 @@ Epilogue = Callable[..., Any]
 
 
 class Wanted(NamedTuple):
-    """What a call needs. `device`: the model of GPU whose tuned schedules may be used; None: none may."""
+    """What a call needs. `device`: the model of GPU whose tuned schedules may be used; None: none may. `alone`: whether
+    the schedule is chosen for this M alone, not from the plan of the family."""
 
     of: Family
     m: int
     epilogue: Epilogue | None
     device: str | None = None
+    alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ Made: TypeAlias = Kernel | Refused
 
 @dataclass
 class Planned:
-    """The plan of a family, and what was made of its schedules, by index."""
+    """The plan of a family or of one shape, and what was made of its schedules, by index."""
 
     plan: SchedulePlan
     made: dict[int, Made] = field(default_factory=dict)
@@ -129,7 +132,7 @@ class Kernels:
 
     def __init__(self) -> None:
         self._taken = Recent(_MOST_KERNELS)  # by what was wanted
-        self._plans = _Once()  # by family and epilogue
+        self._plans = _Once()  # by family, M (None: for all M) and epilogue
         self._kernels = _Once()  # by their keys on disk
 
     def get(self, wanted: Wanted) -> Kernel:
@@ -168,19 +171,23 @@ class Kernels:
         return Found("nowhere", None, plan, plan.in_turn(wanted.m)[0], tuple(refused), False)
 
     def _plan(self, store: KernelStore | None, wanted: Wanted) -> Planned:
-        of = wanted.of.planned
+        of, m = (wanted.of, wanted.m) if wanted.alone else (wanted.of.planned, None)
+        epilogue = wanted.epilogue
 
         def make() -> Planned:
-            key = _key_of_plan(of, wanted.epilogue)
+            key = _key_of_plan(of, m, epilogue)
             entries = None if store is None else load_plan(store, key, _PLAN_ENTRIES)
             if entries is not None:
                 return Planned(SchedulePlan.of(entries))
-            plan = importlib.import_module(_PLANNING).make_plan(of, wanted.epilogue)
+            if m is None:
+                plan = importlib.import_module(_PLANNING).make_plan(of, epilogue)
+            else:
+                plan = importlib.import_module(_PLANNING_ALONE).make_plan_alone(of, m, epilogue)
             if store is not None:
                 keep_plan(store, key, plan.entries())
             return Planned(plan)
 
-        found: Planned = self._plans.get((of, wanted.epilogue), make)
+        found: Planned = self._plans.get((of, m, epilogue), make)
         return found
 
     def _first(self, store: KernelStore | None, wanted: Wanted, planned: Planned) -> Kernel:
@@ -295,6 +302,6 @@ def _key(wanted: Wanted, schedule: str) -> str:
     return key_of(of.spec(wanted.epilogue), of.target, f"lt.matmul: {schedule}", versions(cache_folder()))
 
 
-def _key_of_plan(of: Family, epilogue: Epilogue | None) -> str:
-    spec = of.example(epilogue, None)
+def _key_of_plan(of: Family, m: int | None, epilogue: Epilogue | None) -> str:
+    spec = of.example(epilogue, m)
     return key_of(spec, of.target, f"plan: {of.given}", versions(cache_folder()), of.numerics)

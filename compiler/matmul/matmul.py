@@ -42,6 +42,7 @@ class Matmul:
         weights: str | None = None,
         block_scales: BlockScales | None = None,
         tuned: bool = True,
+        alone: bool = False,
         stream: Any = None,
         **operands: Any,
     ) -> Any:
@@ -54,17 +55,18 @@ class Matmul:
         "s4", "u4" or "e4m3"; B is then the transpose of the result of `lt.pack_weights`, bytes of shape (K, N), or (K,
         N / 2) for 4 bits, and `scales` and `zeros` (K / group, N) are operands. `block_scales`: `lt.BlockScales`, with
         operands `scale_a` and `scale_b`. `tuned`: use the schedule that `lt.tune` found on this model of GPU for this
-        shape, if it keeps the numerics and `LOWTIDE_TUNED=off` is not set. `stream`: as in a kernel's
-        call. The launch is asynchronous.
+        shape, if it keeps the numerics and `LOWTIDE_TUNED=off` is not set. `alone`: take the schedule that is chosen
+        for this shape alone, not one of the few that serve all M; each new shape may then compile a kernel. `stream`:
+        as in a kernel's call. The launch is asynchronous.
 
         Raises LaunchError for arrays that do not fit, and if autograd would record the call; SpecError for an epilogue
         that cannot be traced, and for options that are invalid or do not fit the operands; DeviceError without a GPU;
         and what `compile_gemm` raises, if the kernel must be compiled (see `explain`).
         """
-        asked = (epilogue, numerics, precision, weights, block_scales, tuned, *operands)
+        asked = (epilogue, numerics, precision, weights, block_scales, tuned, alone, *operands)
         calls: Calls | None = self._calls[asked]
         if calls is None:
-            options = Options(numerics, precision, weights, block_scales, tuned)
+            options = Options(numerics, precision, weights, block_scales, tuned, alone)
             calls = self._calls[asked] = Calls(epilogue, options, tuple(operands))
         d = out
         try:
@@ -88,12 +90,13 @@ class Matmul:
         epilogue: Epilogue | None,
         numerics: str,
         precision: str | None,
+        alone: bool,
         **operands: Any,
     ) -> tuple[Prepared | NoLaunch | None, LaunchPlan | None]:
         """The launch of an earlier call on torch tensors with the same addresses, strides and arguments, on any stream,
         and a plan for other addresses that are multiples of 16 bytes where these are: of A, B, D and the operands. None
         if there is none."""
-        asked = (epilogue, numerics, precision, None, None, True, *operands)
+        asked = (epilogue, numerics, precision, None, None, True, alone, *operands)
         calls: Calls | None = self._calls[asked]
         if calls is None:
             return None, None
@@ -110,12 +113,13 @@ class Matmul:
         epilogue: Epilogue | None,
         numerics: str,
         precision: str | None,
+        alone: bool,
     ) -> None:
         """Have another process compile the kernel of a call with the arrays `records`: "a", "b", "d", and the operands.
         Does nothing if `AHEAD` (compiler/ahead.py) was not started. Raises the errors of a call."""
         names = tuple(name for name in records if name not in ("a", "b", "d"))
         of, m, device, _ = Calls(epilogue, Options(numerics, precision), names).placed(records)
-        self._kernels.begin(Wanted(of, m, epilogue, device))
+        self._kernels.begin(Wanted(of, m, epilogue, device, alone))
 
     def explain(
         self,
@@ -129,6 +133,7 @@ class Matmul:
         weights: str | None = None,
         block_scales: BlockScales | None = None,
         tuned: bool = True,
+        alone: bool = False,
         **operands: Any,
     ) -> Explanation:
         """The family of such a call, the schedule of its M, and whether the kernel is in memory, on disk, or must be
@@ -136,14 +141,14 @@ class Matmul:
 
         Nothing is compiled or launched. Raises as a call does.
         """
-        calls = Calls(epilogue, Options(numerics, precision, weights, block_scales, tuned), tuple(operands))
+        calls = Calls(epilogue, Options(numerics, precision, weights, block_scales, tuned, alone), tuple(operands))
         records = calls.records([a, b, out, *operands.values()], None)
         if out is None:
             records["d"] = _wanted(records, calls.options)
         of, m, device, _ = calls.placed(records)
-        wanted = Wanted(of, m, epilogue, device if tuned else None)
+        wanted = Wanted(of, m, epilogue, device if tuned else None, alone)
         found = self._kernels.where(wanted)
-        return Explanation(of, m, of.example(epilogue, m), found, *chosen_alone(wanted, found.plan))
+        return Explanation(of, m, of.example(epilogue, m), found, *chosen_alone(wanted, found.plan), alone)
 
     def _first(self, calls: Calls, values: list[Any], stream: Any) -> Any:
         """A call with a new key: check all arrays as records, then store the data for further calls like it."""
@@ -157,7 +162,8 @@ class Matmul:
             values[2] = allocate(values[0], library, wanted.shape, wanted.dtype, 1, given)
             records["d"] = view(values[2], "out", handle)
         of, m, device, lying = calls.placed(records)
-        kernel = self._kernels.get(Wanted(of, m, calls.epilogue, device if calls.options.tuned else None))
+        options = calls.options
+        kernel = self._kernels.get(Wanted(of, m, calls.epilogue, device if options.tuned else None, options.alone))
         launch, plan = kernel.prepare(lying, calls.scalars(values))
         if all(record.library == "torch" for record in records.values()):
             calls.remember(values, launch, None if kernel.program.placed else plan)

@@ -14,13 +14,15 @@ from lowtide.errors import SpecError
 @dataclass(frozen=True)
 class Options:
     """`precision`, `block_scales`: as in `GemmSpec`. `weights`: the type of packed weights; B then holds their bytes.
-    `tuned`: whether schedules found by `lt.tune` may be used."""
+    `tuned`: whether schedules found by `lt.tune` may be used. `alone`: whether the schedule is chosen for the shape of
+    the call alone."""
 
     numerics: str = REPEATABLE
     precision: str | None = None
     weights: str | None = None
     block_scales: BlockScales | None = None
     tuned: bool = True
+    alone: bool = False
 
     def __post_init__(self) -> None:
         """Raises SpecError."""

@@ -376,11 +376,13 @@ def test_new_addresses_of_a_known_call_take_its_plan_if_they_are_aligned(monkeyp
         def prepare(self, addresses: list[int]) -> Any:
             return SimpleNamespace(again=lambda: done.append(addresses))
 
-    def known(a: At, *rest: Any, **more: Any) -> tuple[Any, Any]:
+    def known(a: At, *rest: Any, alone: bool, **more: Any) -> tuple[Any, Any]:
         done.append("computed")
+        assert alone and alone is asked_alone[-1]
         return SimpleNamespace(again=lambda: done.append("again")), Plan()
 
-    monkeypatch.setattr(calling, "compute_out", lambda *given: None)
+    asked_alone: list[bool] = []
+    monkeypatch.setattr(calling, "compute_out", lambda *given, alone: asked_alone.append(alone))
     monkeypatch.setattr(calling, "matmul", SimpleNamespace(known=known))
     for name in ("_LAUNCHES", "_PLANS"):
         monkeypatch.setattr(calling, name, calling.Recent(64))
@@ -401,6 +403,7 @@ def test_new_addresses_of_a_known_call_take_its_plan_if_they_are_aligned(monkeyp
     run(16, 32, 80, lies=None)
     run(16, 32, 80, lies=None)
     assert done == expected  # nothing is kept, and nothing is asked for
+    assert asked_alone == [True] * 4 + [False] * 2
 
 
 def test_kernels_are_begun_as_their_calls_ask_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -425,7 +428,9 @@ def test_kernels_are_begun_as_their_calls_ask_for_them(monkeypatch: pytest.Monke
         names = of_text.names if of_text else ()
         records = dict(zip(("a", "b", "d", *names), map(record, (a, b, out, *operands)), strict=True))
         known = len(begun)
-        beginning.matmul.begin(records, **{**how, "epilogue": of_text.function if of_text else None})
+        beginning.matmul.begin(
+            records, **{**how, "epilogue": of_text.function if of_text else None}, alone=lies is not None
+        )
         asked.append(begun.pop() if len(begun) > known else None)
         lowering.run(a, b, *operands, out=out, lies=lies, **how)
 

@@ -45,13 +45,13 @@ def compute(a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], 
 
 
 def compute_out(
-    a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], how: How, out: torch.Tensor
+    a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], how: How, out: torch.Tensor, alone: bool = False
 ) -> None:
-    """`gemm_out` without the dispatcher; `how.out_dtype` is the dtype of `out`. Raises SpecError, and LaunchError, also
-    if autograd would record the call."""
+    """`gemm_out` without the dispatcher; `how.out_dtype` is the dtype of `out`. `alone`: as in `lt.matmul`. Raises
+    SpecError, and LaunchError, also if autograd would record the call."""
     d = d_type(a, b, how)
     if a.device.type == "cuda":
-        _multiply(a, b, operands, how, out)
+        _multiply(a, b, operands, how, out, alone)
         return
     _check_out(a, b, operands, how, out)
     if torch.is_grad_enabled() and any(x.requires_grad for x in (a, b, *operands, out)):
@@ -95,7 +95,12 @@ register_flop_formula(torch.ops.lowtide.gemm)(_flops)
 
 
 def _multiply(
-    a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], how: How, out: torch.Tensor | None
+    a: torch.Tensor,
+    b: torch.Tensor,
+    operands: Sequence[torch.Tensor],
+    how: How,
+    out: torch.Tensor | None,
+    alone: bool = False,
 ) -> torch.Tensor:
     """Multiply by a kernel. Tensors that no kernel can read are copied."""
     asked = read(how.epilogue)
@@ -106,7 +111,7 @@ def _multiply(
     function = asked.function if asked else None
     try:
         found: torch.Tensor = matmul(
-            a, b, epilogue=function, out=out, numerics=how.numerics, precision=how.precision, **named
+            a, b, epilogue=function, out=out, numerics=how.numerics, precision=how.precision, alone=alone, **named
         )
         return found
     except LaunchError:
@@ -116,7 +121,7 @@ def _multiply(
         lying = [_readable(x) for x in given]
         if all(x is copy for x, copy in zip(given, lying, strict=True)):
             raise
-    return _multiply(lying[0], lying[1], lying[2:], how, out)
+    return _multiply(lying[0], lying[1], lying[2:], how, out, alone)
 
 
 def _readable(x: torch.Tensor) -> torch.Tensor:

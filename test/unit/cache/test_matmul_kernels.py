@@ -14,7 +14,7 @@ from lowtide.compiler import attempts
 from lowtide.compiler.cache import sources, tuned
 from lowtide.compiler.cache.settings import open_store
 from lowtide.compiler.cache.store import PLANS, REFUSED, KernelStore
-from lowtide.compiler.matmul import compilation, kernels, planning
+from lowtide.compiler.matmul import compilation, kernels, planning, planning_alone
 from lowtide.compiler.matmul.arrangement import Product
 from lowtide.compiler.matmul.family import Family, family_of
 from lowtide.compiler.matmul.kernels import Kernels, Wanted
@@ -114,6 +114,24 @@ def test_plans_and_kernels_are_found_on_disk(store: KernelStore, compiled: list[
     with pytest.warns(CacheWarning, match="its sha256 does not match its entries.*; it is made again"):
         assert Kernels().where(wanted()).where == "disk"
     assert store.clear() == 1 and not (store.folder / PLANS).exists()
+
+
+def test_a_shape_that_asks_for_it_has_a_plan_of_its_own(
+    store: KernelStore, compiled: list[str], planned: list[Family], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[int] = []
+
+    def make(of: Family, m: int, epilogue: object) -> SchedulePlan:
+        rows.append(m)
+        return SchedulePlan((MANY, FEW), (Intervals((16384,), (0,)),), 1, ((1,), (0,)), None, 0.0, 0.0)
+
+    monkeypatch.setattr(planning_alone, "make_plan_alone", make)
+    found = Kernels()
+    own = [found.get(Wanted(OF, m, None, alone=True)) for m in (64, 64, 65)]
+    assert rows == [64, 65] and planned == [] and compiled == [MANY]
+    assert own[0] is own[2] is found.get(wanted(65)) and found.get(wanted(64)) is not own[0]
+    assert compiled == [MANY, FEW] and planned == [OF]
+    assert Kernels().where(Wanted(OF, 64, None, alone=True)).where == "disk" and rows == [64, 65]
 
 
 def spilling(schedules: tuple[str, ...]) -> Callable[..., object]:

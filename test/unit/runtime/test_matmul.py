@@ -55,7 +55,13 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Family, str]]:
 
     monkeypatch.setattr(kernels, "_made", make)
     monkeypatch.setattr(kernels, "_from_disk", lambda *_: None)
-    monkeypatch.setattr(Kernels, "_plan", lambda self, store, wanted: plans.setdefault(wanted.of, planned(wanted.of)))
+
+    def plan(self: Kernels, store: Any, wanted: Wanted) -> Planned:
+        if wanted.alone:
+            return Planned(replace(PLAN, schedules=(MANY, FEW), intervals=(Intervals((16384,), (0,)),)))
+        return plans.setdefault(wanted.of, planned(wanted.of))
+
+    monkeypatch.setattr(Kernels, "_plan", plan)
     return found
 
 
@@ -116,14 +122,15 @@ def test_a_known_call_makes_no_records(
 
 def test_the_launch_of_a_call_can_be_kept(fake: FakeDriver, made: list[tuple[Family, str]], torch: FakeTorch) -> None:
     a, b, out = arrays()
-    asked: dict[str, Any] = {"epilogue": None, "numerics": "repeatable", "precision": None}
+    asked: dict[str, Any] = {"epilogue": None, "numerics": "repeatable", "precision": None, "alone": False}
     matmul = Matmul()
     assert matmul.known(a, b, out, **asked) == (None, None)
     matmul(a, b, out=out)
     launch, plan = matmul.known(a, b, out, **asked)
     other = arrays()[2]
     assert launch is not None and plan is not None and matmul.known(a, b, other, **asked) == (None, plan)
-    assert matmul.known(a, b, out, **{**asked, "numerics": "any"}) == (None, None)
+    for other_asked in ({"numerics": "any"}, {"alone": True}):
+        assert matmul.known(a, b, out, **{**asked, **other_asked}) == (None, None)
     launch.run(launch.follow(), fake.cuCtxGetCurrent()[1])
     first, second = fake.launches[-2:]
     assert first == second
@@ -228,6 +235,15 @@ def test_the_kernel_of_a_call_can_be_asked_for(fake: FakeDriver, made: list[tupl
     assert "M = 40: schedule 1, for M from 0 to 64" in str(after) and "128" in str(after.schedule)
     assert "2 schedules serve every M; they are estimated to take 0.1 % more" in str(after)
     assert (after.spec.m, after.spec.n, after.spec.k) == (M, N, K)
+
+
+def test_a_call_can_ask_for_the_schedule_of_its_shape_alone(fake: FakeDriver, made: list[tuple[Family, str]]) -> None:
+    multiply, (a, b, d) = Matmul(), arrays()
+    for alone in (False, True, True, False):
+        multiply(a, b, out=d, alone=alone)
+    assert [schedule for _, schedule in made] == [FEW, MANY] and len(fake.launches) == 4
+    text = str(multiply.explain(a, b, alone=True))
+    assert "plan      of M = 40 alone: schedule 1 of 2, in the order of the choice" in text and "every M" not in text
 
 
 def dtype_of(name: str) -> Callable[[Tensor], None]:

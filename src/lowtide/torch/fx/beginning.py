@@ -32,6 +32,7 @@ def begin(node: Any, how: How) -> None:
             epilogue=asked.function if asked else None,
             numerics=how.numerics,
             precision=how.precision,
+            alone=are_known([*node.inputs, node]),
         )
 
 
@@ -45,6 +46,11 @@ def begin_results(a: Any, b: Any, epilogue: str) -> None:
         with contextlib.suppress(Error):
             layout = layout_of(b.strides, pairs)
             wanted_of((m, n, k), a.dtype, a.device, asked, layout, pairs).begin()
+
+
+def are_known(nodes: Sequence[Any]) -> bool:
+    """Whether all sizes and strides are known when the graph is compiled. Layouts must be fixed."""
+    return all(str(extent).isdecimal() for node in nodes for extent in (*node.get_size(), *node.get_stride()))
 
 
 def _record(node: Any) -> Operand:

@@ -27,15 +27,15 @@ _cuda_empty: Any = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", None)
 def run(
     a: torch.Tensor, b: torch.Tensor, *operands: torch.Tensor, out: torch.Tensor, lies: str | None, **asked: Any
 ) -> None:
-    """`lies`: types, sizes, strides and device of the tensors, and `asked`; None if they are not known. `asked`: fields
-    of `How`. Raises as `lowtide::gemm_out` does."""
+    """`lies`: types, sizes, strides and device of the tensors, and `asked`; None if they are not known. If they are, a
+    schedule is chosen for this shape alone. `asked`: fields of `How`. Raises as `lowtide::gemm_out` does."""
     key = (lies, a.data_ptr(), b.data_ptr(), out.data_ptr(), *[x.data_ptr() for x in operands])
     launch = _LAUNCHES[key] or _launch_at(key)
     if launch is not None:
         launch.again()
         return
     how = How(**asked, out_dtype=out.dtype)
-    compute_out(a, b, operands, how, out)
+    compute_out(a, b, operands, how, out, alone=lies is not None)
     if a.is_cuda and lies is not None:
         _LAUNCHES[key], plan = _known(a, b, operands, how, out)
         if plan is not None and _are_aligned(key):
@@ -129,5 +129,6 @@ def _known(a: torch.Tensor, b: torch.Tensor, operands: tuple[torch.Tensor, ...],
         epilogue=asked.function if asked else None,
         numerics=how.numerics,
         precision=how.precision,
+        alone=True,
         **named,
     )

@@ -19,7 +19,7 @@ from lowtide.elements import element_type
 from lowtide.errors import Error
 from lowtide.torch.calls import How, default_type, read
 from lowtide.torch.dtypes import name_of
-from lowtide.torch.fx.beginning import begin, begin_results
+from lowtide.torch.fx.beginning import are_known, begin, begin_results
 from lowtide.torch.fx.calling import run, run_results
 from lowtide.torch.ops import gemm
 from lowtide.torch.several import gemm_results
@@ -69,10 +69,9 @@ class GemmResults(ir.FallbackKernel):
 
 def _lies(nodes: Sequence[Any], *asked: Any) -> str | None:
     """Types, sizes, strides and device of the tensors, and what is asked for; None if any is known only at run time."""
-    extents = [[*node.get_size(), *node.get_stride()] for node in nodes]
-    if not all(str(extent).isdecimal() for each in extents for extent in each):
+    if not are_known(nodes):
         return None
-    lie = (f"{name_of(node.get_dtype())} {each}" for node, each in zip(nodes, extents, strict=True))
+    lie = (f"{name_of(node.get_dtype())} {[*node.get_size(), *node.get_stride()]}" for node in nodes)
     return f"{nodes[0].get_device()}: {'; '.join(lie)}; {asked}"
 
 
