@@ -3,7 +3,7 @@
 import ast
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -160,6 +160,48 @@ def imports_mlir(source: str) -> bool:
     return any(name.split(".")[0] == "mlir" for name in imports_of(source))
 
 
+@functools.cache
+def at_import(source: str) -> frozenset[str]:
+    """The names that are imported when the module is: not in functions, and not for type checkers alone."""
+    found, left = set[str](), list[ast.AST](ast.parse(source).body)
+    while left:
+        node = left.pop()
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            found |= {*imported(node)}
+        elif isinstance(node, (ast.If, ast.Try, ast.With, ast.ClassDef)):
+            for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+            left += node.orelse if for_types else ast.iter_child_nodes(node)
+    return frozenset(found)
+
+
+def chain(start: str, library: str, sources: Mapping[str, str]) -> list[str]:
+    """The modules by which importing `start` imports the library; [] if it does not. A module's packages count."""
+    came_from, left = {start: ""}, [start]
+    while left:
+        module = left.pop()
+        package, _, _ = module.rpartition(".")
+        for name in sorted({package} | at_import(sources.get(module, ""))):
+            if name.partition(".")[0] == library:
+                found = [name]
+                while module:
+                    found, module = [module, *found], came_from[module]
+                return found
+            if name not in came_from and name in sources:
+                came_from[name] = module
+                left.append(name)
+    return []
+
+
+def test_the_torch_layer_and_lt_matmul_import_no_mlir() -> None:
+    """Importing it takes half a second, and a kernel from the cache needs none of it."""
+    folders = [folder for folder in BELOW if folder != "cli"]
+    paths = [path for folder in folders for path in files(folder)] + [*(ROOT / "src/lowtide").glob("*.py")]
+    sources = {module_of(path).removesuffix(".__init__"): path.read_text(encoding="utf-8") for path in paths}
+    starts = [name for name in sources if name.startswith("lowtide.torch")] + ["lowtide.compiler.matmul.matmul"]
+    assert len(starts) > 50
+    assert [found for name in starts if (found := chain(name, "mlir", sources))] == []
+
+
 @pytest.mark.parametrize("folder", BELOW)
 def test_a_folder_imports_only_what_lies_below_it(folder: str) -> None:
     found = {str(path.relative_to(ROOT)): upward(path.read_text(encoding="utf-8"), folder) for path in files(folder)}
@@ -252,6 +294,10 @@ def test_a_planted_import_is_found() -> None:
     assert circle({"a": {"b"}, "b": {"c", "d"}, "c": set(), "d": {"b"}}) == ["b", "d", "b"]
     assert circle({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
     assert imports_mlir("from mlir import ir")
+    modules = {"p": "", "p.a": "from p import b", "p.b": "import p.q.c", "p.q": "import mlir.ir", "p.q.c": ""}
+    assert chain("p.a", "mlir", modules) == ["p.a", "p.b", "p.q.c", "p.q", "mlir.ir"]
+    assert chain("p.a", "mlir", modules | {"p.b": "def f():\n    import p.q.c"}) == []
+    assert chain("p.a", "mlir", modules | {"p.b": "if TYPE_CHECKING:\n    import p.q.c\nelse:\n    import p"}) == []
     assert inside_functions("def f():\n    from lowtide.passes import base") == [2]
 
 

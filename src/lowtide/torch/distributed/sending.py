@@ -6,14 +6,15 @@ slower than the SMs, so stores to a peer probably hold up the loads of the next 
 has a grid of its own, and so a last wave of its own.
 """
 
+import importlib
 from collections.abc import Sequence
 from dataclasses import replace
 
 import lowtide as lt
-from lowtide.compiler.chosen import chosen_cycles
 from lowtide.compiler.native import native_target
 from lowtide.compiler.spec_fields import UNBATCHED
 
+_CHOSEN = "lowtide.compiler.chosen"  # imports MLIR, which takes half a second
 _LINK = (
     180  # bytes per cycle at the highest clock, of a copy to a peer: 16.8 MB in 47 µs between two H200s, by a profile
 )
@@ -25,6 +26,7 @@ def sends_copies(spec: lt.GemmSpec, rows: Sequence[int], rank: int, size: int) -
     `spec`: the problem of the kernel that stores all parts. `rows`: the number of rows of each part. `size`: the bytes
     of a row of D."""
     target, _ = native_target()
+    chosen_cycles = importlib.import_module(_CHOSEN).chosen_cycles
     of_part = {count: chosen_cycles(alone(spec, count), target) if count else 0.0 for count in {*rows}}
     order = [rows[(rank + step) % len(rows)] for step in range(1, len(rows) + 1)]
     products = [_START + of_part[count] for count in order]
