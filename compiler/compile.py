@@ -59,16 +59,28 @@ def compile_gemm(
     if schedule is not None and not isinstance(schedule, str | Schedule):
         raise _no_schedule(schedule)
     check_numerics(numerics)
-    chosen, store = choose(target), open_store()
+    chosen = choose(target)
     request = Request(spec, chosen.target, schedule, numerics, stamps)
+    return compile_for(request, chosen.gpu if tuned else "", dump_ir, on_progress)
+
+
+def compile_for(
+    request: "Request",
+    device: str = "",
+    dump_ir: str | os.PathLike[str] | None = None,
+    on_progress: Progress | None = None,
+) -> CompiledKernel:
+    """The kernel of a request, from the cache or compiled. `device`: the model of GPU whose tuned schedules may be used
+    if the request has no schedule; "": none may. Other arguments and errors are those of `compile_gemm`."""
+    store = open_store()
 
     def compiled(request: Request) -> CompiledKernel:
-        if store is None or dump_ir is not None or stamps:
+        if store is None or dump_ir is not None or request.stamps:
             return CompiledKernel(_lowered(request, dump_ir, on_progress))
         return _from_store(store, request, on_progress)
 
-    if store is not None and schedule is None and tuned and chosen.gpu and may_be_used():
-        found = _tuned(store, request, chosen.gpu, compiled)
+    if store is not None and request.schedule is None and device and may_be_used():
+        found = _tuned(store, request, device, compiled)
         if found is not None:
             return found
     return compiled(request)

@@ -10,6 +10,7 @@ from typing import Any
 from lowtide import targets
 from lowtide.compiler import attempts, driver
 from lowtide.compiler.chosen import chosen
+from lowtide.compiler.compile import Request, compile_for
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.matmul.estimates import planned as fixed_of
 from lowtide.compiler.matmul.family import Family
@@ -35,6 +36,13 @@ def compile_planned(spec: GemmSpec, target: str, schedule: str) -> CompiledKerne
     chosen again. Raises as `compile_gemm` does, one of `REFUSALS` if there is no good code for the schedule."""
     given = Schedule.parse(schedule)
     return CompiledKernel(attempts.compile_ir(problem_text(spec, targets.get(target), given), target=target))
+
+
+def compile_alone(of: Family, m: int, epilogue: Epilogue | None, device: str | None) -> CompiledKernel:
+    """The kernel of `compile_gemm` for one M. `device`: the model of GPU whose tuned schedules may be used. Raises as
+    `compile_gemm` does."""
+    request = Request(of.example(epilogue, m), targets.get(of.target), of.given or None, of.numerics)
+    return compile_for(request, device or "")
 
 
 def compile_tuned(of: Family, epilogue: Epilogue | None, schedule: str, planned: str | None) -> CompiledKernel:

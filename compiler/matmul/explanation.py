@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from lowtide.compiler.matmul.family import Family
 from lowtide.compiler.matmul.kernels import Found
+from lowtide.compiler.matmul.schedule_plan import SchedulePlan
 from lowtide.compiler.spec import GemmSpec
 
 _WHERE = {
@@ -17,8 +18,7 @@ _WHERE = {
 class Explanation:
     """`family`, `m`: what the kernel depends on. `spec`: the problem with the extents of the call; `lt.tune` finds a
     schedule for it. `alone`: the fields, as text, in which the schedule that `compile_gemm` chooses for
-    `spec` differs from the planned one. `broken`: the rule that forbids that schedule for run-time extents, or "".
-    `is_alone`: whether the call asks for a plan of this shape alone."""
+    `spec` differs from the planned one. `broken`: the rule that forbids that schedule for run-time extents, or ""."""
 
     family: Family
     m: int
@@ -26,7 +26,6 @@ class Explanation:
     found: Found
     alone: str
     broken: str
-    is_alone: bool = False
 
     @property
     def where(self) -> str:
@@ -49,11 +48,10 @@ class Explanation:
         return self.found.is_tuned
 
     def __str__(self) -> str:
-        of = self.family
+        plan, of = self.found.plan, self.family
         lines = [
             f"family    {of}",
-            *self._plan_lines(),
-            "extents   run-time arguments of every kernel",
+            *(self._of_plan(plan) if plan else [f"extents   those of the call: a kernel for M = {self.m} alone"]),
             f"fixed     {of.given or 'nothing'}",
             *(f"refused   {why}" for why in self.found.refused),
             f"kernel    {_WHERE[self.where]}",
@@ -62,18 +60,15 @@ class Explanation:
         lines += [f"sums      {self.summation}"] if self.summation else []
         lines += [f"alone     a kernel for this shape alone has {self.alone}"] if self.alone else []
         lines += [f"          run-time extents do not allow that: {self.broken}"] if self.broken else []
-        schedule = self.schedule or self.found.plan.schedules[self.found.index]
+        schedule = self.schedule or (plan.schedules[self.found.index] if plan else "chosen by the first call")
         return "\n".join([*lines, f"schedule  {schedule}"])
 
-    def _plan_lines(self) -> list[str]:
-        plan, number = self.found.plan, self.found.index + 1
-        if self.is_alone:
-            count = len(plan.schedules)
-            return [f"plan      of M = {self.m} alone: schedule {number} of {count}, in the order of the choice"]
+    def _of_plan(self, plan: SchedulePlan) -> list[str]:
         first, last = plan.rows(self.m)
         rows = f"from {first}" if last is None else f"from {first} to {last}"
         return [
             f"plan      {len(plan.schedules)} schedules serve every M; they are estimated to take"
             f" {100 * plan.mean:.1f} % more than the best for each M, {100 * plan.worst:.1f} % at most",
-            f"rows      M = {self.m}: schedule {number}, for M {rows}",
+            f"rows      M = {self.m}: schedule {self.found.index + 1}, for M {rows}",
+            "extents   run-time arguments of every kernel",
         ]

@@ -35,7 +35,6 @@ from lowtide.runtime.call_keys import Recent
 
 # These import MLIR, which takes half a second.
 _COMPILATION, _PLANNING = "lowtide.compiler.matmul.compilation", "lowtide.compiler.matmul.planning"
-_PLANNING_ALONE = "lowtide.compiler.matmul.planning_alone"
 _MOST_KERNELS = 4096
 _PLAN_ENTRIES = tuple(entry.name for entry in fields(SchedulePlan))
 
@@ -44,7 +43,8 @@ Epilogue = Callable[..., Any]
 
 class Wanted(NamedTuple):
     """What a call needs. `device`: the model of GPU whose tuned schedules may be used; None: none may. `alone`: whether
-    the schedule is chosen for this M alone, not from the plan of the family."""
+    it takes the kernel that `compile_gemm` makes for this shape alone. Otherwise all extents of its kernel are run-time
+    values, and the schedule is one of the family's plan."""
 
     of: Family
     m: int
@@ -74,7 +74,7 @@ Made: TypeAlias = Kernel | Refused
 
 @dataclass
 class Planned:
-    """The plan of a family or of one shape, and what was made of its schedules, by index."""
+    """The plan of a family, and what was made of its schedules, by index."""
 
     plan: SchedulePlan
     made: dict[int, Made] = field(default_factory=dict)
@@ -82,12 +82,13 @@ class Planned:
 
 @dataclass(frozen=True)
 class Found:
-    """`where`: "memory" or "disk", or "nowhere" if the kernel must be compiled. `index`: of its schedule in the plan,
-    without a tuned one. `refused`: why the schedules before it are not taken. `is_tuned`: whether there is a record."""
+    """`where`: "memory" or "disk", or "nowhere" if the kernel must be compiled. `plan`: None for a kernel of a shape
+    alone. `index`: of its schedule in the plan, without a tuned one. `refused`: why the schedules before it are not
+    taken. `is_tuned`: whether there is a record."""
 
     where: str
     kernel: Kernel | None
-    plan: SchedulePlan
+    plan: SchedulePlan | None
     index: int
     refused: tuple[str, ...]
     is_tuned: bool
@@ -132,7 +133,7 @@ class Kernels:
 
     def __init__(self) -> None:
         self._taken = Recent(_MOST_KERNELS)  # by what was wanted
-        self._plans = _Once()  # by family, M (None: for all M) and epilogue
+        self._plans = _Once()  # by family and epilogue
         self._kernels = _Once()  # by their keys on disk
 
     def get(self, wanted: Wanted) -> Kernel:
@@ -140,10 +141,7 @@ class Kernels:
         kernel: Kernel | None = self._taken[wanted]
         if kernel is None:
             AHEAD.result(wanted)  # if there is such a job, the plan and the kernel are on disk afterwards
-            store = open_store()
-            planned = self._plan(store, wanted)
-            made = self._tuned(store, wanted, planned.plan) or self._first(store, wanted, planned)
-            kernel = self._taken[wanted] = made
+            kernel = self._taken[wanted] = self._alone(wanted) if wanted.alone else self._of_plan(wanted)
         return kernel
 
     def begin(self, wanted: Wanted) -> None:
@@ -154,7 +152,14 @@ class Kernels:
     def where(self, wanted: Wanted) -> Found:
         """The place of a kernel, without compiling it. If there is no plan yet, it is made."""
         store = open_store()
-        planned, record, kernel = self._plan(store, wanted), _record(store, wanted), self._taken[wanted]
+        record, kernel = _record(store, wanted), self._taken[wanted]
+        if wanted.alone:
+            key, where = _key_alone(wanted), "memory"
+            kernel = kernel or self._kernels.found[key, wanted.device]
+            if kernel is None and record is None:
+                kernel, where = _kernel_from_disk(store, key), "disk"
+            return Found(where if kernel else "nowhere", kernel, None, 0, (), record is not None)
+        planned = self._plan(store, wanted)
         plan = planned.plan
         refused: list[str] = []
         for index in plan.in_turn(wanted.m):
@@ -170,24 +175,41 @@ class Kernels:
             refused.append(made.why)
         return Found("nowhere", None, plan, plan.in_turn(wanted.m)[0], tuple(refused), False)
 
+    def _of_plan(self, wanted: Wanted) -> Kernel:
+        store = open_store()
+        planned = self._plan(store, wanted)
+        return self._tuned(store, wanted, planned.plan) or self._first(store, wanted, planned)
+
+    def _alone(self, wanted: Wanted) -> Kernel:
+        """The kernel that `compile_gemm` makes for the shape, with the numerics and the fixed fields of the family."""
+        key = _key_alone(wanted)
+
+        def make() -> Kernel:
+            store = open_store()
+            found = None if _record(store, wanted) else _kernel_from_disk(store, key)
+            if found is not None:
+                return found
+            compile_alone = importlib.import_module(_COMPILATION).compile_alone
+            made = compile_alone(wanted.of, wanted.m, wanted.epilogue, wanted.device)
+            return Kernel(made.manifest, made.ptx, made.cubin)
+
+        found: Kernel = self._kernels.get((key, wanted.device), make)
+        return found
+
     def _plan(self, store: KernelStore | None, wanted: Wanted) -> Planned:
-        of, m = (wanted.of, wanted.m) if wanted.alone else (wanted.of.planned, None)
-        epilogue = wanted.epilogue
+        of = wanted.of.planned
 
         def make() -> Planned:
-            key = _key_of_plan(of, m, epilogue)
+            key = _key_of_plan(of, wanted.epilogue)
             entries = None if store is None else load_plan(store, key, _PLAN_ENTRIES)
             if entries is not None:
                 return Planned(SchedulePlan.of(entries))
-            if m is None:
-                plan = importlib.import_module(_PLANNING).make_plan(of, epilogue)
-            else:
-                plan = importlib.import_module(_PLANNING_ALONE).make_plan_alone(of, m, epilogue)
+            plan = importlib.import_module(_PLANNING).make_plan(of, wanted.epilogue)
             if store is not None:
                 keep_plan(store, key, plan.entries())
             return Planned(plan)
 
-        found: Planned = self._plans.get((of, m, epilogue), make)
+        found: Planned = self._plans.get((of, wanted.epilogue), make)
         return found
 
     def _first(self, store: KernelStore | None, wanted: Wanted, planned: Planned) -> Kernel:
@@ -268,12 +290,19 @@ def _checked(made: Made, plan: SchedulePlan) -> Made:
 
 def _from_disk(store: KernelStore | None, key: str, plan: SchedulePlan | None) -> Made | None:
     """The kernel of a key, or its refusal; None if the disk has neither. `plan`: refuse another order of sums, too."""
-    stored = None if store is None else store.load(key)
-    if store is None or stored is None or (stored.cubin is None and find_ptxas() is not None):
+    kernel = _kernel_from_disk(store, key)
+    if kernel is None:
         why = None if store is None else load_refusal(store, key)
         return None if why is None else Refused(why)
-    kernel = Kernel(stored.manifest, stored.ptx, stored.cubin)
     return kernel if plan is None else _checked(kernel, plan)
+
+
+def _kernel_from_disk(store: KernelStore | None, key: str) -> Kernel | None:
+    """The kernel of a key; None if the disk has none, or none with machine code although ptxas is here."""
+    stored = None if store is None else store.load(key)
+    if stored is None or (stored.cubin is None and find_ptxas() is not None):
+        return None
+    return Kernel(stored.manifest, stored.ptx, stored.cubin)
 
 
 def _record(store: KernelStore | None, wanted: Wanted) -> Record | None:
@@ -302,6 +331,13 @@ def _key(wanted: Wanted, schedule: str) -> str:
     return key_of(of.spec(wanted.epilogue), of.target, f"lt.matmul: {schedule}", versions(cache_folder()))
 
 
-def _key_of_plan(of: Family, m: int | None, epilogue: Epilogue | None) -> str:
-    spec = of.example(epilogue, m)
+def _key_alone(wanted: Wanted) -> str:
+    """The key with which `compile_gemm` keeps the kernel of the shape, if its schedule is not tuned."""
+    of = wanted.of
+    spec = of.example(wanted.epilogue, wanted.m)
+    return key_of(spec, of.target, of.given or None, versions(cache_folder()), of.numerics)
+
+
+def _key_of_plan(of: Family, epilogue: Epilogue | None) -> str:
+    spec = of.example(epilogue, None)
     return key_of(spec, of.target, f"plan: {of.given}", versions(cache_folder()), of.numerics)

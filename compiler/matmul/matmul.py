@@ -55,9 +55,9 @@ class Matmul:
         "s4", "u4" or "e4m3"; B is then the transpose of the result of `lt.pack_weights`, bytes of shape (K, N), or (K,
         N / 2) for 4 bits, and `scales` and `zeros` (K / group, N) are operands. `block_scales`: `lt.BlockScales`, with
         operands `scale_a` and `scale_b`. `tuned`: use the schedule that `lt.tune` found on this model of GPU for this
-        shape, if it keeps the numerics and `LOWTIDE_TUNED=off` is not set. `alone`: take the schedule that is chosen
-        for this shape alone, not one of the few that serve all M; each new shape may then compile a kernel. `stream`:
-        as in a kernel's call. The launch is asynchronous.
+        shape, if it keeps the numerics and `LOWTIDE_TUNED=off` is not set. `alone`: take the kernel that `compile_gemm`
+        makes for this shape alone, not one of the few that serve all M; then each new shape compiles a kernel.
+        `stream`: as in a kernel's call. The launch is asynchronous.
 
         Raises LaunchError for arrays that do not fit, and if autograd would record the call; SpecError for an epilogue
         that cannot be traced, and for options that are invalid or do not fit the operands; DeviceError without a GPU;
@@ -148,7 +148,8 @@ class Matmul:
         of, m, device, _ = calls.placed(records)
         wanted = Wanted(of, m, epilogue, device if tuned else None, alone)
         found = self._kernels.where(wanted)
-        return Explanation(of, m, of.example(epilogue, m), found, *chosen_alone(wanted, found.plan), alone)
+        differs, broken = ("", "") if found.plan is None else chosen_alone(wanted, found.plan)
+        return Explanation(of, m, of.example(epilogue, m), found, differs, broken)
 
     def _first(self, calls: Calls, values: list[Any], stream: Any) -> Any:
         """A call with a new key: check all arrays as records, then store the data for further calls like it."""

@@ -14,8 +14,7 @@ from lowtide.errors import SpecError
 @dataclass(frozen=True)
 class Options:
     """`precision`, `block_scales`: as in `GemmSpec`. `weights`: the type of packed weights; B then holds their bytes.
-    `tuned`: whether schedules found by `lt.tune` may be used. `alone`: whether the schedule is chosen for the shape of
-    the call alone."""
+    `tuned`: whether schedules found by `lt.tune` may be used. `alone`: whether each shape has a kernel of its own."""
 
     numerics: str = REPEATABLE
     precision: str | None = None

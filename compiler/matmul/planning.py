@@ -54,7 +54,7 @@ def make_plan(family: Family, epilogue: Epilogue | None) -> SchedulePlan:
     target = targets.get(family.target)
     given = Schedule.parse(family.given) if family.given else Schedule()
     whole = seen_by_passes(family.spec(epilogue), target)
-    order, sums = order_of_sums(family, epilogue, whole, target)
+    order, sums = _order(family, epilogue, whole, target)
     points = _points(family.unit)
     at = cache(lambda m: whole.expecting({"m": m, **family.extents}))
     estimates = estimates_for(at, (_FEWEST, MOST_ROWS), target, given, sums)
@@ -187,7 +187,7 @@ def _others(number: int, costs: _Floats, picks: _Picks) -> tuple[int, ...]:
     return tuple(int(other) for other in np.argsort(ranks, kind="stable") if other != number)
 
 
-def order_of_sums(family: Family, epilogue: Epilogue | None, whole: Problem, target: Target) -> tuple[str | None, Sums]:
+def _order(family: Family, epilogue: Epilogue | None, whole: Problem, target: Target) -> tuple[str | None, Sums]:
     """The order of sums that all kernels must have (None if any), and which schedules may keep the numerics."""
     reference = family.reference
     if reference is None:

@@ -13,16 +13,15 @@ from lowtide import targets
 from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.driver import Lowered, lower
-from lowtide.compiler.matmul import planning, planning_alone
+from lowtide.compiler.matmul import planning
 from lowtide.compiler.matmul.arrangement import Product
 from lowtide.compiler.matmul.compilation import compile_tuned
 from lowtide.compiler.matmul.estimates import Sums, planned
 from lowtide.compiler.matmul.family import Family, family_of
 from lowtide.compiler.matmul.options import Options
 from lowtide.compiler.matmul.planning import make_plan
-from lowtide.compiler.matmul.planning_alone import make_plan_alone
 from lowtide.compiler.matmul.schedule_plan import SchedulePlan
-from lowtide.compiler.numerics import chosen_with, summation_in
+from lowtide.compiler.numerics import summation_in
 from lowtide.compiler.numerics_words import BATCH_INVARIANT
 from lowtide.compiler.problem_ir import problem_text, seen_by_passes
 from lowtide.dialects.levels import Level
@@ -49,30 +48,6 @@ def plan_of(of: Family) -> SchedulePlan:
 def lowered(of: Family, schedule: str) -> Lowered:
     text = problem_text(of.spec(None), targets.get(of.target), Schedule.parse(schedule))
     return lower(text, target=of.target, until=Level.ATOMS)
-
-
-@pytest.mark.parametrize(
-    ("of", "m"),
-    [
-        (family_with(14336, 4096), 4096),
-        (family_with(5120, 5120), 27),
-        (family_with(4096, 14336, "any", layout="nt"), 1000),
-        (family_with(2880, 2880, target="sm_80"), 300),
-    ],
-)
-def test_a_plan_for_one_m_begins_with_its_own_choice(of: Family, m: int) -> None:
-    plan, own = make_plan_alone(of, m, None), chosen_with(of.example(None, m), targets.get(of.target), of.numerics)
-    assert plan.schedules[0] == planned(own).shorthand() and len(set(plan.schedules)) == len(plan.schedules) > 1
-    assert plan.in_turn(m) == plan.in_turn(0) == tuple(range(len(plan.schedules)))
-    assert SchedulePlan.of(json.loads(json.dumps(plan.entries()))) == plan
-
-
-def test_a_plan_for_one_m_keeps_the_order_of_sums() -> None:
-    of = family_with(1136, 2992, BATCH_INVARIANT)
-    plan, free = make_plan_alone(of, 13, None), make_plan_alone(replace(of, numerics="any"), 13, None)
-    assert Schedule.parse(free.schedules[0]).k_division is not None
-    assert plan.order is not None
-    assert {str(summation_in(lowered(of, schedule))) for schedule in plan.schedules} == {plan.order}
 
 
 @pytest.mark.parametrize("of", [family_with(1024, 4096), family_with(2880, 2880, "any", "sm_80")])
@@ -151,13 +126,9 @@ def test_packed_weights_and_scales_have_plans() -> None:
 
 
 def test_a_plan_whose_schedules_all_sum_in_another_order_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    none = "mma k8", Sums(lambda division: False, lambda schedule: True)
-    for module in (planning, planning_alone):
-        monkeypatch.setattr(module, "order_of_sums", lambda *_: none)
-    of = family_with(64, 64, BATCH_INVARIANT, "sm_80")
-    for make in (lambda: make_plan(of, None), lambda: make_plan_alone(of, 64, None)):
-        with pytest.raises(ScheduleError, match=r"no schedule sums in the order mma k8.*\[plan-order\]"):
-            make()
+    monkeypatch.setattr(planning, "_order", lambda *_: ("mma k8", Sums(lambda division: False, lambda schedule: True)))
+    with pytest.raises(ScheduleError, match=r"no schedule sums in the order mma k8.*\[plan-order\]"):
+        make_plan(family_with(64, 64, BATCH_INVARIANT, "sm_80"), None)
 
 
 def test_fields_that_need_known_extents_are_left_out_of_plans() -> None:

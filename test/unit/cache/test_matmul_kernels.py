@@ -14,7 +14,7 @@ from lowtide.compiler import attempts
 from lowtide.compiler.cache import sources, tuned
 from lowtide.compiler.cache.settings import open_store
 from lowtide.compiler.cache.store import PLANS, REFUSED, KernelStore
-from lowtide.compiler.matmul import compilation, kernels, planning, planning_alone
+from lowtide.compiler.matmul import compilation, kernels, planning
 from lowtide.compiler.matmul.arrangement import Product
 from lowtide.compiler.matmul.family import Family, family_of
 from lowtide.compiler.matmul.kernels import Kernels, Wanted
@@ -116,22 +116,29 @@ def test_plans_and_kernels_are_found_on_disk(store: KernelStore, compiled: list[
     assert store.clear() == 1 and not (store.folder / PLANS).exists()
 
 
-def test_a_shape_that_asks_for_it_has_a_plan_of_its_own(
-    store: KernelStore, compiled: list[str], planned: list[Family], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows: list[int] = []
+@pytest.mark.parametrize("of", [OF, replace(OF, inputs_aligned=False, numerics="any")], ids=["aligned", "packed"])
+def test_a_shape_alone_has_the_kernel_of_compile_gemm(of: Family, compiled: list[str], planned: list[Family]) -> None:
+    alone = Wanted(of, 96, None, alone=True)
+    there = Kernels().where(alone)
+    assert (there.where, there.kernel, there.plan) == ("nowhere", None, None)
+    own = Kernels()
+    kernel = own.get(alone)
+    given = {"schedule": of.given or None, "numerics": of.numerics}
+    expected = lt.compile_gemm(of.example(None, 96), of.target, **given)  # type: ignore[arg-type]
+    assert kernel.manifest == expected.manifest and kernel.ptx == expected.ptx
+    assert own.get(alone) is kernel is own.where(alone).kernel and own.where(alone).where == "memory"
+    assert Kernels().where(alone).where == "disk" and Kernels().where(alone._replace(m=97)).where == "nowhere"
+    assert compiled == [] and planned == []
 
-    def make(of: Family, m: int, epilogue: object) -> SchedulePlan:
-        rows.append(m)
-        return SchedulePlan((MANY, FEW), (Intervals((16384,), (0,)),), 1, ((1,), (0,)), None, 0.0, 0.0)
 
-    monkeypatch.setattr(planning_alone, "make_plan_alone", make)
-    found = Kernels()
-    own = [found.get(Wanted(OF, m, None, alone=True)) for m in (64, 64, 65)]
-    assert rows == [64, 65] and planned == [] and compiled == [MANY]
-    assert own[0] is own[2] is found.get(wanted(65)) and found.get(wanted(64)) is not own[0]
-    assert compiled == [MANY, FEW] and planned == [OF]
-    assert Kernels().where(Wanted(OF, 64, None, alone=True)).where == "disk" and rows == [64, 65]
+def test_a_tuned_schedule_is_taken_for_a_shape_alone(store: KernelStore) -> None:
+    keep(store, OTHER)
+    alone = wanted(device=DEVICE)._replace(alone=True)
+    assert Kernels().where(alone).where == "nowhere" and Kernels().where(alone).is_tuned
+    own = Kernels()
+    assert Schedule.parse(own.get(alone).manifest["schedule"]).mainloop.stages == 2
+    assert own.where(alone).where == "memory"
+    assert schedule_of(alone._replace(device=None)) == lt.compile_gemm(OF.example(None, 64), OF.target).schedule
 
 
 def spilling(schedules: tuple[str, ...]) -> Callable[..., object]:

@@ -56,12 +56,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Family, str]]:
     monkeypatch.setattr(kernels, "_made", make)
     monkeypatch.setattr(kernels, "_from_disk", lambda *_: None)
 
-    def plan(self: Kernels, store: Any, wanted: Wanted) -> Planned:
-        if wanted.alone:
-            return Planned(replace(PLAN, schedules=(MANY, FEW), intervals=(Intervals((16384,), (0,)),)))
-        return plans.setdefault(wanted.of, planned(wanted.of))
-
-    monkeypatch.setattr(Kernels, "_plan", plan)
+    monkeypatch.setattr(Kernels, "_plan", lambda self, store, wanted: plans.setdefault(wanted.of, planned(wanted.of)))
+    monkeypatch.setattr(Kernels, "_alone", lambda self, wanted: make(None, wanted, "alone", ""))
     return found
 
 
@@ -237,13 +233,15 @@ def test_the_kernel_of_a_call_can_be_asked_for(fake: FakeDriver, made: list[tupl
     assert (after.spec.m, after.spec.n, after.spec.k) == (M, N, K)
 
 
-def test_a_call_can_ask_for_the_schedule_of_its_shape_alone(fake: FakeDriver, made: list[tuple[Family, str]]) -> None:
+def test_a_call_can_ask_for_a_kernel_of_its_shape_alone(fake: FakeDriver, made: list[tuple[Family, str]]) -> None:
     multiply, (a, b, d) = Matmul(), arrays()
     for alone in (False, True, True, False):
         multiply(a, b, out=d, alone=alone)
-    assert [schedule for _, schedule in made] == [FEW, MANY] and len(fake.launches) == 4
-    text = str(multiply.explain(a, b, alone=True))
-    assert "plan      of M = 40 alone: schedule 1 of 2, in the order of the choice" in text and "every M" not in text
+    assert [schedule for _, schedule in made] == [FEW, "alone"] and len(fake.launches) == 4
+    found = multiply.explain(a, b, alone=True)
+    assert "extents   those of the call: a kernel for M = 40 alone" in str(found) and found.where == "memory"
+    others = arrays(m=M + 1)
+    assert "schedule  chosen by the first call" in str(multiply.explain(others[0], others[1], alone=True))
 
 
 def dtype_of(name: str) -> Callable[[Tensor], None]:
