@@ -1,5 +1,6 @@
 """The number of runs of an op for one work tile: the iterations of the loops around it."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import prod
 from types import MappingProxyType
@@ -33,7 +34,10 @@ def executions(op: ir.OpView, window: tile.ViewOp | None = None) -> int | None:
         return None
     if window is None:
         return prod(len(values) for _, values in loops)
-    return sum(not _is_outside(window, values) for values in _trips(loops))
+    once = window.result, range(1)  # in place of a loop
+    longest = max(loops, key=lambda loop: len(loop[1]), default=once)
+    others = [loop for loop in loops if loop is not longest]
+    return sum(_inside(window, longest, values) for values in _trips(others))
 
 
 def summed(counts: Iterable[int | None]) -> int | None:
@@ -98,13 +102,26 @@ def _trips(loops: Trips) -> Iterator[dict[ir.Value, int]]:
             yield {variable: value, **rest}
 
 
-def _is_outside(window: tile.ViewOp, values: Mapping[ir.Value, int]) -> bool:
-    matrix = ir.MemRefType(window.source.type)
-    starts = [_evaluated(offset, values) for offset in window.offsets]
-    return any(
-        start is not None and not matrix.is_dynamic_dim(axis) and start >= matrix.get_dim_size(axis)
-        for axis, start in enumerate(starts)
-    )
+def _inside(window: tile.ViewOp, loop: tuple[ir.Value, range], others: Mapping[ir.Value, int]) -> int:
+    """The iterations of a loop in which the window overlaps its matrix. Offsets are sums of multiples of the loops'
+    variables. So along one axis the window is outside from one iteration on, or up to one, or always, or never."""
+    variable, values = loop
+    matrix, begin, end = ir.MemRefType(window.source.type), 0, len(values)
+    for axis, offset in enumerate(window.offsets):
+        size = None if matrix.is_dynamic_dim(axis) else matrix.get_dim_size(axis)
+
+        def is_outside(value: int, offset: ir.Value = offset, size: int | None = size) -> bool:
+            start = None if size is None else _evaluated(offset, {variable: value, **others})
+            return start is not None and size is not None and start >= size
+
+        at_first, at_last = (bool(values) and is_outside(values[each]) for each in (0, -1))
+        if at_first and at_last:
+            return 0
+        if at_last:
+            end = min(end, bisect_left(values, True, key=is_outside))
+        elif at_first:
+            begin = max(begin, bisect_left(values, 0, key=lambda value: -is_outside(value)))
+    return max(0, end - begin)
 
 
 def _evaluated(value: ir.Value, values: Mapping[ir.Value, int]) -> int | None:

@@ -9,16 +9,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import Error
 from lowtide.inspection.timeline.timeline import Interval, Timeline, What
 from lowtide.passes.schedules.cost.spans import GridSpans, TileSpans
 
 _GRID = "grid"
 _LEAST = 1e-6  # cycles; shorter waits are rounding
 _DETAILED = 8  # tiles of a CTA whose K steps are shown one by one; so are those of the last tile
+_MOST_STEPS = 2**20  # about five seconds
 
 
 def predicted_timeline(schedule: Schedule, spans: GridSpans, clock_mhz: int, title: str) -> Timeline:
-    """The timeline of a CTA that runs from the first wave to the last. The schedule decides all fields."""
+    """The timeline of a CTA that runs from the first wave to the last. The schedule decides all fields. Raises Error if
+    the CTA has more K steps than a timeline can show."""
+    steps = sum(tile.waves * tile.steps for tile in spans.tiles)
+    if steps > _MOST_STEPS:
+        raise Error(
+            f"a CTA has {steps:,} K steps, and a timeline at most {_MOST_STEPS:,}; leave out --trace, or take smaller "
+            "extents [timeline-steps]"
+        )
     run = _Run(schedule, spans)
     run.simulate()
     to_us = spans.total / run.end / clock_mhz
@@ -55,16 +64,16 @@ class _Run:
         self.free = [launch] * (self.schedule.mainloop.stages or 2)
         self.loaded = self.multiplied = launch
         self.ready, self.steps = [launch] * len(self.consumers), 0
-        for number, tile in enumerate(self.spans.tiles):
-            self._tile(number, tile)
+        tiles = list(self.spans.one_by_one())
+        for number, tile in enumerate(tiles):
+            self._tile(number, tile, number < _DETAILED or number == len(tiles) - 1)
         self.end = max(self.ready)
-        last = self.spans.tiles[-1]
+        last = tiles[-1]
         if last.busy < 1:
             self.found.append(Interval(self.idle, What.IDLE, max(launch, self.end - last.total), self.end))
 
-    def _tile(self, number: int, tile: TileSpans) -> None:
+    def _tile(self, number: int, tile: TileSpans, is_detailed: bool) -> None:
         who = number % len(self.consumers)
-        is_detailed = number < _DETAILED or number == len(self.spans.tiles) - 1
         loads, products = [], []
         for step in range(tile.steps):
             slot = self.steps % len(self.free)

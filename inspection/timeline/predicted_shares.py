@@ -1,5 +1,7 @@
 """The share of a kernel's time in which each resource works, as the cost model predicts it."""
 
+from collections.abc import Callable
+
 from lowtide.inspection.timeline.shares import FIELDS, Predicted, Share
 from lowtide.passes.schedules.cost.spans import GridSpans, TileSpans
 
@@ -7,19 +9,24 @@ from lowtide.passes.schedules.cost.spans import GridSpans, TileSpans
 def predicted_shares(spans: GridSpans, clock_mhz: int) -> Predicted:
     """The resources in the order of `FIELDS`."""
     cycles = {
-        "tensor cores": sum(tile.steps * tile.tensor for tile in spans.tiles),
-        "shared memory": sum(tile.steps * tile.shared for tile in spans.tiles),
-        "L2": sum(tile.steps * tile.loads for tile in spans.tiles),
-        "memory": sum(tile.steps * tile.memory for tile in spans.tiles),
-        "waits": sum(map(_waits, spans.tiles)),
-        "epilogue": sum(map(_epilogue, spans.tiles)),
+        "tensor cores": _sum(spans, lambda tile: tile.steps * tile.tensor),
+        "shared memory": _sum(spans, lambda tile: tile.steps * tile.shared),
+        "L2": _sum(spans, lambda tile: tile.steps * tile.loads),
+        "memory": _sum(spans, lambda tile: tile.steps * tile.memory),
+        "waits": _sum(spans, _waits),
+        "epilogue": _sum(spans, _epilogue),
         "launch": spans.launch,
-        "idle SMs": sum((1 - tile.busy) * tile.total for tile in spans.tiles),
+        "idle SMs": _sum(spans, lambda tile: (1 - tile.busy) * tile.total),
     }
     scale = spans.slowdown / clock_mhz
     total = spans.total / clock_mhz
     shares = tuple(Share(name, cycles[name] * scale, cycles[name] * scale / total) for name in FIELDS)
     return Predicted(total, 1 / spans.slowdown, shares)
+
+
+def _sum(spans: GridSpans, of: Callable[[TileSpans], float]) -> float:
+    """Over the tiles of all waves."""
+    return sum(tile.waves * of(tile) for tile in spans.tiles)
 
 
 def _epilogue(tile: TileSpans) -> float:

@@ -124,6 +124,8 @@ def test_executions_are_the_trips_of_the_loops_around() -> None:
     assert global_(found, "a")["executions"] == 9
     assert shared(found, "a", "ldmatrix")["executions"] == 9 * 2 + 1
     assert global_(found, "d")["executions"] == 1
+    longest = explain_spec(spec(k=2**31 - 1), "sm_80", SCHEDULE).to_json()  # its steps are not walked through
+    assert global_(longest, "a")["executions"] == 2**26 == shared(longest, "a", "cp.async")["executions"] - 2
     unknown = explain_spec(spec(k=None), "sm_80", SCHEDULE).to_json()
     assert shared(unknown, "a", "ldmatrix")["executions"] is None
     tail = explain_spec(spec(m=4096, n=4096), "sm_90a", Schedule.parse("grid.tail = halves")).to_json()

@@ -72,7 +72,7 @@ def test_the_timeline_ends_at_the_estimate_by_which_schedules_are_chosen(name: s
     assert spans.total == pytest.approx(wanted)
     assert timeline.total == pytest.approx(wanted / target.clock_mhz)
     (load, *_) = steps_of(timeline.intervals, What.LOAD)
-    tile = spans.tiles[0]
+    tile = next(spans.one_by_one())
     assert load.duration * target.clock_mhz == pytest.approx(max(tile.loads, tile.memory) * spans.slowdown, rel=0.16)
 
 
@@ -84,10 +84,11 @@ def test_an_agent_does_one_thing_after_the_other(name: str) -> None:
         assert all(each.duration > 0 for each in intervals)
         assert all(one.end <= other.begin + 1e-9 for one, other in pairwise(intervals))
     (loader,) = {each.agent for each in timeline.intervals if each.what is What.LOAD}
+    tiles = list(spans.one_by_one())
     counts = [sum(1 for each in steps_of(timeline.of(loader), What.LOAD) if each.tile == number) for number in (0, 1)]
-    assert counts == [tile.steps for tile in spans.tiles[:2]] + [0] * (len(spans.tiles) < 2)
+    assert counts == [tile.steps for tile in tiles[:2]] + [0] * (len(tiles) < 2)
     epilogues = steps_of(timeline.intervals, What.EPILOGUE)
-    assert sorted(each.tile for each in epilogues if each.tile is not None) == list(range(len(spans.tiles)))
+    assert sorted(each.tile for each in epilogues if each.tile is not None) == list(range(len(tiles)))
 
 
 @pytest.mark.parametrize("name", ["shared tiles", "turns", "warps"])
@@ -114,12 +115,25 @@ def test_most_tiles_of_a_long_life_are_shown_whole() -> None:
     of = problem(32768)
     schedule = chosen(of)
     spans = spans_of(schedule, of, SM_90A)
-    assert spans is not None and len(spans.tiles) > 100
+    assert spans is not None
+    tiles = list(spans.one_by_one())
+    assert len(tiles) > 100
     timeline = predicted_timeline(schedule, spans, 1980, "long")
     products = steps_of(timeline.intervals, What.MULTIPLY)
-    assert sum(1 for each in products if each.tile == len(spans.tiles) - 1) == spans.tiles[-1].steps
+    assert sum(1 for each in products if each.tile == len(tiles) - 1) == tiles[-1].steps
     (middle,) = [each for each in products if each.tile == 50]
-    assert middle.step is None and len(timeline.intervals) < 50 * spans.tiles[0].steps
+    assert middle.step is None and len(timeline.intervals) < 50 * tiles[0].steps
+
+
+@pytest.mark.parametrize("target", [SM_80, SM_90A], ids=lambda target: target.name)
+def test_the_largest_extents_have_shares_but_no_timeline(target: Target) -> None:
+    of = problem(2**31 - 1)
+    schedule = choose(of, target, Schedule()).schedule
+    spans = spans_of(schedule, of, target)
+    assert spans is not None and sum(tile.waves for tile in spans.tiles) > 2**39
+    assert predicted_shares(spans, target.clock_mhz).binds.share > 0.5
+    with pytest.raises(Error, match=r"\[timeline-steps\]"):
+        predicted_timeline(schedule, spans, target.clock_mhz, "largest")
 
 
 @pytest.mark.parametrize(

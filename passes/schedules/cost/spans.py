@@ -1,10 +1,12 @@
-"""Where the estimated time of one schedule goes: the terms of the estimate, for each tile of a CTA.
+"""Where the estimated time of one schedule goes: the terms of the estimate, for the tiles of a CTA.
 
-The CTA has a tile in every wave. All numbers are cycles of an SM at its highest clock.
+The CTA has a tile in every wave. Equal tiles are described once, since a large problem has billions of them. All
+numbers are cycles of an SM at its highest clock.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain, repeat, starmap
 
 import numpy as np
 
@@ -43,6 +45,8 @@ class TileSpans:
     """Of the tile in its wave. If consumers take turns, the products of one hide the epilogue of another."""
     busy: float
     """The share of all CTAs that have a tile in this wave."""
+    waves: int = 1
+    """The number of waves with such a tile, one after another."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,11 @@ class GridSpans:
     @property
     def slowdown(self) -> float:
         """The factor by which everything takes longer than at the highest clock, because of the power limit."""
-        return self.total / (self.launch + sum(tile.total for tile in self.tiles))
+        return self.total / (self.launch + sum(tile.waves * tile.total for tile in self.tiles))
+
+    def one_by_one(self) -> Iterator[TileSpans]:
+        """The tile of each wave."""
+        return chain.from_iterable(repeat(tile, tile.waves) for tile in self.tiles)
 
 
 def spans_of(schedule: Schedule, problem: Problem, target: Target) -> GridSpans | None:
@@ -71,9 +79,9 @@ def spans_of(schedule: Schedule, problem: Problem, target: Target) -> GridSpans 
 
 def _of_warps(schedule: Schedule, problem: Problem, target: Target) -> GridSpans:
     runs, (shared, loads) = runs_of_warps(schedule, problem, target), memory_cycles(schedule, problem)
-    tiles = tuple(tile for run in runs for tile in [_of_run(run, shared, loads)] * run.waves)
+    tiles = tuple(replace(_of_run(run, shared, loads), waves=run.waves) for run in runs)
     first = runs[0].found.first
-    return GridSpans(tiles, launch=first, total=sum(tile.total for tile in tiles) + first)
+    return GridSpans(tiles, launch=first, total=sum(tile.waves * tile.total for tile in tiles) + first)
 
 
 def _of_run(run: Run, shared: float, loads: float) -> TileSpans:
@@ -100,16 +108,16 @@ def _of_few_rows(schedule: Schedule, problem: Problem, target: Target) -> GridSp
     found = few_rows.estimate_of(grids, product_of(problem), target.sm_count)
     runs, (shared, loads) = runs_of_warps(schedule, problem, target), memory_cycles(schedule, problem)
     at_once = few_rows.CTAS_PER_SM * target.sm_count
-    waves = [(found.wave, 1.0)] * int(found.full[0])
-    waves += [(found.last, float(found.over[0]) / at_once)] if found.over[0] else []
+    waves = [(found.wave, 1.0, int(found.full[0]))] if found.full[0] else []
+    waves += [(found.last, float(found.over[0]) / at_once, 1)] if found.over[0] else []
     epilogue = float(np.ravel(found.epilogue)[0])
 
-    def tile(wave: few_rows.Wave, busy: float) -> TileSpans:
+    def tile(wave: few_rows.Wave, busy: float, count: int) -> TileSpans:
         steps, total = runs[0].work.steps, float(wave.total[0])
-        of_run = _of_run(runs[0], shared, loads)
-        return replace(of_run, memory=(total - epilogue) / steps, beside=0.0, epilogue=epilogue, total=total, busy=busy)
+        own = replace(_of_run(runs[0], shared, loads), beside=0.0, epilogue=epilogue, busy=busy, waves=count)
+        return replace(own, memory=(total - epilogue) / steps, total=total)
 
-    tiles = tuple(tile(wave, busy) for wave, busy in waves)
+    tiles = tuple(starmap(tile, waves))
     return GridSpans(tiles, launch=few_rows.START, total=float(found.total[0]))
 
 
@@ -117,25 +125,25 @@ def _of_consumers(schedule: Schedule, problem: Problem, target: Target) -> GridS
     grid = grid_of(fields_of(schedule), target)
     found = estimate_of(Grids.of([grid]), product_of(problem), FITTED, target.sm_count, ctas_in_large_clusters(target))
     at_once = ctas_in_large_clusters(target) if grid.cluster_rows * grid.cluster_columns > 2 else target.sm_count
-    waves = [(found.wave, 1.0)] * int(found.full[0])
+    waves = [(found.wave, 1.0, int(found.full[0]))] if found.full[0] else []
     if found.over[0] > 0:
         parts = 2 if grid.halves else 1
         waves += _repeated(found.last, parts * float(found.over[0]) / at_once)
     return GridSpans(
-        tiles=tuple(_of_wave(wave, busy) for wave, busy in waves),
+        tiles=tuple(starmap(_of_wave, waves)),
         launch=float(found.beside[0]),
         total=float(found.total[0]),
     )
 
 
-def _repeated(wave: Wave, waves: float) -> Iterator[tuple[Wave, float]]:
+def _repeated(wave: Wave, waves: float) -> Iterator[tuple[Wave, float, int]]:
     """The waves of half tiles may be more than one."""
     while waves > 0:
-        yield wave, min(1.0, waves)
+        yield wave, min(1.0, waves), 1
         waves -= 1.0
 
 
-def _of_wave(wave: Wave, busy: float) -> TileSpans:
+def _of_wave(wave: Wave, busy: float, count: int) -> TileSpans:
     of_ctas = either(wave.cta.total, wave.memory, FITTED.memory_sharpness)
     products, tensor, shared, loads, _, of_step, steps, epilogue, _ = (float(np.ravel(each)[0]) for each in wave.cta)
     return TileSpans(
@@ -150,4 +158,5 @@ def _of_wave(wave: Wave, busy: float) -> TileSpans:
         epilogue=epilogue + float((wave.total - of_ctas)[0]),  # with the exchange of partial sums
         total=float(wave.total[0]),
         busy=busy,
+        waves=count,
     )
