@@ -125,8 +125,8 @@ class Family:
     @property
     def reference(self) -> "Family | None":
         """The family that determines the order of sums with `INVARIANT_ROWS` rows: aligned, one product, D by rows.
-        None if the order may depend on M."""
-        if self.numerics != BATCH_INVARIANT:
+        None if the order may depend on M, or if the sums are of integers, which are the same in every order."""
+        if self.numerics != BATCH_INVARIANT or not element_type(self.a).is_float:
             return None
         return replace(self, batch=None, d_order="row", inputs_aligned=True, d_aligned=True, operands_aligned=True)
 

@@ -18,6 +18,7 @@ from lowtide.compiler.matmul.compilation import compile_planned
 from lowtide.compiler.matmul.estimates import planned
 from lowtide.compiler.matmul.family import Family, family_of, result_type, rows_to_choose_for
 from lowtide.compiler.matmul.options import Options
+from lowtide.compiler.matmul.planning import make_plan
 from lowtide.compiler.numerics import chosen_with
 from lowtide.errors import LaunchError
 from lowtide.runtime.operands import Operand
@@ -159,6 +160,13 @@ def test_a_family_has_the_extents_of_the_product_but_m() -> None:
     few = of_extents(4096, 4096, "batch_invariant", aligned=False, batch=3)
     assert few.given == "a.pack = rows, b.pack = rows"
     assert few.reference == of_extents(4096, 4096, "batch_invariant")
+
+
+def test_a_plan_for_integers_takes_any_order_of_sums() -> None:
+    """No schedule for these columns has the order of the one for aligned rows."""
+    product = Product("s8", "s8", "s32", "tt", "column", None, 3, 2, 2475, False, True)
+    of = family_of(product, Options("batch_invariant"), "sm_90a")
+    assert of.reference is None and make_plan(of, None).order is None
 
 
 def test_families_of_about_the_same_k_have_one_plan() -> None:
