@@ -67,6 +67,7 @@ _OTHER_FIELD_COST = 0.005
 _OCTAVE_COST = 0.002  # for each factor of 2 to the nearest M where the choice ranks the schedule near the best
 
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+Indices: TypeAlias = np.ndarray[Any, np.dtype[np.intp]]
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
 
@@ -93,12 +94,13 @@ class Candidate:
     complete: Schedule | None = None
     seen: list[float] = field(default_factory=list)
 
-    def octaves(self, rows: Sequence[int]) -> Floats:
+    def octaves(self, logarithms: Floats) -> Floats:
         """The factors of 2 from each M to the nearest where the schedule is near the best."""
-        return np.abs(np.log2(rows)[:, None] - np.array(self.seen)).min(axis=1)
+        return np.abs(logarithms - np.array(self.seen)[:, None]).min(axis=0)
 
     def in_reach(self, rows: Sequence[int]) -> list[int]:
-        return [m for m, octaves in zip(rows, self.octaves(rows), strict=True) if octaves <= _REACH]
+        found: list[int] = np.array(rows)[self.octaves(np.log2(rows)) <= _REACH].tolist()
+        return found
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -150,7 +152,8 @@ class Estimates:
 
     def costs(self, candidates: Sequence[Candidate], rows: Sequence[int]) -> Floats:
         """The estimated cycles of each candidate at each M; a very large number if it is out of reach."""
-        octaves = np.array([each.octaves(rows) for each in candidates])
+        logarithms = np.log2(rows)
+        octaves = np.array([each.octaves(logarithms) for each in candidates])
         in_reach = octaves <= _REACH
         cycles = self.cycles(candidates, rows, in_reach)
         cycles *= 1 + _OCTAVE_COST * octaves + self._beside(candidates, rows, in_reach)
@@ -237,5 +240,6 @@ def _fits_grid(schedule: Schedule, own: Problem, parts: int, target: Target) -> 
     if schedule.agents.has_producer and of.m is not None and of.n is not None:
         tile, cluster = (np.array([rows]), np.array([columns])), (np.array([down]), np.array([across]))
         return bool(fits_grid(tile, cluster, np.array([parts]), of, target).all())
-    at_once = target.sm_count * ctas_per_sm(schedule, own, target)
-    return parts == 1 or (own.tiles(schedule.tile_mnk) or 0) * parts <= at_once
+    if parts == 1:
+        return True
+    return (own.tiles(schedule.tile_mnk) or 0) * parts <= target.sm_count * ctas_per_sm(schedule, own, target)

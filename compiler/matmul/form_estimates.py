@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowtide.compiler.matmul.estimates import Candidate, Estimates, Floats, Mask, Sums
+from lowtide.compiler.matmul.estimates import Candidate, Estimates, Floats, Indices, Mask, Sums
 from lowtide.dialects.tile import TailKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.choice.candidates import for_any_rows, worth_dividing
@@ -42,6 +42,14 @@ class _Form(NamedTuple):
     halves: bool
 
 
+class _Weighed(NamedTuple):
+    """Candidates of several M: the number of each form, the index of its M, and its cycles."""
+
+    numbers: Indices
+    at: Indices
+    cycles: Floats
+
+
 class _FormsOfWay:
     """The forms of one way to compute the products of a family."""
 
@@ -60,40 +68,40 @@ class _FormsOfWay:
         )
         self._may_split_tail = may_split_tail(search.given, search.problem)
         self._worth = worth_dividing(search.given, search.problem, search.target, with_producer=True)
-        self._product_at = cache(lambda remainder: product_of(self.search_at(LINE_BYTES + remainder).problem))
+        self._product_at = cache(lambda unit: product_of(self.search_at(LINE_BYTES + unit).problem))
 
     def products(self, rows: Sequence[int]) -> Product:
-        """The products of these M. Except for its extents, a product depends only on M modulo `LINE_BYTES`."""
-        remainders = np.array(rows) % LINE_BYTES
-        distinct, numbers = np.unique(remainders, return_inverse=True)
-        some = stacked([self._product_at(remainder) for remainder in distinct.tolist()])
+        """The products of these M. Except for its extents, a product depends only on the largest power of two up to
+        `LINE_BYTES` that divides M."""
+        distinct, numbers = np.unique(np.gcd(rows, LINE_BYTES), return_inverse=True)
+        some = stacked([self._product_at(unit) for unit in distinct.tolist()])
         extent: dict[str, Any] = {"n" if self.way.problem.swapped else "m": np.array(rows, dtype=float)}
         return replace(taken(some, numbers), **extent)
 
-    def near(self, rows: Sequence[int]) -> tuple[Floats, Floats]:
-        """The cycles of all forms at these M, with a whole last wave and with one in halves; infinite if a form is no
-        candidate."""
+    def near(self, rows: Sequence[int]) -> tuple[_Weighed, _Weighed]:
+        """The candidates at these M, with a whole last wave and with one in halves."""
         product = self.products(rows)
         of = self._extents(product)
-        suits = np.concatenate([forms.suits(of) for forms in self._some], axis=-1).T
-        where = suits & self._accepted[:, None]
-        found = self.cycles(self.grids, product, where)
-        if self._may_split_tail:
-            number, at = np.nonzero(where)
-            where[number, at] = halves_are_legal(self.grids.at(number), taken(product, at), self._problem, self._target)
-            halved = replace(self.grids, halves=np.ones(len(self.grids)))
-            return found, self.cycles(halved, product, where)
-        return found, np.full(found.shape, np.inf)
+        at, numbers = np.nonzero(np.concatenate([forms.suits(of) for forms in self._some], axis=-1) & self._accepted)
+        grids, products = self.grids.at(numbers), taken(product, at)
+        whole = _Weighed(numbers, at, self._estimated(grids, products))
+        halves = np.flatnonzero(self._may_split_tail and halves_are_legal(grids, products, self._problem, self._target))
+        halved = replace(grids.at(halves), halves=np.ones(len(halves)))
+        cycles = self._estimated(halved, taken(products, halves))
+        return whole, _Weighed(numbers[halves], at[halves], cycles)
 
     def cycles(self, grids: Grids, product: Product, where: Mask) -> Floats:
-        """The cycles of grids at each M; infinite if not `where`. If K is divided, they are divided by the share of the
-        cycles of whole tiles that they must stay below, so that both compare."""
+        """The cycles of grids at each M; infinite if not `where`."""
         found = np.full(where.shape, np.inf)
         number, at = np.nonzero(where)
-        if len(number):
-            cycles = estimated(grids.at(number), taken(product, at), self._problem, self._target)
-            found[number, at] = cycles / np.where(grids.parts[number] > 1, self._worth, 1.0)
+        found[number, at] = self._estimated(grids.at(number), taken(product, at))
         return found
+
+    def _estimated(self, grids: Grids, product: Product) -> Floats:
+        """The cycles of grids. If K is divided, they are divided by the share of the cycles of whole tiles that they
+        must stay below, so that both compare."""
+        cycles = estimated(grids, product, self._problem, self._target)
+        return cycles / np.where(grids.parts > 1, self._worth, 1.0)
 
     def considered(self, grids: Grids, product: Product) -> Mask:
         """Whether the choice may take each grid at the M of each product."""
@@ -123,22 +131,30 @@ class FormEstimates(Estimates):
 
     def candidates(self, rows: Sequence[int], refused: Set[Hashable] = frozenset()) -> list[Candidate]:
         self._rows = list(rows)
-        cycles = self._of_all(tuple(rows)).copy()
-        cycles[[self._place(form) for form in refused]] = np.inf
-        found: dict[Hashable, Candidate] = {}
-        for m, each in zip(rows, cycles.T, strict=True):
-            near = np.flatnonzero((each <= _NEAR * each.min()) & (each < np.inf))
-            for place in near[np.argsort(each[near], kind="stable")[:_MOST_NEAR]].tolist():
-                form = self._form(place)
-                found.setdefault(form, Candidate(form, self._rows_of(form))).seen.append(log2(m))
-        return list(found.values())
+        places, at, cycles = self._of_all(tuple(rows))
+        if refused:
+            left = ~np.isin(places, [self._place(form) for form in refused])
+            places, at, cycles = places[left], at[left], cycles[left]
+        best = np.full(len(rows), np.inf)
+        np.minimum.at(best, at, cycles)
+        near = np.flatnonzero(cycles <= _NEAR * best[at])
+        near = near[np.lexsort((places[near], cycles[near], at[near]))]
+        near = near[np.arange(len(near)) - np.searchsorted(at[near], at[near]) < _MOST_NEAR]
+        seen: dict[int, list[float]] = {}
+        for place, of_row in zip(places[near].tolist(), at[near].tolist(), strict=True):
+            seen.setdefault(place, []).append(log2(rows[of_row]))
+        forms = {self._form(place): octaves for place, octaves in seen.items()}
+        return [Candidate(form, self._rows_of(form), seen=octaves) for form, octaves in forms.items()]
 
-    def _cycles_of_all(self, rows: Sequence[int]) -> Floats:
-        """The cycles of the forms of all ways at these M; infinite if a form is no candidate."""
-        return np.concatenate([cycles for tried in self._tried for cycles in tried.near(rows)])
+    def _cycles_of_all(self, rows: Sequence[int]) -> _Weighed:
+        """The candidates of all ways at these M. The number of a form is its place."""
+        found = [each for tried in self._tried for each in tried.near(rows)]
+        places = [start + each.numbers for start, each in zip(self._starts, found, strict=False)]
+        at, cycles = ([getattr(each, name) for each in found] for name in ("at", "cycles"))
+        return _Weighed(np.concatenate(places), np.concatenate(at), np.concatenate(cycles))
 
     def _place(self, form: Hashable) -> int:
-        """The row of a form in the cycles of all forms."""
+        """A number for each form: the way's forms with a whole last wave, then those with one in halves."""
         assert isinstance(form, _Form)
         return self._starts[2 * form.way + form.halves] + form.number
 

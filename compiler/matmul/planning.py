@@ -140,16 +140,17 @@ def _kept(excess: _Floats, weights: _Floats) -> list[int]:
     penalties = squares * (1 + squares / _LARGE_EXCESS**2)
     of_none = penalties.max(initial=0.0)
 
-    def best_beside(numbers: Sequence[int]) -> int:
-        left = np.min(penalties[numbers], axis=0, initial=of_none)
+    @cache
+    def best_beside(numbers: frozenset[int]) -> int:
+        left = np.min(penalties[list(numbers)], axis=0, initial=of_none)
         return int(np.argmin(np.minimum(left, penalties) @ weights))
 
     while len(kept) < min(MOST_SCHEDULES, len(excess)):
-        kept.append(best_beside(kept))
+        kept.append(best_beside(frozenset(kept)))
         for _ in range(_EXCHANGES):
             before = list(kept)
             for at in range(len(kept)):
-                kept[at] = best_beside(kept[:at] + kept[at + 1 :])
+                kept[at] = best_beside(frozenset(kept[:at] + kept[at + 1 :]))
             if kept == before:
                 break
         rest = excess[kept].min(axis=0)

@@ -94,7 +94,7 @@ class Schedule(Part):
     @staticmethod
     def paths() -> tuple[str, ...]:
         """Every field of the attribute, in printing order: `grid.tile`, …, `epilogue.cache`."""
-        return tuple(_kinds())
+        return _paths()
 
     def get(self, name: str) -> Any:
         """The value of a field, by its path or an unambiguous suffix of it. Raises ScheduleError for another name."""
@@ -102,7 +102,8 @@ class Schedule(Part):
 
     def decided(self) -> dict[str, Any]:
         """The fields that are not None, by path."""
-        return {path: value for path in self.paths() if (value := attrgetter(path)(self)) is not None}
+        values = zip(_paths(), _all_values()(self), strict=True)
+        return {path: value for path, value in values if value is not None}
 
     def texts(self) -> dict[str, str]:
         """As `decided`, each value as the attribute prints it."""
@@ -135,11 +136,14 @@ class Schedule(Part):
 
     def set(self, values: Mapping[str, Any]) -> "Schedule":
         """As `with_`, by path. A single agent takes the place of producer and consumer, and they take its place."""
-        changed = self
+        changes: dict[str, Any] = {}  # by the names of parts
         for path, value in with_others_left_out({_resolve(name): value for name, value in values.items()}).items():
-            checked = None if value is None else checked_value(path, _kinds()[path], value)
-            changed = _replaced(changed, path.split("."), checked)
-        return changed
+            *parts, name = path.split(".")
+            inner = changes
+            for part in parts:
+                inner = inner.setdefault(part, {})
+            inner[name] = None if value is None else checked_value(path, _kinds()[path], value)
+        return _replaced(self, changes) if changes else self
 
     def filled(self, values: Mapping[str, Any]) -> "Schedule":
         """A copy in which the fields that are None have these values, by path."""
@@ -238,6 +242,17 @@ def _kinds() -> Mapping[str, Kind]:
     return dict(_walk(Schedule()))
 
 
+@cache
+def _paths() -> tuple[str, ...]:
+    return tuple(_kinds())
+
+
+@cache
+def _all_values() -> Callable[[Schedule], tuple[Any, ...]]:
+    """What reads all fields, in the order of `_paths`."""
+    return attrgetter(*_paths())
+
+
 def _walk(part: Part, prefix: str = "") -> Iterator[tuple[str, Kind]]:
     for entry in fields(part):  # type: ignore[arg-type]
         if (kind := entry.metadata.get("kind")) is not None:
@@ -284,12 +299,14 @@ def _spellings(separator: str) -> Mapping[str, list[str]]:
     return result
 
 
-def _replaced(part: PartT, steps: list[str], value: Any) -> PartT:
-    """A copy with one value, which is checked, as the others are: a choice sets fields thousands of times."""
-    first, copied = steps[0], object.__new__(type(part))
+def _replaced(part: PartT, changes: Mapping[str, Any]) -> PartT:
+    """A copy with other values, which are checked, as those of `part` are: a choice sets fields thousands of times. For
+    a field that is a part, `changes` has the changes of that part."""
+    copied = object.__new__(type(part))
     values = vars(copied)
     values.update(vars(part))
-    values[first] = _replaced(values[first], steps[1:], value) if len(steps) > 1 else value
+    for name, value in changes.items():
+        values[name] = _replaced(values[name], value) if isinstance(value, dict) else value
     return copied
 
 

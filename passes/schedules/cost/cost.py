@@ -24,7 +24,7 @@ from lowtide.passes.schedules.cost.calibration import Calibration, of_warps
 from lowtide.passes.schedules.cost.consumers import Waves, of_division, reads_of_larger
 from lowtide.passes.schedules.cost.described import fields_of, grid_of, is_estimated, is_of_few_rows, product_of
 from lowtide.passes.schedules.cost.fitted import FITTED
-from lowtide.passes.schedules.cost.grids import Grids, Product
+from lowtide.passes.schedules.cost.grids import Grids, Product, taken
 from lowtide.passes.schedules.cost.traffic import (
     Tile,
     clusters_at_once,
@@ -42,6 +42,8 @@ from lowtide.targets import MMA_ATOMS, Target
 from lowtide.targets.atoms import FMA, WGMMA_ROWS
 
 _BOX_BITS = 1024  # in a row of a box that TMA stores: the widest swizzle
+
+_AT_ONCE = 1 << 14  # grids that are estimated together: larger arrays do not fit in a CPU's caches
 
 _USUAL_RATE = 1024  # multiply-adds per cycle and SM, of mma.sync of 16-bit operands
 _SHARED_MEMORY_BYTES, _L2_BYTES = 128, 32  # per cycle and SM
@@ -143,6 +145,9 @@ def estimates_of(grids: Grids, problem: Problem, target: Target, tail: Tail | No
 def estimated(grids: Grids, product: Product, problem: Problem, target: Target) -> np.ndarray:
     """Estimated cycles of each grid. The numbers of `product` may be arrays, with a value for each grid. The types are
     those of `problem`."""
+    if len(grids) > _AT_ONCE:
+        parts = [slice(first, first + _AT_ONCE) for first in range(0, len(grids), _AT_ONCE)]
+        return np.concatenate([estimated(grids.at(part), taken(product, part), problem, target) for part in parts])
     if not is_estimated(problem):
         return Waves(grids, product, problem, target).as_said()
     found = wgmma_cycles(grids, product, FITTED, target.sm_count, ctas_in_large_clusters(target))

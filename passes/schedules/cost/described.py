@@ -55,12 +55,12 @@ def is_of_few_rows(schedule: Schedule, problem: Problem, target: Target) -> bool
     rows, columns = schedule.grid.tile or (0, 0)
     return (
         schedule.agents.is_single
-        and may_have_few_rows(problem, target)
         and rows == few_rows.ROWS
         and schedule.mainloop.k == few_rows.DEPTH
         and schedule.mainloop.stages == few_rows.stages_of(columns)
         and schedule.grid.scheduler is SchedulerKind.one_shot
         and schedule.grid.k_division is None
+        and may_have_few_rows(problem, target)
     )
 
 

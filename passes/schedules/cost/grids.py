@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -50,18 +50,25 @@ class Product:
 
 
 def stacked(products: Sequence[Product]) -> Product:
-    """Products as one, with arrays in place of numbers."""
-    columns = {each.name: np.array([getattr(one, each.name) for one in products]) for each in fields(Product)}
-    of_a, of_b = columns.pop("row_bytes").T
-    return Product(**columns, row_bytes=(of_a, of_b))
+    """Products as one, with arrays in place of numbers that are not the same for all."""
+    columns = {each.name: _column([getattr(one, each.name) for one in products]) for each in fields(Product)}
+    columns["row_bytes"] = tuple(map(_column, zip(*(one.row_bytes for one in products), strict=True)))
+    return Product(**columns)
 
 
-def taken(product: Product, numbers: np.ndarray) -> Product:
-    """Some entries of a product of arrays."""
-    columns = {each.name: getattr(product, each.name) for each in fields(Product)}
-    of_a, of_b = columns.pop("row_bytes")
-    found = {name: column[numbers] for name, column in columns.items()}
-    return Product(**found, row_bytes=(of_a[numbers], of_b[numbers]))
+def _column(numbers: Sequence[Any]) -> Any:
+    return numbers[0] if len(set(numbers)) == 1 else np.array(numbers)
+
+
+def taken(product: Product, numbers: np.ndarray | slice) -> Product:
+    """Some entries of a product of arrays; a number is the same for all entries."""
+    columns = {each.name: _entries(getattr(product, each.name), numbers) for each in fields(Product)}
+    columns["row_bytes"] = tuple(_entries(size, numbers) for size in product.row_bytes)
+    return Product(**columns)
+
+
+def _entries(column: Any, numbers: np.ndarray | slice) -> Any:
+    return column[numbers] if isinstance(column, np.ndarray) else column
 
 
 class Grid(NamedTuple):
@@ -113,8 +120,8 @@ class Grids:
         columns = zip(*grids, strict=True)
         return cls(*(np.array(column, dtype=np.float64) for column in columns))
 
-    def at(self, chosen: np.ndarray) -> "Grids":
-        """Those that are chosen, by a mask or by their indices."""
+    def at(self, chosen: np.ndarray | slice) -> "Grids":
+        """Those that are chosen, by a mask, by their indices or by a slice."""
         return Grids(*(getattr(self, name)[chosen] for name in Grid._fields))
 
     def __len__(self) -> int:

@@ -233,9 +233,9 @@ def may_be_halved(grids: Grids, product: Product, sm_count: int, large_clusters:
     at_once = np.where(grids.cluster > 2, float(large_clusters), float(sm_count))
     of_rows, of_columns = tiles_of(grids, product)
     ctas = of_rows * of_columns * product.batch
-    over = ctas % at_once
+    over = ctas - np.floor(ctas / at_once) * at_once
     found = (ctas > at_once) & (over > 0) & (2 * over <= at_once) & (grids.parts == 1) & (grids.turns == 1)
-    return np.asarray(found & (grids.rows % (2 * _ROWS * grids.warpgroups) == 0))
+    return np.asarray(found & _is_multiple(grids.rows, 2 * _ROWS * grids.warpgroups))
 
 
 def _cycles_per_byte(running: np.ndarray, rate: float, of_pair: Numbers, sm_count: int) -> np.ndarray:
@@ -253,8 +253,8 @@ def _requests(row_bytes: Numbers, found: Constants) -> np.ndarray:
     return np.where(_is_multiple(row_bytes, _LINE), 1.0, of_sectors)
 
 
-def _is_multiple(size: Numbers, unit: int) -> np.ndarray:
-    """Whether a size is a multiple of a power of two. The remainder itself takes longer."""
+def _is_multiple(size: Numbers, unit: Numbers) -> np.ndarray:
+    """Whether a size is a multiple of a unit. The remainder itself takes longer."""
     return np.asarray(np.floor(size / unit) * unit == size)
 
 
@@ -397,9 +397,14 @@ def _clips(grids: Grids, product: Product) -> tuple[np.ndarray, np.ndarray]:
 def _zeros(grids: Grids, product: Product) -> np.ndarray:
     """The cycles in which threads store zeros in the rows of the ring that the boxes of the last tiles do not fill."""
     clips_a, clips_b = _clips(grids, product)
-    of_a, of_b = np.mod(-product.m, grids.rows), np.mod(-product.n, grids.columns)
+    of_a, of_b = _last_empty(product.m, grids.rows), _last_empty(product.n, grids.columns)
     rows = np.where(clips_a, of_a, 0) + np.where(clips_b, of_b, 0)
     return rows * grids.depth * product.operand_bytes * _stages(grids, product) / _SHARED_MEMORY
+
+
+def _last_empty(extent: Numbers, side: np.ndarray) -> np.ndarray:
+    """The rows of the last tile that lie outside. A remainder takes longer than the quotient."""
+    return np.asarray(np.ceil(extent / side) * side - extent)
 
 
 def _empty_rows(

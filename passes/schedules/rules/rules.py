@@ -5,6 +5,7 @@ that pass them.
 """
 
 from collections.abc import Callable, Iterator
+from functools import cache
 
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type, kernel_types, types_of_d
@@ -66,15 +67,20 @@ OPTIONAL = (
 _OF_THE_RING = ("mainloop.stages", "mainloop.a.swizzle", "mainloop.b.swizzle")
 
 
-def _complete(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
-    agents = schedule.agents
-    names = ("producer.warps", "consumer.", "producer.registers") if agents.has_producer else ("single.instances",)
+@cache
+def _required(*, has_producer: bool, is_direct: bool) -> tuple[str, ...]:
+    """The fields that a complete schedule has."""
+    names = ("producer.warps", "consumer.", "producer.registers") if has_producer else ("single.instances",)
     own = tuple(f"mainloop.agents.{name}" for name in names)
     others = (path for path in Schedule.paths() if path.startswith("mainloop.agents.") and not path.startswith(own))
-    optional = (*OPTIONAL, *others)
-    if schedule.is_direct:
-        optional = (*optional, *_OF_THE_RING)
-    missing = [path for path in Schedule.paths() if path not in optional and schedule.get(path) is None]
+    optional = {*OPTIONAL, *others, *(_OF_THE_RING if is_direct else ())}
+    return tuple(path for path in Schedule.paths() if path not in optional)
+
+
+def _complete(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
+    decided = schedule.decided()
+    required = _required(has_producer=schedule.agents.has_producer, is_direct=schedule.is_direct)
+    missing = [path for path in required if path not in decided]
     if missing:
         yield f"field {missing[0]} is not decided; run choose-schedule first, or write it [field-undecided]"
 
