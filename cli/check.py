@@ -78,9 +78,18 @@ def check(
     seed = seed_or_drawn(seed)
     if all_presets:
         given = replace(problem, dtype=None, layout=None).given
-        _refuse_beside_presets(what=what, **given, target=target, schedule=schedule, ranks=ranks)
+        kernel = {"target": target, "schedule": schedule, "dump_ir": dump_ir}
+        _refuse_beside_presets(what=what, **given, **kernel, ranks=ranks, against=against)
         _check_presets(Options(problem.dtype, problem.layout, budget, seed), jobs, markdown_file, journal, as_json)
         return
+    _refuse_unused(
+        ranks is not None, {"journal": journal, "markdown": markdown_file}, {"dump_ir": dump_ir, "jobs": jobs}
+    )
+    if against is not None and (what is None or what.is_dir()):
+        raise Error(
+            "--against needs a FILE: options, dump folders and saved kernels define their problem; leave it out "
+            "[check-against]"
+        )
     if what is None:
         spec = problem.spec()
         chosen = choose(target)
@@ -129,12 +138,18 @@ def _check_ranks(subject: Subject, ranks: int, where: str, seed: int, as_json: b
 
 
 def _refuse_beside_presets(**options_: object) -> None:
-    given = [name for name, value in options_.items() if value is not None]
-    if given:
+    if option := options.first_given(**options_):
         raise Error(
-            f"{given[0]} with --all-presets: each preset sets it; only --dtype and --layout can be combined "
+            f"{option} with --all-presets: each preset sets it; only --dtype and --layout can be combined "
             "[beside-presets]"
         )
+
+
+def _refuse_unused(of_ranks: bool, of_presets: dict[str, object], not_of_ranks: dict[str, object]) -> None:
+    if option := options.first_given(**of_presets):
+        raise Error(f"{option} without --all-presets: it is of the table of presets; leave it out [presets-file]")
+    if of_ranks and (option := options.first_given(**not_of_ranks)):
+        raise Error(f"{option} with --ranks: all ranks run in this process; leave it out [beside-ranks]")
 
 
 def _check_presets(

@@ -58,6 +58,10 @@ def test_a_kernel_that_stores_all_parts_to_one_owner_is_not_right() -> None:
 def test_other_kernels_and_numbers_of_ranks_are_refused() -> None:
     with pytest.raises(SpecError, match=r"\[check-ranks-number\]"):
         check_ranks(subject(), 1)
+    for fixed, code in (({"batch": 17}, "check-ranks-batch"), ({"batch": 2, "k": 0}, "check-ranks-empty")):
+        kernel = lt.compile_gemm(lt.GemmSpec(arrivals=True, **fixed, **TYPES), "sm_80", "grid.tile = [32, 32], k = 32")
+        with pytest.raises(SpecError, match=rf"\[{code}\]"):
+            check_ranks(of_kernel(kernel), fixed["batch"])
     plain = lt.compile_gemm(lt.GemmSpec(batch=None, **TYPES), "sm_80", "grid.tile = [32, 32], k = 32, stages = 2")
     with pytest.raises(SpecError, match=r"\[check-ranks-arrivals\]"):
         check_ranks(of_kernel(plain), 2)

@@ -71,7 +71,8 @@ def check_ranks(
     At the first level, faults of parts and of sums that copy engines send are planted, too; no kernel takes part in
     these steps. M, N and K are those of the spec. If the spec does not set them, a shard has part of a tile of rows.
 
-    `seed`: of inputs and orders. Raises SpecError for a kernel without arrivals, or of another number of ranks.
+    `seed`: of inputs and orders. Raises SpecError for a kernel without arrivals, with an extent of 0, or of
+    another number of ranks.
     """
     spec = subject.spec
     if not spec.arrivals:
@@ -79,10 +80,12 @@ def check_ranks(
             "ranks are those of shards that arrive; give a kernel of GemmSpec(batch=R, arrivals=True), or leave the "
             "number of ranks out [check-ranks-arrivals]"
         )
-    of_spec = next(iter(spec.batch_shape), None)
-    if not 2 <= ranks <= MOST_RANKS or of_spec not in (None, ranks):
-        wanted = f"2 to {MOST_RANKS} ranks" if of_spec is None else f"{of_spec} ranks, the kernel's batch"
-        raise SpecError(f"a check of {ranks} ranks; give {wanted} [check-ranks-number]")
+    _check_number(ranks, next(iter(spec.batch_shape), None))
+    if 0 in (spec.m, spec.n, spec.k):
+        raise SpecError(
+            "a check of ranks with an extent of 0, so that faults of copies show nothing; leave the extent None, or "
+            "give 1 or more [check-ranks-empty]"
+        )
     scatters, extents = bool(spec.lists), _extents(subject)
     inputs = inputs_of_ranks(spec, extents, ranks, seed)
     runs: list[RankRun] = []
@@ -104,6 +107,18 @@ def check_ranks(
             runs.append(_faulty(module, source.level, inputs, seed, (ONE_SLOT, {"calls": Calls(slots=1)})))
     loaded.cache_clear()
     return runs
+
+
+def _check_number(ranks: int, of_spec: int | None) -> None:
+    """`of_spec`: the batch of the kernel, if it is fixed. Raises SpecError."""
+    if of_spec is not None and not 2 <= of_spec <= MOST_RANKS:
+        raise SpecError(
+            f"a check of ranks of a kernel for {of_spec}; 2 to {MOST_RANKS} ranks run together: compile it for so "
+            "many, or with batch=None [check-ranks-batch]"
+        )
+    if not 2 <= ranks <= MOST_RANKS or of_spec not in (None, ranks):
+        wanted = f"2 to {MOST_RANKS} ranks" if of_spec is None else f"{of_spec} ranks, the kernel's batch"
+        raise SpecError(f"a check of {ranks} ranks; give {wanted} [check-ranks-number]")
 
 
 def lines(runs: list[RankRun]) -> Iterator[str]:

@@ -96,6 +96,23 @@ def test_check_of_all_presets_prints_a_row_for_each(monkeypatch: pytest.MonkeyPa
     assert "each preset sets it" in refused("check", "--all-presets", "--schedule", "sm80-best")
 
 
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        (("--against", "x.mlir"), "check-against"),
+        ((".", "--against", "x.mlir"), "check-against"),
+        (("--journal", "done.json"), "presets-file"),
+        (("--markdown", "page.md"), "presets-file"),
+        (("--ranks", "2", "--dump-ir", "dump"), "beside-ranks"),
+        (("--ranks", "2", "--jobs", "1"), "beside-ranks"),
+        (("--all-presets", "--dump-ir", "dump"), "beside-presets"),
+        (("--all-presets", "--against", "x.mlir"), "beside-presets"),
+    ],
+)
+def test_check_refuses_options_that_it_would_not_use(given: tuple[str, ...], code: str) -> None:
+    assert f"[{code}]" in refused("check", *given)
+
+
 def test_check_refuses_what_it_cannot_read(tmp_path: Path) -> None:
     assert "has no folder NN-level" in refused("check", str(tmp_path))
     assert "the file defines its problem" in refused("check", str(tmp_path), "--m", "64")
