@@ -2,10 +2,10 @@
 
 Each number draws a problem: types, layouts, extents from 1 to 8192, known or not, batches, epilogues with full
 operands, packed weights, scales of blocks. The problem is compiled for a target without a schedule, and the PTX is
-assembled. The saved kernel must accept dense operands. If the problem is small, the PTX is interpreted, and D is
-compared with the reference. If the code spills, or the problem is refused, or D is wrong, the problem is printed with
-its number; the number draws the same problem again. The exit status is 0 if none is printed. `--journal FILE` keeps a
-line of JSON for each problem; numbers that are in the file are skipped.
+assembled. The saved kernel must accept dense operands. If the problem is small, the PTX is interpreted, and its
+results are compared with float64. If the code spills, or the problem is refused, or a result is wrong, the problem is
+printed with its number; the number draws the same problem again. The exit status is 0 if none is printed. `--journal
+FILE` keeps a line of JSON for each problem; numbers that are in the file are skipped.
 """
 
 import argparse
@@ -38,6 +38,7 @@ from lowtide.runtime.records import launch_record
 from lowtide.runtime.storage import read
 from lowtide.targets import Target, accumulator_types, get, operand_types, types_of_atom
 from lowtide.verification.checking.interpretation import unset
+from lowtide.verification.checking.verdicts import against_float64
 from lowtide.verification.fuzz.words import SCALES, WEIGHTS
 
 _TARGETS = ("sm_80", "sm_89", "sm_90a", "sm_90a")  # roles have the most to choose
@@ -185,15 +186,16 @@ def _takes_dense_operands(spec: lt.GemmSpec, kernel: CompiledKernel) -> str:
         name: value.copy() if is_run and isinstance(value, np.ndarray) else value
         for name, value in unset(spec, given).items()
     }
-    d = np.zeros(known.d_shape, numpy_dtype(spec.d))
+    results = {each.name: np.zeros(known.d_shape, numpy_dtype(each.dtype)) for each in spec.full_results}
     with tempfile.TemporaryDirectory() as folder:
         manifest, ptx, _ = read(kernel.save(Path(folder) / "saved"))
     try:
-        record = launch_record(manifest, {**dense, "d": d}, sm_count=_SMS)
+        record = launch_record(manifest, {**dense, **results}, sm_count=_SMS)
         if not is_run:
             return ""
-        found = run(ptx, record)["d"]
-        outcome = lt.compare(spec, found, *lt.reference_with_bound(spec, **given))
+        found = run(ptx, record)
+        others = {each.name: found[each.name] for each in spec.results if each.name not in results}
+        outcome = against_float64(spec, {**given, **others}, {name: found[name] for name in results})
     except lt.Error as error:
         return str(error)
     return "" if outcome.ok else outcome.message
@@ -229,9 +231,12 @@ def tried(number: int) -> Found:
 
 
 def _left(first: int, count: int, journal: Path | None) -> Iterator[int]:
-    known = set()
-    if journal is not None and journal.exists():
-        known = {json.loads(line)["number"] for line in journal.read_text(encoding="utf-8").splitlines()}
+    """The numbers without a line in the journal. A line that was cut off, when an earlier run ended, is removed."""
+    whole = journal.read_bytes() if journal is not None and journal.exists() else b""
+    lines = whole[: whole.rfind(b"\n") + 1]
+    if journal is not None and lines != whole:
+        journal.write_bytes(lines)
+    known = {json.loads(line)["number"] for line in lines.splitlines()}
     yield from (number for number in range(first, first + count) if number not in known)
 
 
