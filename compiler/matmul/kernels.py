@@ -157,7 +157,7 @@ class Kernels:
             key, where = _key_alone(wanted), "memory"
             kernel = kernel or self._kernels.found[key, wanted.device]
             if kernel is None and record is None:
-                kernel, where = _kernel_from_disk(store, key), "disk"
+                kernel, where = kernel_from_disk(store, key), "disk"
             return Found(where if kernel else "nowhere", kernel, None, 0, (), record is not None)
         planned = self._plan(store, wanted)
         plan = planned.plan
@@ -186,7 +186,7 @@ class Kernels:
 
         def make() -> Kernel:
             store = open_store()
-            found = None if _record(store, wanted) else _kernel_from_disk(store, key)
+            found = None if _record(store, wanted) else kernel_from_disk(store, key)
             if found is not None:
                 return found
             compile_alone = importlib.import_module(_COMPILATION).compile_alone
@@ -290,14 +290,14 @@ def _checked(made: Made, plan: SchedulePlan) -> Made:
 
 def _from_disk(store: KernelStore | None, key: str, plan: SchedulePlan | None) -> Made | None:
     """The kernel of a key, or its refusal; None if the disk has neither. `plan`: refuse another order of sums, too."""
-    kernel = _kernel_from_disk(store, key)
+    kernel = kernel_from_disk(store, key)
     if kernel is None:
         why = None if store is None else load_refusal(store, key)
         return None if why is None else Refused(why)
     return kernel if plan is None else _checked(kernel, plan)
 
 
-def _kernel_from_disk(store: KernelStore | None, key: str) -> Kernel | None:
+def kernel_from_disk(store: KernelStore | None, key: str) -> Kernel | None:
     """The kernel of a key; None if the disk has none, or none with machine code although ptxas is here."""
     stored = None if store is None else store.load(key)
     if stored is None or (stored.cubin is None and find_ptxas() is not None):

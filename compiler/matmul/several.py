@@ -6,6 +6,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from lowtide.compiler.ahead import AHEAD
+from lowtide.compiler.cache.keys import key_of
+from lowtide.compiler.cache.settings import cache_folder, open_store
+from lowtide.compiler.cache.versions import versions
+from lowtide.compiler.matmul.kernels import kernel_from_disk
 from lowtide.compiler.numerics_words import REPEATABLE
 from lowtide.compiler.spec import GemmSpec
 from lowtide.errors import CompileError, ScheduleError
@@ -48,7 +52,16 @@ class ResultsWanted(NamedTuple):
         )
 
     def kernel(self) -> Any:
-        """The kernel, from the cache on disk or compiled. Raises the errors of `compile_gemm`."""
+        """The kernel, from the cache on disk or compiled. It may raise MisalignedError where that of `compiled` copies
+        a matrix. Raises the errors of `compile_gemm`."""
+        known: str | None = AHEAD.result(self)
+        if known is None:
+            return self._made()[0]
+        key = key_of(self.spec(None), self.target, known or None, versions(cache_folder()), REPEATABLE)
+        return kernel_from_disk(open_store(), key) or self._with(known)  # reading the disk needs no MLIR
+
+    def compiled(self) -> Any:
+        """The kernel of `compile_gemm`. Raises its errors."""
         known: str | None = AHEAD.result(self)
         return self._made()[0] if known is None else self._with(known)
 

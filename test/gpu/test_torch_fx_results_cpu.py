@@ -20,6 +20,9 @@ from compiled_graphs import (
     with_biases,
 )
 
+from lowtide.errors import MisalignedError
+from lowtide.runtime.call_keys import Recent
+
 torch = pytest.importorskip("torch", reason="NO TEST OF lowtide.torch RAN: torch is not installed; pip install torch")
 ltt = pytest.importorskip("lowtide.torch")
 several = pytest.importorskip("lowtide.torch.several")
@@ -319,3 +322,33 @@ def test_without_a_launch_that_may_be_repeated_each_call_computes(monkeypatch: p
     for _ in range(2):
         found = calling.run_results(a, b, [], text, [], lies="it")
         assert error(found[0], a.double() @ b.double()) < 2**-8 and calling._MAKERS["it"] is None
+
+
+def test_a_kernel_from_disk_that_refuses_an_address_is_replaced_by_one_that_copies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = pytest.importorskip("lowtide.torch.results")
+    called: list[str] = []
+
+    def from_disk(*matrices: Any, **given: Any) -> Any:
+        called.append("from disk")
+        raise MisalignedError("operand a: its base is no multiple of 16 bytes")
+
+    def compiled(*matrices: Any, **given: Any) -> Any:
+        called.append("compiled")
+        return {"d": matrices[0]}
+
+    class Wanted:
+        def kernel(self) -> Any:
+            return from_disk
+
+        def compiled(self) -> Any:
+            return compiled
+
+    wanted = Wanted()
+    monkeypatch.setattr(module, "_KERNELS", Recent(4))
+    monkeypatch.setattr(module, "_wanted", lambda *_: wanted)
+    a = SimpleNamespace(device=SimpleNamespace(type="cuda"), detach=lambda: "a")
+    for _ in range(2):
+        assert module.results(a, a, lambda acc: {"d": acc}, {}) == {"d": "a"}
+    assert called == ["from disk", "compiled", "compiled"]

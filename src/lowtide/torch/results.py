@@ -16,7 +16,7 @@ from lowtide.compiler.matmul.family import rows_to_choose_for, sums_of
 from lowtide.compiler.matmul.matmul import matmul
 from lowtide.compiler.matmul.several import ResultsWanted
 from lowtide.compiler.native import target_of
-from lowtide.errors import LaunchError
+from lowtide.errors import LaunchError, MisalignedError
 from lowtide.runtime import driver
 from lowtide.runtime.call_keys import Recent
 from lowtide.torch.dtypes import name_of
@@ -65,8 +65,13 @@ def results(
     if kernel is None:
         kernel = _KERNELS[wanted] = wanted.kernel()
     with torch.no_grad():
-        given = {name: value.detach() for name, value in operands.items()}
-        found: dict[str, torch.Tensor] = kernel(a.detach(), b.detach(), out=dict(out) if out else None, **given)
+        matrices, given = (a.detach(), b.detach()), {name: value.detach() for name, value in operands.items()}
+        own = dict(out) if out else None
+        try:
+            found: dict[str, torch.Tensor] = kernel(*matrices, out=own, **given)
+        except MisalignedError:
+            kernel = _KERNELS[wanted] = wanted.compiled()
+            found = kernel(*matrices, out=own, **given)
     return found
 
 

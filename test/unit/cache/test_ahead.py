@@ -172,7 +172,9 @@ def test_a_kernel_with_several_results_too(started: Ahead, folder: Path, monkeyp
     assert store is not None
     held = len(store.entries())
     monkeypatch.setattr(several.ResultsWanted, "_made", lambda _: pytest.fail("made here"))
-    assert wanted.kernel().manifest["target"] == "sm_80" and len(store.entries()) == held
+    compiled = wanted.compiled()
+    monkeypatch.setattr(several.ResultsWanted, "_with", lambda *_: pytest.fail("compile_gemm was called"))
+    assert wanted.kernel().manifest == compiled.manifest and len(store.entries()) == held
 
 
 def test_a_fork_has_no_jobs_of_this_process(started: Ahead, monkeypatch: pytest.MonkeyPatch) -> None:
