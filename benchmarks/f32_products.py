@@ -74,7 +74,7 @@ def data(torch: Any, kind: str, extent: int, seed: int) -> tuple[Any, Any]:
 KINDS = ("normal", "uniform", "wide exponents", "cancelling", "tiny")
 
 
-def errors(torch: Any, d: Any, a: Any, b: Any) -> tuple[float, float]:
+def errors(d: Any, a: Any, b: Any) -> tuple[float, float]:
     """The root mean square of the relative error, and the maximum in units of 2⁻²⁴ of Σ|a·b|."""
     exact = a.double() @ b.double().T
     wrong = d.double() - exact
@@ -116,7 +116,7 @@ def _measure(options: argparse.Namespace) -> int:
         for name, launch in contenders.items():
             d = torch.full((extent, extent), float("nan"), device="cuda")
             launch(Operands(*lying, d, layouts[0]))
-            found[kind][name] = errors(torch, d, a, b)
+            found[kind][name] = errors(d, a, b)
         cells = (f"{rms:.2e} · {worst:.2f}" for rms, worst in found[kind].values())
         lines.append(f"| {kind} | " + " | ".join(cells) + " |")
     lines += [_speed(_contenders(torch, options.folder / layout), layout, extent, options) for layout in layouts]

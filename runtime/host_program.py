@@ -10,24 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from lowtide.errors import LaunchError
 from lowtide.runtime.launch_shape import LaunchShape
 from lowtide.runtime.workspaces import ALIGNMENT, Need, WorkspaceShape, needs_of
-
-
-class HostMemRef(Protocol):
-    """A memref argument of the host function: base address in bytes, extents and strides in elements."""
-
-    @property
-    def address(self) -> int: ...
-    @property
-    def shape(self) -> Sequence[int]: ...
-    @property
-    def row_stride(self) -> int: ...
-    @property
-    def batch_stride(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -93,7 +80,7 @@ class HostProgram:
         cluster_count: int | None = None,
         workspaces: Sequence[int] | None = None,
     ) -> list[LaunchRecord]:
-        """The launches, in order, for `arguments`: a `HostMemRef` for each memref, a number for each scalar.
+        """The launches, in order, for `arguments`: an `Operand` for each memref, a number for each scalar.
 
         `sm_count` and `cluster_count` are the results of `tile.sm_count` and `tile.cluster_count`; `workspaces` are the
         addresses of the workspaces, by default meaningless multiples of 256. Raises LaunchError if an assertion of the

@@ -83,7 +83,7 @@ def arrange(
         )
     given = {"a": a, "b": b, "d": d, **{name: operand for name, (_, operand) in operands.items()}}
     kinds = {"a": "matrix", "b": "matrix", "d": "full", **{name: kind for name, (kind, _) in operands.items()}}
-    flat = (_with_rows(given, kinds) if len(b.shape) == 2 else None) or _with_batch(given, kinds, shape[:-2])
+    flat = (_with_rows(given, kinds) if len(b.shape) == 2 else None) or _with_batch(given, kinds)
     by_rows = {name: _is_by_rows(flat[name], name) for name in ("a", "b", "d")}
     turned = {name: by_rows.get(name, by_rows["d"] or kinds[name] != "full") for name in flat}
     lying = {name: x if turned[name] else _transposed(x) for name, x in flat.items()}
@@ -134,7 +134,7 @@ def _with_rows(given: Mapping[str, Operand], kinds: Mapping[str, str]) -> dict[s
     return found
 
 
-def _with_batch(given: Mapping[str, Operand], kinds: Mapping[str, str], batch: tuple[int, ...]) -> dict[str, Operand]:
+def _with_batch(given: Mapping[str, Operand], kinds: Mapping[str, str]) -> dict[str, Operand]:
     """A batch of products, with the first dimensions as one. Raises LaunchError if the strides do not allow it."""
     found = {}
     for name, operand in given.items():

@@ -198,7 +198,7 @@ class GlobalMemory(LaunchOrder):
             self.words.note(access, span, self.clocks[access.cta], self.site(access, span), writes=False)
         elif self.unused is not None and self.unused.current is not None:
             made = self.thread(access), self.epoch_of(access) + 1, self.site(access, span)
-            self.unused.add(span, parts_of(self.unused.current, access, span, made))
+            self.unused.add(parts_of(self.unused.current, access, span, made))
         elif is_written or self._notes_reads or (self._in_place is not None and _reaches(span, self._in_place)):
             self._note_read(access, span)
 

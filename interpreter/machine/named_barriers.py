@@ -111,8 +111,8 @@ def _enter(state: AgentState, op: Described, identifier: Any, threads: Any) -> t
     if gate.expected not in (None, expected):
         raise state.violation(
             op,
-            f"barrier {name} for {_threads(state, expected)}, where others arrived in this round for "
-            f"{_threads(state, gate.expected or 0)}; give all of them one number [barrier-counts]",
+            f"barrier {name} for {_threads(expected)}, where others arrived in this round for "
+            f"{_threads(gate.expected or 0)}; give all of them one number [barrier-counts]",
         )
     gate.expected = expected
     if state.machine.order is not None:
@@ -120,7 +120,7 @@ def _enter(state: AgentState, op: Described, identifier: Any, threads: Any) -> t
     return name, gate
 
 
-def _threads(state: AgentState, warps: int) -> str:
+def _threads(warps: int) -> str:
     return f"{warps * WARP} threads" if warps else "all threads"
 
 

@@ -87,7 +87,7 @@ class UnusedReads:
         for lane in lanes:
             self.current.races.setdefault(lane, error)
 
-    def add(self, span: Span, parts: Iterable[Part]) -> None:
+    def add(self, parts: Iterable[Part]) -> None:
         """The parts of the current load."""
         assert self.current is not None
         for part in parts:

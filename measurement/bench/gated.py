@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from lowtide.compiler.compile import compile_gemm
-from lowtide.compiler.epilogue.functions import silu
+from lowtide.compiler.epilogue.gated import swiglu
 from lowtide.compiler.native import native_target
 from lowtide.compiler.spec import GemmSpec
 from lowtide.elements import element_type
@@ -27,11 +27,6 @@ from lowtide.measurement.bench.gpu_timing import (
 PLAIN, COMPILED = "plain product", "torch.compile"
 _CHECKED_ROWS = 16
 _MOST_ERROR = 2.0**-6  # relative to the norm of a row: peers round the product to bf16 before the activation
-
-
-def swiglu(gate: Any, up: Any) -> Any:
-    """The activation of a gated MLP."""
-    return silu(gate) * up
 
 
 @dataclass(frozen=True)

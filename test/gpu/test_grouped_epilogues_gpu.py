@@ -14,10 +14,6 @@ pytestmark = pytest.mark.gpu
 SIZES = ((300, 264, 272), (1, 1000, 64), (4097, 72, 512))
 
 
-def swiglu(gate, up):
-    return lt.silu(gate) * up
-
-
 def saved(gate, up, gate_bias: lt.PerColumn, up_bias: lt.PerColumn):
     gate, up = gate + gate_bias, up + up_bias
     return {"gate": gate, "up": up, "d": lt.gelu(gate) * up}
@@ -27,16 +23,16 @@ def routed(acc, bias: lt.PerColumn, weight: lt.PerRow):
     return weight * (acc + bias)
 
 
-_PAIRS = {"pairs": "stacked", "epilogue": swiglu}
+_PAIRS = {"pairs": "stacked", "epilogue": lt.swiglu}
 _TMA = "epilogue.path = tma"
 CASES: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "mma.sync": ("sm_80", _PAIRS, None),
-    "mma.sync, interleaved": ("sm_80", {"pairs": "interleaved", "epilogue": swiglu}, None),
+    "mma.sync, interleaved": ("sm_80", {"pairs": "interleaved", "epilogue": lt.swiglu}, None),
     "mma.sync, saved": ("sm_80", {"pairs": "stacked", "epilogue": saved}, None),
     "mma.sync, from fragments": ("sm_80", _PAIRS, "epilogue.path = direct"),
     "mma.sync, a bias and a weight": ("sm_80", {"epilogue": routed}, None),
     "wgmma": ("sm_90a", _PAIRS, None),
-    "wgmma, interleaved": ("sm_90a", {"pairs": "interleaved", "epilogue": swiglu}, None),
+    "wgmma, interleaved": ("sm_90a", {"pairs": "interleaved", "epilogue": lt.swiglu}, None),
     "wgmma, saved": ("sm_90a", {"pairs": "stacked", "epilogue": saved}, None),
     "wgmma, saved, TMA stores": ("sm_90a", {"pairs": "stacked", "epilogue": saved}, f"roles = cooperative(2), {_TMA}"),
     "wgmma, low tiles": ("sm_90a", _PAIRS, f"grid.tile = [64, 256], {_TMA}"),

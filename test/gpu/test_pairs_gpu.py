@@ -12,10 +12,6 @@ pytestmark = pytest.mark.gpu
 SIZES = ((300, 264, 272), (1, 1000, 64), (131, 24, 1040))
 
 
-def swiglu(gate, up):
-    return lt.silu(gate) * up
-
-
 def saved(gate, up, gate_bias: lt.PerColumn, up_bias: lt.PerColumn):
     gate, up = gate + gate_bias, up + up_bias
     return {"gate": gate, "up": up, "d": lt.gelu(gate) * up}
@@ -65,7 +61,7 @@ def _verify(spec, target, schedule, size, seed):
 @pytest.mark.parametrize("name", CASES)
 def test_every_result_is_right(name):
     target, fields, schedule = CASES[name]
-    spec = lt.GemmSpec(**({"a": "bf16", "b": "bf16", "d": "bf16", "pairs": "stacked", "epilogue": swiglu} | fields))
+    spec = lt.GemmSpec(**({"a": "bf16", "b": "bf16", "d": "bf16", "pairs": "stacked", "epilogue": lt.swiglu} | fields))
     for seed, size in enumerate(SIZES):
         outcome = _verify(spec, target, schedule, size, seed)
         assert outcome.ok, (size, outcome.message)
@@ -78,7 +74,7 @@ ROADS = (("sm_80", None), ("sm_80", "epilogue.path = direct"), ("sm_90a", None),
 def test_drawn_pairs_types_and_shapes(seed):
     rng = np.random.default_rng(seed)
     target, schedule = ROADS[rng.integers(len(ROADS))]
-    epilogue = (swiglu, saved, residual)[rng.integers(3)]
+    epilogue = (lt.swiglu, saved, residual)[rng.integers(3)]
     m, n, k = (int(x) for x in rng.integers(1, 70, 3) * (1, 8, 8))
     known = {name: extent for name, extent in (("m", m), ("n", n), ("k", k)) if rng.integers(2)}
     types = {"a": "bf16", "b": "bf16", "d": str(rng.choice(["bf16", "f32"]))}
@@ -91,7 +87,9 @@ def test_drawn_pairs_types_and_shapes(seed):
 @pytest.mark.parametrize("pairs", ["stacked", "interleaved"])
 def test_weights_may_be_views_and_results_are_written_again_in_graphs(pairs):
     torch = pytest.importorskip("torch")
-    kernel = lt.compile_gemm(lt.GemmSpec(a="bf16", b="bf16", d="bf16", pairs=pairs, epilogue=swiglu), target="sm_90a")
+    kernel = lt.compile_gemm(
+        lt.GemmSpec(a="bf16", b="bf16", d="bf16", pairs=pairs, epilogue=lt.swiglu), target="sm_90a"
+    )
     a = torch.randn(300, 256, device="cuda").bfloat16()
     b = torch.randn(528, 320, device="cuda").bfloat16()[:, :256]
     gate, up = (b[:264], b[264:]) if pairs == "stacked" else (b[::2], b[1::2])

@@ -16,10 +16,6 @@ pytestmark = pytest.mark.gpu
 SIZES = ((300, 264, 272), (1, 1000, 64), (4097, 72, 512), (33, 40, 33))
 
 
-def swiglu(gate, up):
-    return lt.silu(gate) * up
-
-
 def weighted(acc, weight: lt.PerRow):
     return acc * weight
 
@@ -29,7 +25,7 @@ def several(acc, weight: lt.PerRow):
 
 
 _GROUPS: dict[str, Any] = {"groups": None, "a_rows": True, "epilogue": weighted}
-_PAIRS = {"pairs": "stacked", "epilogue": swiglu, "groups": None}
+_PAIRS = {"pairs": "stacked", "epilogue": lt.swiglu, "groups": None}
 CASES: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "mma.sync": ("sm_80", {}, None),
     "mma.sync, groups, gathered": ("sm_80", _GROUPS, None),

@@ -14,11 +14,7 @@ pytestmark = pytest.mark.gpu
 SIZES = ((300, 264, 272), (1, 1000, 64), (4097, 72, 512), (33, 40, 33))
 
 
-def swiglu(gate, up):
-    return lt.silu(gate) * up
-
-
-_PAIRS = {"pairs": "stacked", "epilogue": swiglu}
+_PAIRS = {"pairs": "stacked", "epilogue": lt.swiglu}
 CASES: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "mma.sync": ("sm_80", {}, None),
     "mma.sync, groups": ("sm_80", {"groups": None}, None),

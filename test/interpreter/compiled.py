@@ -10,10 +10,12 @@ import lowtide as lt
 from lowtide import targets
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.driver import lower
+from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.pass_pipeline import parse_pipeline, run_element
 from lowtide.compiler.problem_ir import problem_text
 from lowtide.dialects.levels import Level
 from lowtide.elements import element_type
+from lowtide.interpreter import Loaded
 from lowtide.passes.pipeline import STEPS
 
 TARGET = targets.get("sm_80")
@@ -58,6 +60,11 @@ def levels_of(spec: lt.GemmSpec, schedule: str | None = None) -> dict[str, str]:
     """The text of each level from problem to nvvm."""
     given = None if schedule is None else lt.Schedule.parse(schedule)
     return dict(lower(problem_text(spec, TARGET, given), until=Level.NVVM).levels)
+
+
+def level_of(compiled: CompiledKernel, level: str) -> Any:
+    """What `interpret` takes of a compiled kernel to run it at a level."""
+    return Loaded(compiled.levels["llvm"], compiled.ptx) if level == "ptx" else compiled.levels[level]
 
 
 def aligned(rng: np.random.Generator, rows: int, columns: int, padding: int = 8, unit: int = 8) -> NDArray[Any]:

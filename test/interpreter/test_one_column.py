@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled import expected, spec
+from compiled import expected, level_of, spec
 
 import lowtide as lt
 from lowtide import targets
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.problem_ir import seen_by_passes
 from lowtide.errors import InterpreterError
-from lowtide.interpreter import Loaded, interpret
+from lowtide.interpreter import interpret
 from lowtide.passes.schedules.choice.choice import choose
 from lowtide.passes.schedules.facts.alignment import PACK_FIELDS
 
@@ -47,10 +47,6 @@ def inputs(layout: str, m: int, n: int, gap: int, *batch: int) -> dict[str, Any]
 
 def run(source: Any, given: dict[str, Any], offset: int, column: str = "a") -> Any:
     return interpret(source, given, sms=2, domain="exact", offsets={column: offset})
-
-
-def level_of(compiled: CompiledKernel, level: str) -> Any:
-    return Loaded(compiled.levels["llvm"], compiled.ptx) if level == "ptx" else compiled.levels[level]
 
 
 @pytest.mark.parametrize(

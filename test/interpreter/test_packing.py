@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled import Step, expected, spec, steps_of
+from compiled import Step, expected, level_of, spec, steps_of
 from support import assert_same
 
 import lowtide as lt
 from lowtide import targets
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.errors import InterpreterError
-from lowtide.interpreter import Loaded, interpret
+from lowtide.interpreter import interpret
 
 PACKED = "a.pack = rows, b.pack = rows, epilogue.pack = rows"
 SMALL = f"grid.tile = [32, 32], k = 32, atoms = [2, 1, 1], stages = 3, {PACKED}"
@@ -58,10 +58,6 @@ def batches(layout: str, batch: int, shape: tuple[int, int, int], gaps: tuple[in
 
 def run(source: Any, given: dict[str, Any], offsets: tuple[int, ...], seed: int = 0) -> Any:
     return interpret(source, given, sms=2, seed=seed, domain="exact", offsets=dict(zip("abd", offsets, strict=True)))
-
-
-def level_of(compiled: CompiledKernel, level: str) -> Any:
-    return Loaded(compiled.levels["llvm"], compiled.ptx) if level == "ptx" else compiled.levels[level]
 
 
 @pytest.mark.parametrize("level", ["problem", "cta", "epilogue", "nvvm", "ptx"])

@@ -25,10 +25,6 @@ def residual(gate, up, c: lt.Full["f32"]):  # noqa: F821
     return 2.0 * gate - up + c
 
 
-def swiglu(gate, up):
-    return lt.silu(gate) * up
-
-
 def _spec(**fields) -> lt.GemmSpec:
     return lt.GemmSpec(**{"a": "bf16", "b": "bf16", "d": "f32", "pairs": "stacked", "epilogue": combined} | fields)
 
@@ -114,7 +110,7 @@ def test_every_level_takes_both_accumulators(name):
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_open_extents_of_any_size(target):
-    spec = _spec(d="bf16", epilogue=swiglu)
+    spec = _spec(d="bf16", epilogue=lt.swiglu)
     kernel = lt.compile_gemm(spec, target=target, schedule="grid.tile = [64, 64]")
     for m, n, k in ((1, 1, 1), (65, 9, 3), (8, 40, 0), (0, 16, 8)):
         inputs = lt.random_inputs(spec, m=m, n=n, k=k, rng=np.random.default_rng(1))
@@ -126,7 +122,7 @@ def test_open_extents_of_any_size(target):
 @pytest.mark.parametrize(("target", "schedule"), [("sm_90a", None), ("sm_90a", _TMA), ("sm_80", _MMA)])
 @pytest.mark.parametrize("pairs", ["stacked", "interleaved"])
 def test_a_saved_kernel_launches_with_the_view_that_its_host_makes(target, schedule, pairs):
-    spec = _spec(d="bf16", pairs=pairs, epilogue=swiglu)
+    spec = _spec(d="bf16", pairs=pairs, epilogue=lt.swiglu)
     kernel = lt.compile_gemm(spec, target=target, schedule=schedule)
     inputs = lt.random_inputs(spec, m=70, n=72, k=40, rng=np.random.default_rng(0))
     arrays = {**inputs, "d": np.zeros((70, 72), inputs["a"].dtype)}

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled import expected, inputs_of, steps_of
+from compiled import expected, inputs_of, level_of, steps_of
 from support import assert_same
 
 import lowtide as lt
@@ -14,7 +14,7 @@ from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.decompositions import DECOMPOSITIONS
-from lowtide.interpreter import Loaded, interpret
+from lowtide.interpreter import interpret
 from lowtide.verification.checking.comparison import compare
 from lowtide.verification.checking.reference import reference_with_bound
 
@@ -35,10 +35,6 @@ def spec(precision: str, layout: str = "tn", **more: Any) -> lt.GemmSpec:
 @cache
 def kernel(precision: str, layout: str = "tn", **more: Any) -> CompiledKernel:
     return lt.compile_gemm(spec(precision, layout, **more), target="sm_90a", schedule=SMALL)
-
-
-def level_of(compiled: CompiledKernel, level: str) -> Any:
-    return Loaded(compiled.levels["llvm"], compiled.ptx) if level == "ptx" else compiled.levels[level]
 
 
 def matrices(layout: str, m: int, n: int, k: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled import expected, spec, steps_of
+from compiled import expected, level_of, spec, steps_of
 from support import assert_same
 
 import lowtide as lt
@@ -15,7 +15,7 @@ from lowtide.compiler.kernel import CompiledKernel
 from lowtide.dialects.tile import PackKind
 from lowtide.elements import element_type
 from lowtide.errors import InterpreterError
-from lowtide.interpreter import Loaded, interpret
+from lowtide.interpreter import interpret
 
 BOTH = "a.pack = transposed, b.pack = transposed"
 SMALL = "grid.tile = [64, 16], stages = 2, roles = cooperative(1)"
@@ -52,10 +52,6 @@ def of_type(dtype: str, given: dict[str, Any]) -> dict[str, Any]:
 
 def run(source: Any, given: dict[str, Any], offsets: tuple[int, int] = (0, 0), seed: int = 0) -> Any:
     return interpret(source, given, sms=2, seed=seed, domain="exact", offsets=dict(zip("ab", offsets, strict=True)))
-
-
-def level_of(compiled: CompiledKernel, level: str) -> Any:
-    return Loaded(compiled.levels["llvm"], compiled.ptx) if level == "ptx" else compiled.levels[level]
 
 
 def product(layout: str, given: dict[str, Any]) -> Any:

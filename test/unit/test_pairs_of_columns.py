@@ -21,16 +21,12 @@ from lowtide.targets import get
 from lowtide.verification.checking.interpretation import extents_of
 
 
-def swiglu(gate: Any, up: Any) -> Any:
-    return lt.silu(gate) * up
-
-
 def biased(gate: Any, up: Any, gate_bias: lt.PerColumn, up_bias: lt.PerColumn) -> Any:
     gate, up = gate + gate_bias, up + up_bias
     return {"gate": gate, "up": up, "d": lt.silu(gate) * up}
 
 
-def _spec(epilogue: Any = swiglu, **fields: Any) -> lt.GemmSpec:
+def _spec(epilogue: Any = lt.swiglu, **fields: Any) -> lt.GemmSpec:
     return lt.GemmSpec(**({"a": "bf16", "b": "bf16", "d": "bf16", "pairs": "stacked", "epilogue": epilogue} | fields))
 
 
@@ -44,7 +40,7 @@ def test_b_has_two_columns_for_each_of_d() -> None:
 
 
 @pytest.mark.parametrize("pairs", ["stacked", "interleaved"])
-@pytest.mark.parametrize("epilogue", [swiglu, biased])
+@pytest.mark.parametrize("epilogue", [lt.swiglu, biased])
 def test_the_reference_takes_both_columns_and_the_bound_holds_f32_arithmetic(pairs: str, epilogue: Any) -> None:
     spec, rng = _spec(epilogue, pairs=pairs, m=20, n=24, k=40), np.random.default_rng(0)
     inputs = lt.random_inputs(spec, m=None, n=None, k=None, rng=rng)
@@ -54,13 +50,13 @@ def test_the_reference_takes_both_columns_and_the_bound_holds_f32_arithmetic(pai
         gate, up = (x + inputs[name].astype(np.float32) for x, name in ((gate, "gate_bias"), (up, "up_bias")))
     d = gate / (1 + np.exp(-gate)) * up
     values, bounds = lt.reference(spec, **inputs), lt.error_bound(spec, **inputs)
-    results = {"d": d} if epilogue is swiglu else {"gate": gate, "up": up, "d": d}
+    results = {"d": d} if epilogue is lt.swiglu else {"gate": gate, "up": up, "d": d}
     for name, found in results.items():
-        value, bound = (x if epilogue is swiglu else x[name] for x in (values, bounds))
+        value, bound = (x if epilogue is lt.swiglu else x[name] for x in (values, bounds))
         assert value.shape == (20, 24)
         assert (np.abs(found - value) <= bound).all()
         assert (np.abs(np.roll(found, 1, axis=1) - value) > bound).any()  # other columns are outside
-    swapped = lt.reference(_spec(lambda gate, up: swiglu(up, gate), pairs=pairs), inputs["a"], inputs["b"])
+    swapped = lt.reference(_spec(lambda gate, up: lt.swiglu(up, gate), pairs=pairs), inputs["a"], inputs["b"])
     assert epilogue is biased or (np.abs(swapped - values) > bounds).any()
 
 
@@ -166,7 +162,7 @@ def test_a_second_accumulator_needs_pairs() -> None:
     with pytest.raises(SpecError, match=r"'up' has no kind; .*second accumulator, use .*\[operand-kind\]"):
         _spec(pairs=None)
     with pytest.raises(SpecError, match=r"\[operand-kind\]"):
-        lt.matmul(np.zeros((8, 8), np.float32), np.zeros((8, 16), np.float32), epilogue=swiglu)
+        lt.matmul(np.zeros((8, 8), np.float32), np.zeros((8, 16), np.float32), epilogue=lt.swiglu)
 
 
 def test_pairs_are_not_tuned() -> None:
@@ -216,6 +212,6 @@ def test_edited_ir_that_cuts_halves_is_refused() -> None:
 
 
 def test_a_run_has_a_d_of_half_the_rows_of_b() -> None:
-    spec = lt.GemmSpec(a="bf16", b="bf16", d="bf16", pairs="stacked", epilogue=swiglu)
+    spec = lt.GemmSpec(a="bf16", b="bf16", d="bf16", pairs="stacked", epilogue=lt.swiglu)
     inputs = lt.random_inputs(spec, 24, 40, 16, np.random.default_rng(0))
     assert inputs["b"].shape == (80, 16) and extents_of(spec, inputs) == (24, 40)

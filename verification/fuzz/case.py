@@ -161,7 +161,7 @@ def run_case(case: Case) -> Result:
         return Result(Ended.failed, str(error), words, _lit_test(case, None))
     subject = of_kernel(kernel)
     trial = _trial(case, subject)
-    words = words | words_of(kernel.schedule) | dict(_as_it_lies(words, trial, subject))
+    words = words | words_of(kernel.schedule) | dict(_as_it_lies(words, trial))
     matrices = 1 if trial.batch is None else trial.batch.matrices
     if matrices * estimated_seconds(trial.extents, kernel.schedule.tile_mnk, str(Level.PTX)) > _PATIENCE:
         return Result(Ended.large, f"{trial} is too large for the interpreter", words)
@@ -245,7 +245,7 @@ def _trial(case: Case, subject: Subject) -> Trial:
     return Trial(extents, *run, ends=ends)
 
 
-def _as_it_lies(words: Words, trial: Trial, subject: Subject) -> Words:
+def _as_it_lies(words: Words, trial: Trial) -> Words:
     """The words for the layout of matrices that hold for a trial: without a batch nothing is shared, and without groups
     no rows are split."""
     anywhere = any(bytes_of < WIDEST for aligned in trial.place.of_matrices for bytes_of in aligned)

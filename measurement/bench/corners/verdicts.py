@@ -10,7 +10,7 @@ from lowtide.markdown import markdown
 from lowtide.measurement.bench.any_shape.lines import HELD, INCOMPLETE, MISSED, NOT_MEASURED, Bounds
 from lowtide.measurement.bench.any_shape.report import interval
 from lowtide.measurement.bench.any_shape.statistics import Statistics, statistics_of
-from lowtide.measurement.bench.corners.cells import KINDS, Cell, cells
+from lowtide.measurement.bench.corners.cells import KINDS, cells
 from lowtide.measurement.bench.corners.rows import COLUMNS, Corner, texts_of
 
 EXPLAINED_BELOW = 0.97
@@ -127,8 +127,3 @@ def all_table(rows: Sequence[Corner]) -> str:
     """Every row, as it was measured, in the order of the table of cells."""
     places = {cell.name: place for place, cell in enumerate(cells())}
     return markdown(COLUMNS, [texts_of(row) for row in sorted(rows, key=lambda row: places.get(row.name, -1))])
-
-
-def left_of(rows: Sequence[Corner], of: Sequence[Cell]) -> int:
-    """How many of the cells have no row."""
-    return len({cell.name for cell in of} - {row.name for row in rows})

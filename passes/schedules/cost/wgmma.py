@@ -176,7 +176,6 @@ class Estimate(NamedTuple):
     last: Wave
     beside: np.ndarray
     """The launch, and all that is not part of a wave."""
-    at_power_limit: np.ndarray
     total: np.ndarray
 
 
@@ -224,7 +223,7 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     more &= (grids.cluster == _PAIR) & (np.minimum(of_rows, of_columns) >= _PAIR)  # the other pair is possible, too
     factor *= np.where(more, _LOADS_MORE, 1.0)
     whole = either(total, limit, found.power_sharpness) * factor
-    return Estimate(full, over, full_wave, last_wave, total - of_waves, limit, whole)
+    return Estimate(full, over, full_wave, last_wave, total - of_waves, whole)
 
 
 def may_be_halved(grids: Grids, product: Product, sm_count: int, large_clusters: int) -> np.ndarray:

@@ -198,13 +198,13 @@ def _without_roles(schedule: Schedule, problem: Problem, target: Target) -> Iter
             way_out = roles_or(f"{name} = {other}", problem, target)
             yield f"{name} = {found} needs a producer and consumers; take {way_out} [atom-roles]"
     if schedule.is_direct:
-        yield from _direct(schedule, problem)
+        yield from _direct(schedule)
     if any(schedule.agents.registers):
         way_out = roles_or("[0, 0]", problem, target)
         yield f"registers = {list(schedule.agents.registers)} are those of roles; take {way_out} [registers-roles]"
 
 
-def _direct(schedule: Schedule, problem: Problem) -> Iterator[str]:
+def _direct(schedule: Schedule) -> Iterator[str]:
     """Fragments loaded from global memory: for both operands, without a ring, one k-slice at a time."""
     for name, other in zip(OPERANDS, reversed(OPERANDS), strict=True):
         loaded, copied = (schedule.mainloop.operand(one).copy for one in (name, other))

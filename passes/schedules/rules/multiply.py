@@ -244,11 +244,11 @@ def _consumer_registers(schedule: Schedule, problem: Problem, target: Target) ->
         yield (
             f"grid.tile = [{m}, {n}]: each thread of {holders} holds {held} "
             f"accumulator registers and needs about {beside} beside them; it has {has}: take {smaller}"
-            f"{_more_registers(held + beside, consumers, schedule, entry, target)}{with_it} [consumer-registers]"
+            f"{_more_registers(held + beside, schedule, entry, target)}{with_it} [consumer-registers]"
         )
 
 
-def _more_registers(needed: int, consumers: int, schedule: Schedule, entry: int, target: Target) -> str:
+def _more_registers(needed: int, schedule: Schedule, entry: int, target: Target) -> str:
     """Another way out: `registers` that give each thread of a consumer as many as it needs. Empty if there are none."""
     producer, consumer = _LEAST_REGISTERS, -(-needed // 8) * 8
     warpgroups = schedule.agents.consumer.all_warpgroups

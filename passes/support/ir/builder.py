@@ -89,9 +89,6 @@ class Builder:
         shift = self._log2(x, y)
         return self._binary(folding.UREM, x, y) if shift is None else self.and_(x, (1 << shift) - 1)
 
-    def srem(self, x: Scalar, y: Scalar) -> ir.Value:
-        return self._binary(folding.SREM, x, y)
-
     def ceil_udiv(self, x: Scalar, y: Scalar) -> ir.Value:
         return self._binary(folding.CEIL_UDIV, x, y)
 
@@ -125,10 +122,6 @@ class Builder:
     def lshr(self, x: Scalar, y: Scalar) -> ir.Value:
         """x shifted right, zeros shifted in."""
         return self._binary(folding.LSHR, x, y)
-
-    def ashr(self, x: Scalar, y: Scalar) -> ir.Value:
-        """x shifted right, copies of its sign shifted in."""
-        return self._binary(folding.ASHR, x, y)
 
     def eq(self, x: Scalar, y: Scalar) -> ir.Value:
         return self._compare(arith.CmpIPredicate.eq, x, y)

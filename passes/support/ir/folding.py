@@ -50,7 +50,6 @@ MUL = Binary(arith.MulIOp, operator.mul, neutral=1, absorbing=0, commutes=True)
 UDIV = Binary(arith.DivUIOp, _truncated, neutral=1)
 SDIV = Binary(arith.DivSIOp, _truncated, signed=True, neutral=1)
 UREM = Binary(arith.RemUIOp, _remainder)
-SREM = Binary(arith.RemSIOp, _remainder, signed=True)
 CEIL_UDIV = Binary(arith.CeilDivUIOp, _ceiling, neutral=1)
 CEIL_SDIV = Binary(arith.CeilDivSIOp, _ceiling, signed=True, neutral=1)
 UMIN = Binary(arith.MinUIOp, min, absorbing=0, commutes=True)
@@ -62,7 +61,6 @@ OR = Binary(arith.OrIOp, operator.or_, neutral=0, absorbing=-1, commutes=True)
 XOR = Binary(arith.XOrIOp, operator.xor, neutral=0, commutes=True)
 SHL = Binary(arith.ShLIOp, lambda x, y: x << y if y < INDEX_BITS else None, neutral=0)
 LSHR = Binary(arith.ShRUIOp, lambda x, y: x >> y if y < INDEX_BITS else None, neutral=0)
-ASHR = Binary(arith.ShRSIOp, lambda x, y: x >> y if 0 <= y < INDEX_BITS else None, signed=True, neutral=0)
 
 PREDICATES: dict[arith.CmpIPredicate, Callable[[int, int], bool]] = {
     arith.CmpIPredicate.eq: operator.eq,

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from cuda.bindings import driver as bindings
 
+GEMM_TYPES = ("ptr", "i64", "ptr", "i64", "ptr", "i64", "i32", "i32", "i32")  # of a plain GEMM: A, B, D, M, N, K
+
 _READ = {
     "ptr": ctypes.c_uint64,
     "i64": ctypes.c_int64,
@@ -230,3 +232,6 @@ class FakeDriver:
     def cuMemcpyDtoH(self, target: int, source: int, size: int) -> tuple[int]:
         ctypes.memmove(target, source, size)
         return (0,)
+
+
+Install = Callable[[FakeDriver], FakeDriver]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from cuda.bindings import driver as bindings
 from fake_arrays import InterfaceArray, aligned
-from fake_driver import FakeDriver
+from fake_driver import FakeDriver, Install
 from sample_kernel import op, sample_manifest
 
 from lowtide.runtime.tensor_map_encoder import ENCODE_TILED
@@ -19,7 +19,6 @@ from lowtide.runtime.tensor_maps import BoxedTensor
 M, N, K = 40, 24, 64
 CONTEXT = 7000
 PLAIN = BoxedTensor("a", "bf16", (300, 520), (528, 1), (128, 64), (3, 3, 3), 256)
-Install = Callable[[FakeDriver], FakeDriver]
 
 
 class MapDriver(FakeDriver):

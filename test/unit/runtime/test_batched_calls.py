@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_arrays import FakeTorch, InterfaceArray, Tensor, aligned
-from fake_driver import FakeDriver
+from fake_driver import FakeDriver, Install
 from sample_kernel import argument, kernel_from, op, sample_manifest
 
 from lowtide.errors import LaunchError, LoadError
@@ -20,7 +20,6 @@ from lowtide.runtime.tensor_maps import boxed_matrix
 
 TYPES = ("ptr", "i64", "ptr", "i64", "ptr", "i64", "i32", "i32", "i32", *["i64"] * 3, "i32")
 M, N, K, BATCH = 40, 24, 32, 3
-Install = Callable[[FakeDriver], FakeDriver]
 
 
 def batched_manifest(*extra: dict[str, Any], batch: int | None = None) -> dict[str, Any]:

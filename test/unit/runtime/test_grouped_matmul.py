@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_arrays import FakeTorch, InterfaceArray, Tensor, aligned
-from fake_driver import FakeDriver
+from fake_driver import FakeDriver, Install
 
 import lowtide as lt
 from lowtide.compiler.matmul import grouped
@@ -25,7 +24,6 @@ from lowtide.runtime.operands import Operand, view
 
 ROWS, N, K, GROUPS = 100, 24, 32, 3
 TYPES = ("ptr", "i64", "i32", "ptr", "i64", "i64", "i32", "ptr", "i64", "i32", "ptr", "i32")
-Install = Callable[[FakeDriver], FakeDriver]
 
 
 @cache

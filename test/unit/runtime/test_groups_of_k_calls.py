@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from fake_arrays import FakeTorch, Tensor, aligned
-from fake_driver import FakeDriver
+from fake_driver import FakeDriver, Install
 
 import lowtide as lt
 from lowtide.runtime import Kernel
 
 M, N, K = 64, 72, 128
-Install = Callable[[FakeDriver], FakeDriver]
 
 
 def test_a_d_that_is_not_given_has_as_many_matrices_as_there_are_ends(

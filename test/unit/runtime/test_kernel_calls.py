@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from fake_arrays import DLPackArray, FakeTorch, InterfaceArray, Tensor, aligned
-from fake_driver import FakeDriver
+from fake_driver import GEMM_TYPES, FakeDriver, Install
 from sample_kernel import argument, cubin_of, kernel_from, sample_manifest
 
 from lowtide.errors import DeviceError, LaunchError, LoadError
 from lowtide.runtime import Kernel, Operand
 
-TYPES = ("ptr", "i64", "ptr", "i64", "ptr", "i64", "i32", "i32", "i32")
 M, N, K = 40, 24, 32
-Install = Callable[[FakeDriver], FakeDriver]
 
 
 def kernel_of(*extra: dict[str, Any], **more: Any) -> Kernel:
@@ -26,11 +23,6 @@ def kernel_of(*extra: dict[str, Any], **more: Any) -> Kernel:
 
 def arrays(wrap: Any = InterfaceArray) -> tuple[Any, Any, Any]:
     return wrap(aligned(M, K)), wrap(aligned(N, K)), wrap(aligned(M, 32)[:, :N])
-
-
-@pytest.fixture
-def fake(install_driver: Install) -> FakeDriver:
-    return install_driver(FakeDriver(types=TYPES))
 
 
 @pytest.mark.parametrize("wrap", [InterfaceArray, DLPackArray])
@@ -122,7 +114,7 @@ def test_other_libraries_must_give_the_output(fake: FakeDriver) -> None:
 
 
 def test_an_epilogues_operands_go_by_name(install_driver: Install) -> None:
-    fake = install_driver(FakeDriver(types=(*TYPES, "ptr", "f32")))
+    fake = install_driver(FakeDriver(types=(*GEMM_TYPES, "ptr", "f32")))
     kernel = kernel_of(argument("bias", "per_column", "f16", alignment=2), argument("alpha", "scalar", "f32"))
     a, b, d = arrays()
     bias = InterfaceArray(aligned(1, N, offset=2)[0])
@@ -132,7 +124,7 @@ def test_an_epilogues_operands_go_by_name(install_driver: Install) -> None:
 
 
 def test_a_changed_scalar_is_seen_on_the_fast_path(install_driver: Install, torch: FakeTorch) -> None:
-    fake = install_driver(FakeDriver(types=(*TYPES, "bf16")))
+    fake = install_driver(FakeDriver(types=(*GEMM_TYPES, "bf16")))
     kernel, (a, b, d) = kernel_of(argument("alpha", "scalar", "bf16")), arrays(Tensor)
     for alpha in (1.0, -2.0):
         kernel(a, b, alpha=alpha, out=d)
@@ -350,7 +342,7 @@ def test_scalars_that_do_not_fit_are_refused(fake: FakeDriver, dtype: str, value
 def test_a_scalar_past_its_type_is_refused_and_an_infinite_one_is_not(
     install_driver: Install, dtype: str, value: float
 ) -> None:
-    fake = install_driver(FakeDriver(types=(*TYPES, dtype)))
+    fake = install_driver(FakeDriver(types=(*GEMM_TYPES, dtype)))
     kernel, (a, b, d) = kernel_of(argument("alpha", "scalar", dtype)), arrays()
     with pytest.raises(LaunchError, match=rf": {dtype}.* do not fit their types.*\[argument-fits\]"):
         kernel(a, b, alpha=value, out=d)
@@ -387,7 +379,7 @@ def test_a_launch_that_the_driver_refuses_is_reported(fake: FakeDriver) -> None:
 def test_the_code_that_runs_on_the_gpu_is_loaded_or_the_architecture_refused(
     install_driver: Install, target: str, capability: tuple[int, int], cubin: bool, code: bytes | None
 ) -> None:
-    fake = install_driver(FakeDriver(capability, TYPES))
+    fake = install_driver(FakeDriver(capability, GEMM_TYPES))
     manifest = sample_manifest(dtype="f16", target=target)
     kernel = kernel_from(manifest, cubin_of(manifest) if cubin else None)
     a, b, d = arrays()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_arrays import FakeTorch, InterfaceArray, OtherDevice, SimpleDevice, Tensor, aligned
-from fake_driver import FakeDriver
+from fake_driver import GEMM_TYPES, FakeDriver, Install
 from sample_kernel import argument, kernel_from, sample_manifest
 
 from lowtide.errors import LaunchError
@@ -17,9 +17,8 @@ from lowtide.runtime import Kernel
 from lowtide.runtime import kernel as kernel_module
 from lowtide.runtime.call_keys import CallKeys, Recent
 
-TYPES = ("ptr", "i64", "ptr", "i64", "ptr", "i64", "i32", "i32", "i32")
+pytestmark = pytest.mark.usefixtures("torch")
 M, N, K = 40, 24, 32
-Install = Callable[[FakeDriver], FakeDriver]
 
 
 def kernel_of(*extra: dict[str, Any]) -> Kernel:
@@ -28,11 +27,6 @@ def kernel_of(*extra: dict[str, Any]) -> Kernel:
 
 def arrays() -> tuple[Tensor, Tensor, Tensor]:
     return Tensor(aligned(M, K)), Tensor(aligned(N, K)), Tensor(aligned(M, N))
-
-
-@pytest.fixture
-def fake(install_driver: Install, torch: FakeTorch) -> FakeDriver:
-    return install_driver(FakeDriver(types=TYPES))
 
 
 def test_a_known_call_makes_no_records_no_plan_and_no_arguments(
@@ -179,7 +173,7 @@ def test_a_known_call_without_a_current_context_enters_the_primary_one(fake: Fak
 
 
 def test_scalars_are_part_of_what_is_known_and_zeros_have_signs(install_driver: Install, torch: FakeTorch) -> None:
-    fake = install_driver(FakeDriver(types=(*TYPES, "bf16")))
+    fake = install_driver(FakeDriver(types=(*GEMM_TYPES, "bf16")))
     kernel, (a, b, d) = kernel_of(argument("alpha", "scalar", "bf16")), arrays()
     for alpha in (0.0, -0.0, 0.0, -0.0, 1, True, np.float32(1.0)):
         kernel(a, b, alpha=alpha, out=d)
@@ -287,7 +281,7 @@ def in_place_kernel(dtype: str = "f16") -> Kernel:
 
 
 def test_the_output_may_be_a_full_operand(install_driver: Install, torch: FakeTorch) -> None:
-    fake = install_driver(FakeDriver(types=(*TYPES, "ptr")))
+    fake = install_driver(FakeDriver(types=(*GEMM_TYPES, "ptr")))
     kernel, (a, b, d) = in_place_kernel(), arrays()
     for _ in range(2):
         kernel(a, b, c=d, out=d)
@@ -295,7 +289,7 @@ def test_the_output_may_be_a_full_operand(install_driver: Install, torch: FakeTo
 
 
 def test_each_output_lies_apart_from_inputs_and_outputs(install_driver: Install, torch: FakeTorch) -> None:
-    fake = install_driver(FakeDriver(types=(*TYPES, "ptr", "ptr")))
+    fake = install_driver(FakeDriver(types=(*GEMM_TYPES, "ptr", "ptr")))
     manifest = sample_manifest(argument("pre", "full", "f16", "output"), argument("c", "full", "f16"), dtype="f16")
     manifest["arguments"].sort(key=lambda entry: ["a", "b", "d", "pre", "c"].index(entry["name"]))
     kernel, (a, b, d), whole = kernel_from(manifest), arrays(), aligned(M, 2 * K)
@@ -308,7 +302,7 @@ def test_each_output_lies_apart_from_inputs_and_outputs(install_driver: Install,
 
 
 def test_an_output_that_is_not_quite_the_operand_is_refused(install_driver: Install, torch: FakeTorch) -> None:
-    fake = install_driver(FakeDriver(types=(*TYPES, "ptr")))
+    fake = install_driver(FakeDriver(types=(*GEMM_TYPES, "ptr")))
     kernel, (a, b, _) = in_place_kernel(), arrays()
     whole = aligned(2 * M, 2 * N)
     c = Tensor(whole[:M, :N])

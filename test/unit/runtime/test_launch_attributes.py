@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,17 +12,11 @@ from sample_kernel import kernel_from, sample_manifest
 from lowtide.errors import LaunchError, LoadError
 from lowtide.runtime.checks import MatrixView
 
-TYPES = ("ptr", "i64", "ptr", "i64", "ptr", "i64", "i32", "i32", "i32")
 M, N, K = 40, 24, 32
 
 
 def arrays() -> tuple[InterfaceArray, InterfaceArray, InterfaceArray]:
     return InterfaceArray(aligned(M, K)), InterfaceArray(aligned(N, K)), InterfaceArray(aligned(M, 32)[:, :N])
-
-
-@pytest.fixture
-def fake(install_driver: Callable[[FakeDriver], FakeDriver]) -> FakeDriver:
-    return install_driver(FakeDriver(types=TYPES))
 
 
 def test_a_cluster_is_a_launch_attribute(fake: FakeDriver) -> None:

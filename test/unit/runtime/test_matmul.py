@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_arrays import DLPackArray, FakeTorch, Tensor, aligned
-from fake_driver import FakeDriver
+from fake_driver import GEMM_TYPES, FakeDriver
 from sample_kernel import argument, kernel_from, sample_manifest
 
 import lowtide as lt
@@ -23,21 +23,15 @@ from lowtide.compiler.matmul.schedule_plan import Intervals, SchedulePlan
 from lowtide.errors import LaunchError, SpecError
 from lowtide.runtime import Kernel
 
-TYPES = ("ptr", "i64", "ptr", "i64", "ptr", "i64", "i32", "i32", "i32")
+pytestmark = pytest.mark.usefixtures("torch")
 M, N, K = 40, 24, 32
 FEW, MANY = "grid.tile = [64, 64]", "grid.tile = [128, 128]"
 PLAN = SchedulePlan((FEW, MANY), (Intervals((64, 16384), (0, 1)),), 1, ((1,), (0,)), None, 0.001, 0.02)
-Install = Callable[[FakeDriver], FakeDriver]
 
 
 def planned(of: Family) -> Planned:
     """The schedules keep what the family fixes."""
     return Planned(replace(PLAN, schedules=tuple(f"{each} {of.given}".strip() for each in PLAN.schedules)))
-
-
-@pytest.fixture
-def fake(install_driver: Install, torch: FakeTorch) -> FakeDriver:
-    return install_driver(FakeDriver(types=TYPES))
 
 
 @pytest.fixture
@@ -192,7 +186,7 @@ def test_threads_that_need_one_kernel_make_it_once(fake: FakeDriver, made: list[
 
 def test_epilogues_take_their_operands_by_name(fake: FakeDriver, made: list[tuple[Family, str]]) -> None:
     multiply, (a, b, d) = Matmul(), arrays()
-    fake.types = (*TYPES, "ptr", "f32")
+    fake.types = (*GEMM_TYPES, "ptr", "f32")
     bias = Tensor(aligned(1, N)[0])
     multiply(a, b, epilogue=scaled, out=d, alpha=2, bias=bias)
     multiply(a, b, epilogue=scaled, out=d, bias=bias, alpha=3.0)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fake_driver import FakeDriver
+from fake_driver import FakeDriver, Install
 from typer.testing import CliRunner
 
 import lowtide as lt
@@ -19,7 +18,6 @@ from lowtide.errors import DeviceError, IRError, TargetError
 from lowtide.inspection.explain.explanation import explain_spec
 from lowtide.targets import KNOWN
 
-Install = Callable[[FakeDriver], FakeDriver]
 SPEC = lt.GemmSpec(m=64, n=64, k=64, a="bf16", b="bf16", d="bf16")
 NAMES = "name a target: sm_80, sm_86, sm_89, sm_90, sm_90a"
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from fake_arrays import InterfaceArray, aligned
-from fake_driver import FakeDriver
+from fake_driver import FakeDriver, Install
 
 import lowtide as lt
 from lowtide import runtime
@@ -20,7 +19,7 @@ NUMPY_TYPES = {"f32": np.float32, "f64": np.float64, "s8": np.int8}
 @pytest.mark.parametrize("is_open", [False, True])
 @pytest.mark.parametrize(("dtype", "layout"), [("f32", "nn"), ("f64", "tt"), ("s8", "nt")])
 def test_a_saved_kernel_takes_them(
-    dtype: str, layout: str, is_open: bool, tmp_path: Path, install_driver: Callable[[FakeDriver], FakeDriver]
+    dtype: str, layout: str, is_open: bool, tmp_path: Path, install_driver: Install
 ) -> None:
     """Three launches copy A, B and D; slices of larger matrices are taken too."""
     m, n, k = 129, 257, 131

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_arrays import FakeTorch, InterfaceArray, Tensor, aligned
-from fake_driver import FakeDriver
+from fake_driver import FakeDriver, Install
 from sample_kernel import kernel_from, op, sample_manifest
 
 import lowtide as lt
@@ -60,7 +60,7 @@ def as_arguments(values: list[tuple[str, str]]) -> list[dict[str, str]]:
 
 
 @pytest.fixture
-def fake(install_driver: Callable[[FakeDriver], FakeDriver]) -> FakeDriver:
+def fake(install_driver: Install) -> FakeDriver:
     return install_driver(FakeDriver(types=_SEEN))
 
 
@@ -163,7 +163,7 @@ def batched() -> dict[str, Any]:
 
 
 def test_a_batch_is_copied_where_its_matrices_are_not_aligned_to_each_other(
-    install_driver: Callable[[FakeDriver], FakeDriver], batched: dict[str, Any]
+    install_driver: Install, batched: dict[str, Any]
 ) -> None:
     """Strides and number of matrices of A and of its copy: all, or the one that all products share."""
     fake = install_driver(FakeDriver(types=("ptr", "i64", "i64", "i32")))

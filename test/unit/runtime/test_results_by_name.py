@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from fake_arrays import FakeTorch, Tensor, aligned
-from fake_driver import FakeDriver
+from fake_driver import FakeDriver, Install
 from sample_kernel import argument, kernel_from, sample_manifest
 
 from lowtide.errors import LaunchError
@@ -16,7 +15,6 @@ from lowtide.runtime import Kernel
 
 TYPES = ("ptr", "i64", "ptr", "i64", "ptr", "i64", "i32", "i32", "i32", "ptr")
 M, N, K = 40, 24, 32
-Install = Callable[[FakeDriver], FakeDriver]
 
 
 def _kernel(*names: str, dtype: str = "f16") -> Kernel:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from fake_arrays import FakeTorch, InterfaceArray, Tensor, aligned
-from map_driver import CONTEXT, PLAIN, Install, K, M, MapDriver, N, arrays, map_manifest, map_op, number
+from fake_driver import Install
+from map_driver import CONTEXT, PLAIN, K, M, MapDriver, N, arrays, map_manifest, map_op, number
 from sample_kernel import kernel_from, op
 
 import lowtide as lt

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_driver import FakeDriver
+from fake_driver import GEMM_TYPES, FakeDriver
 from sample_kernel import PTX, argument, kernel_from, op, ptx_of, sample_manifest
 
 import lowtide as lt
@@ -23,7 +23,6 @@ from lowtide.runtime.epilogue import evaluate
 from lowtide.runtime.expected import accumulator_growth, expected
 from lowtide.runtime.verify import at_size, compare, random_operands, verify_kernel
 
-TYPES = ("ptr", "i64", "ptr", "i64", "ptr", "i64", "i32", "i32", "i32")
 STORED = {"bf16": np.uint16, "f16": np.float16, "f32": np.float32}
 Matrix = np.ndarray
 
@@ -79,7 +78,7 @@ def in_f16(a: Matrix, b: Matrix) -> Matrix:
     return total.astype(np.float64)
 
 
-def verify(install: Any, kernel: Any, manifest: dict[str, Any], types: tuple[str, ...] = TYPES, **more: Any) -> Any:
+def verify(install: Any, kernel: Any, manifest: dict[str, Any], types: Any = GEMM_TYPES, **more: Any) -> Any:
     fake = install(FakeDriver(types=types))
     fake.kernel = kernel
     outcome = verify_kernel(kernel_from(manifest), **more)
@@ -204,7 +203,7 @@ def test_an_epilogue_is_checked_by_its_program(install_driver: Any, fault: str) 
         y = np.maximum(x, 0) + bias if fault == "relu before bias" else np.maximum(x + bias, 0)
         matrix_at(pd, m, ldd, n, "bf16")[:] = to_bits(y, "bf16")
 
-    outcome = verify(install_driver, kernel, manifest, (*TYPES, "ptr", "ptr", "f32", "i64"), seed=7)
+    outcome = verify(install_driver, kernel, manifest, (*GEMM_TYPES, "ptr", "ptr", "f32", "i64"), seed=7)
     assert outcome.ok == (not fault), outcome.message
 
 
@@ -300,7 +299,7 @@ def test_rows_are_sampled_only_when_the_product_is_large(install_driver: Any) ->
 def test_the_command_prints_a_line_a_kernel_and_fails_if_one_does(
     install_driver: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fake = install_driver(FakeDriver(types=TYPES))
+    fake = install_driver(FakeDriver(types=GEMM_TYPES))
     other_manifest = sample_manifest(target="sm_90a")
     good = str(runtime.save(tmp_path / "good", sample_manifest(), PTX, None))
     other = str(runtime.save(tmp_path / "other", other_manifest, ptx_of(other_manifest), None))
@@ -322,7 +321,7 @@ def test_the_command_prints_a_line_a_kernel_and_fails_if_one_does(
 def test_run_time_extents_are_verified_at_the_sizes_given(
     install_driver: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fake = install_driver(FakeDriver(types=TYPES))
+    fake = install_driver(FakeDriver(types=GEMM_TYPES))
     fake.kernel = gemm("bf16", in_f32)
     path = str(runtime.save(tmp_path / "k", sample_manifest(), PTX, None))
     assert command.main(["verify", path, "--size", "3x4x8", "--size", "20x10x16"]) == 0
@@ -343,7 +342,7 @@ def test_run_time_extents_are_verified_at_the_sizes_given(
 def test_a_kernel_that_hangs_ends_the_process(
     install_driver: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fake = install_driver(FakeDriver(types=TYPES))
+    fake = install_driver(FakeDriver(types=GEMM_TYPES))
     ended = threading.Event()
     status: list[int] = []
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_arrays import FakeTorch, InterfaceArray, Tensor, aligned
-from fake_driver import FakeDriver
+from fake_driver import FakeDriver, Install
 from sample_kernel import kernel_from, op, sample_manifest
 
 from lowtide.errors import LaunchError, LoadError
@@ -39,7 +39,7 @@ def manifest_of(*more: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def fake(install_driver: Callable[[FakeDriver], FakeDriver]) -> FakeDriver:
+def fake(install_driver: Install) -> FakeDriver:
     return install_driver(FakeDriver(types=_TYPES))
 
 

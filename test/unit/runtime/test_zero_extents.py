@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from fake_arrays import DLPackArray, FakeTorch, InterfaceArray, Tensor, aligned
-from fake_driver import FakeDriver
+from fake_driver import GEMM_TYPES, FakeDriver, Install
 from sample_kernel import argument, kernel_from, op, sample_manifest
 
 from lowtide.errors import DeviceError, LaunchError
@@ -18,9 +17,7 @@ from lowtide.runtime.checks import check_layout
 from lowtide.runtime.operands import Operand
 from lowtide.runtime.zeros import entry_of_zeros
 
-TYPES = ("ptr", "i64", "ptr", "i64", "ptr", "i64", "i32", "i32", "i32")
 M, N = 40, 24
-Install = Callable[[FakeDriver], FakeDriver]
 
 
 def values_at(address: int, rows: int, row_stride: int, columns: int) -> np.ndarray:
@@ -41,7 +38,7 @@ def empty(rows: int, columns: int) -> np.ndarray:
 
 @pytest.fixture
 def fake(install_driver: Install) -> FakeDriver:
-    fake = install_driver(FakeDriver(types=TYPES))
+    fake = install_driver(FakeDriver(types=GEMM_TYPES))
     fake.kernel = multiply
     return fake
 
@@ -63,7 +60,7 @@ def test_without_k_the_output_is_zero(fake: FakeDriver, torch: FakeTorch, wrap: 
 
 
 def test_without_k_the_epilogue_is_of_zero(install_driver: Install) -> None:
-    fake = install_driver(FakeDriver(types=(*TYPES, "f32")))
+    fake = install_driver(FakeDriver(types=(*GEMM_TYPES, "f32")))
     fake.kernel = multiply
     d = aligned(M, N)
     kernel_of(argument("alpha", "scalar", "f32"))(
