@@ -44,7 +44,7 @@ from lowtide.verification.fuzz.words import SCALES, WEIGHTS
 _TARGETS = ("sm_80", "sm_89", "sm_90a", "sm_90a")  # roles have the most to choose
 _LARGEST = 8192
 _OPEN = 37  # in place of an extent that is not known
-_OPEN_OF_WEIGHTS = 256  # in place of K with packed weights: a multiple of each group
+_OPEN_OF_WEIGHTS = 48, 256  # in place of N and K with packed weights: multiples of 16, and of each group
 _INTERPRETED = 2**15  # kernels with at most this many scalar products are also run
 _SMS = 3
 _SMALL = 64  # integers of A and B are divided by this
@@ -173,9 +173,8 @@ def _assembled(spec: lt.GemmSpec, kernel: CompiledKernel) -> str:
 
 def _takes_dense_operands(spec: lt.GemmSpec, kernel: CompiledKernel) -> str:
     """Why the saved and loaded kernel refuses dense operands, or, for a small problem, why D is wrong; "" otherwise."""
-    extents = [_OPEN if extent is None else extent for extent in (spec.m, spec.n, spec.k)]
-    if spec.k is None and element_type(spec.b).bits < element_type(spec.a).bits:
-        extents[2] = _OPEN_OF_WEIGHTS
+    of_n, of_k = _OPEN_OF_WEIGHTS if spec.is_mixed else (_OPEN, _OPEN)
+    extents = [given or open_ for given, open_ in zip((spec.m, spec.n, spec.k), (_OPEN, of_n, of_k), strict=True)]
     batch = {"batch": spec.batch or 3} if spec.is_batched else {}
     is_run = math.prod(extents) * math.prod(batch.values()) <= _INTERPRETED
     known = replace(spec, **dict(zip("mnk", extents, strict=True)), **batch)

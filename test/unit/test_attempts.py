@@ -70,7 +70,7 @@ def biased(acc, bias: lt.PerColumn):
     return lt.gelu(acc + bias)
 
 
-F16, BF16, S8 = ({"a": name, "b": name, "d": name} for name in ("f16", "bf16", "s8"))
+F16, BF16, F32, S8 = ({"a": name, "b": name, "d": name} for name in ("f16", "bf16", "f32", "s8"))
 
 
 @pytest.mark.parametrize(
@@ -82,6 +82,7 @@ F16, BF16, S8 = ({"a": name, "b": name, "d": name} for name in ("f16", "bf16", "
         ("sm_90a", {"m": 4568, "n": 4508, "k": 7, "batch": 3, "layout": "nt", **F16, "d": "f32", "epilogue": scaled}),
         ("sm_80", {"n": 1216, "k": 7696, "a": "tf32", "b": "tf32", "d": "f32", "epilogue": biased}),
         ("sm_80", {"n": 1024, "k": 4096, **S8}),
+        ("sm_89", {"m": 128, "k": 10, **F32}),
         ("sm_80", {"m": 1024, "n": 6816, "k": 2672, "layout": "nn", "epilogue": biased, **F16}),
     ],
 )

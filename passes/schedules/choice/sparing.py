@@ -3,8 +3,9 @@
 The same tile is tried first. Operands of the epilogue that are loaded ahead to registers are held until they are used:
 half as many are. If the parts of the epilogue are half as wide, the epilogue holds half as many elements at once.
 Without a cluster, the producer issues fewer copies: those of panels, in an unrolled loop, may need more than its
-registers. Fragments that are not loaded ahead take half as many registers. After several schedules have been passed
-over, the next ones hold fewer sums per thread.
+registers. Fragments that are not loaded ahead take half as many registers. If FMAs multiply all of K in one step, there
+is no loop, and ptxas loads many fragments early; with half the step there is one. After several schedules have been
+passed over, the next ones hold fewer sums per thread.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,10 +14,13 @@ from typing import Any
 from lowtide.dialects.tile import StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.facts.resources import sums_per_thread
+from lowtide.targets.atoms import FMA
 
 _LEAST_COLUMNS = 16  # of a part of the epilogue
 # Fields that follow from the width of a part.
 _OF_PARTS = ("epilogue.swizzle", "epilogue.buffers", "epilogue.prefetch", "epilogue.start")
+_LEAST_STEP = 8  # of K
+_OF_STEPS = ("mainloop.stages", "grid.ctas_per_sm")  # fields that follow from the K step
 
 _ENOUGH = 6  # passed-over schedules, after which others with as many sums per thread are not tried
 
@@ -36,6 +40,10 @@ def sparing(schedule: Schedule, given: Schedule) -> Iterator[dict[str, Any]]:
         yield {"grid.cluster": (1, 1)}
     if schedule.multiply.fragment_buffers == 2 and given.multiply.fragment_buffers is None:
         yield {"multiply.fragment_buffers": 1}
+    step = schedule.mainloop.k or 0
+    if schedule.multiply.atom == FMA and step > _LEAST_STEP and given.mainloop.k is None:
+        follows = dict.fromkeys(path for path in _OF_STEPS if given.get(path) is None)
+        yield {"mainloop.k": step // 2, **follows}
 
 
 def holds_too_many_sums(schedule: Schedule, passed_over: Sequence[Schedule]) -> bool:
