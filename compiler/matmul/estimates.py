@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from lowtide.compiler.matmul.products import extents_of, products_at, turned, turns_of
 from lowtide.dialects.tile import OperandsKind, PackKind, TailKind
 from lowtide.dialects.tile.agents import AGENT_PATHS
 from lowtide.dialects.tile.division import KDivision
@@ -22,9 +23,11 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.choice import swap
 from lowtide.passes.schedules.choice.candidates import worth_dividing
 from lowtide.passes.schedules.choice.choice import ranked
-from lowtide.passes.schedules.choice.forms import Extents, fits_grid
-from lowtide.passes.schedules.cost.cost import cost
-from lowtide.passes.schedules.facts.alignment import PACK_FIELDS, multiplied
+from lowtide.passes.schedules.choice.forms import fits_grid
+from lowtide.passes.schedules.cost.cost import costs
+from lowtide.passes.schedules.cost.described import product_of
+from lowtide.passes.schedules.cost.grids import Product
+from lowtide.passes.schedules.facts.alignment import PACK_FIELDS
 from lowtide.passes.schedules.facts.resources import ctas_per_sm
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
@@ -129,7 +132,9 @@ class Estimates:
     def __init__(self, at: Callable[[int], Problem], target: Target, given: Schedule, sums: Sums) -> None:
         self._target, self._given, self._sums = target, given, sums
         self._at = cache(at)
-        self._known: dict[tuple[Hashable, int], float] = {}  # cycles
+        self._multiplied = cache(lambda turns, m: turned(self._at(m), turns))
+        self._product = cache(lambda turns, m: product_of(self._multiplied(turns, m)))
+        self._known: dict[Hashable, dict[int, float]] = {}  # cycles of a form at each M
         self._own: dict[tuple[Hashable, int], Candidate] = {}  # the schedule of a form, as chosen for an M
         self._rows: list[int] = []
 
@@ -180,7 +185,7 @@ class Estimates:
         for each in islice((one.schedule for one in choices if self._sums.accepts(one.schedule)), _MOST_NEAR):
             along = int(each.grid.operands is OperandsKind.swapped)
             one = Candidate(tuple(map(each.get, _FORM)), each.tile_mnk[along] * each.cluster[along], each)
-            found.append((one, self._one(one, m)))
+            found.append((one, float(self._cycles_at(one, [m])[0])))
             most = _NEAR * min(cycles for _, cycles in found)
             if len(found) > 2 and min(cycles for _, cycles in found[-2:]) > most:
                 break
@@ -189,23 +194,51 @@ class Estimates:
     def cycles(self, candidates: Sequence[Candidate], rows: Sequence[int], where: Mask) -> Floats:
         """The estimated cycles; infinite if not `where`, or if the choice would not consider the schedule."""
         found = np.full(where.shape, np.inf)
-        for number, at in np.argwhere(where):
-            found[number, at] = self._one(candidates[number], rows[at])
+        for number, each in enumerate(candidates):
+            at = np.flatnonzero(where[number])
+            found[number, at] = self._cycles_at(each, [rows[place] for place in at.tolist()])
         return found
 
-    def _one(self, candidate: Candidate, m: int) -> float:
-        """The estimated cycles of a complete candidate."""
-        schedule, problem = candidate.complete, self._at(m)
+    def _cycles_at(self, candidate: Candidate, rows: Sequence[int]) -> Floats:
+        """The estimated cycles of a complete candidate at these M."""
+        schedule = candidate.complete
         assert schedule is not None
-        worth = _worth(schedule, problem, self._target, self._given)
-        if not worth:
-            return float("inf")
-        if (candidate.form, m) not in self._known:
+        shares = dict(zip(rows, self._shares(schedule, rows).tolist(), strict=True))
+        known = self._known.setdefault(candidate.form, {})
+        unknown = [m for m, share in shares.items() if share and m not in known]
+        if unknown:
             division = schedule.k_division
             whole = schedule.grid.tail or TailKind.whole
             tail = whole if division is None else division if division.is_of_tail else None
-            self._known[candidate.form, m] = cost(schedule, _multiplied(schedule, problem), self._target, tail)
-        return self._known[candidate.form, m] / worth
+            product, problem = self._products(schedule, unknown), self._multiplied(turns_of(schedule), unknown[0])
+            known.update(zip(unknown, costs(schedule, product, problem, self._target, tail).tolist(), strict=True))
+        return np.array([known[m] / shares[m] if shares[m] else np.inf for m in rows])
+
+    def _shares(self, schedule: Schedule, rows: Sequence[int]) -> Floats:
+        """For each M 0 if the choice would not consider the schedule; 1 if it would. A schedule that divides K must
+        take less than a share of the cycles of whole tiles; the result is then this share."""
+        turns, division = turns_of(schedule), schedule.k_division
+        may = np.array([self._may_turn(turns.is_swapped, m) for m in rows])
+        if not may.any():
+            return np.zeros(len(rows))
+        parts = 1 if division is None or division.is_of_tail else division.parts
+        own = self._multiplied(turns, rows[0])
+        may &= _fits_grid(schedule, self._products(schedule, rows), own, parts, self._target)
+        if parts == 1:
+            return may.astype(float)
+        return may * worth_dividing(self._given, own, self._target, with_producer=schedule.agents.has_producer)
+
+    def _may_turn(self, is_swapped: bool, m: int) -> bool:
+        """Whether the choice tries the product as given, or the swapped one, at an M."""
+        problem = self._at(m)
+        if problem.weights is not None:
+            return is_swapped == (swap.for_weights(self._given, problem, self._target) is not None)
+        return not is_swapped or problem.d_is_column_major or swap.may_pay(self._given, problem)
+
+    def _products(self, schedule: Schedule, rows: Sequence[int]) -> Product:
+        """The products of these M as the kernel computes them."""
+        turns = turns_of(schedule)
+        return products_at(rows, lambda m: self._product(turns, m), is_swapped=turns.is_swapped)
 
 
 def planned(schedule: Schedule) -> Schedule:
@@ -214,32 +247,14 @@ def planned(schedule: Schedule) -> Schedule:
     return fixed.filled(dict.fromkeys(PACK_FIELDS.values(), PackKind.none))
 
 
-def _multiplied(schedule: Schedule, problem: Problem) -> Problem:
-    return multiplied(schedule, problem.swap() if schedule.grid.operands is OperandsKind.swapped else problem)
-
-
-def _worth(schedule: Schedule, problem: Problem, target: Target, given: Schedule) -> float:
-    """0 if the choice would not consider the schedule for this problem; 1 if it would. A schedule that divides K must
-    take less than a share of the cycles of whole tiles; the result is then this share."""
-    is_swapped = schedule.grid.operands is OperandsKind.swapped
-    if problem.weights is not None:
-        if is_swapped != (swap.for_weights(given, problem, target) is not None):
-            return 0.0
-    elif is_swapped and not problem.d_is_column_major and not swap.may_pay(given, problem):
-        return 0.0
-    own, division = _multiplied(schedule, problem), schedule.k_division
-    parts = 1 if division is None or division.is_of_tail else division.parts
-    if not _fits_grid(schedule, own, parts, target):
-        return 0.0
-    return worth_dividing(given, own, target, with_producer=schedule.agents.has_producer) if parts > 1 else 1.0
-
-
-def _fits_grid(schedule: Schedule, own: Problem, parts: int, target: Target) -> bool:
-    """Whether the choice lists a tile in such clusters for the product as the kernel computes it."""
-    of, (rows, columns, _), (down, across) = Extents.of(own), schedule.tile_mnk, schedule.cluster
-    if schedule.agents.has_producer and of.m is not None and of.n is not None:
+def _fits_grid(schedule: Schedule, product: Product, own: Problem, parts: int, target: Target) -> Mask:
+    """Whether the choice lists a tile in such clusters for each product as the kernel computes it."""
+    rows, columns, _ = schedule.tile_mnk
+    if schedule.agents.has_producer:
+        down, across = schedule.cluster
         tile, cluster = (np.array([rows]), np.array([columns])), (np.array([down]), np.array([across]))
-        return bool(fits_grid(tile, cluster, np.array([parts]), of, target).all())
+        return np.asarray(fits_grid(tile, cluster, np.array([parts]), extents_of(product, own), target)[..., 0])
     if parts == 1:
-        return True
-    return (own.tiles(schedule.tile_mnk) or 0) * parts <= target.sm_count * ctas_per_sm(schedule, own, target)
+        return np.array(True)
+    tiles = np.ceil(product.m / rows) * np.ceil(product.n / columns) * product.batch
+    return np.asarray(tiles * parts <= target.sm_count * ctas_per_sm(schedule, own, target))

@@ -10,22 +10,22 @@ from dataclasses import replace
 from functools import cache
 from itertools import accumulate
 from math import log2
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from lowtide.compiler.matmul.estimates import Candidate, Estimates, Floats, Indices, Mask, Sums
+from lowtide.compiler.matmul.products import extents_of, products_at
 from lowtide.dialects.tile import TailKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.choice.candidates import for_any_rows, worth_dividing
 from lowtide.passes.schedules.choice.choice import Way, ways
-from lowtide.passes.schedules.choice.forms import Extents, fits_grid, has_all_rows
+from lowtide.passes.schedules.choice.forms import fits_grid, has_all_rows
 from lowtide.passes.schedules.choice.grid import may_split_tail
 from lowtide.passes.schedules.choice.search import Search, search_with_producer
 from lowtide.passes.schedules.cost.cost import estimated, halves_are_legal
 from lowtide.passes.schedules.cost.described import is_estimated, product_of
-from lowtide.passes.schedules.cost.grids import Grid, Grids, Product, stacked, taken
-from lowtide.passes.schedules.cost.traffic import LINE_BYTES
+from lowtide.passes.schedules.cost.grids import Grid, Grids, Product, taken
 from lowtide.passes.support.problem.matrix_layouts import k_is_contiguous
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target, has_wgmma
@@ -68,20 +68,16 @@ class _FormsOfWay:
         )
         self._may_split_tail = may_split_tail(search.given, search.problem)
         self._worth = worth_dividing(search.given, search.problem, search.target, with_producer=True)
-        self._product_at = cache(lambda unit: product_of(self.search_at(LINE_BYTES + unit).problem))
+        self._product_at = cache(lambda m: product_of(self.search_at(m).problem))
 
     def products(self, rows: Sequence[int]) -> Product:
-        """The products of these M. Except for its extents, a product depends only on the largest power of two up to
-        `LINE_BYTES` that divides M."""
-        distinct, numbers = np.unique(np.gcd(rows, LINE_BYTES), return_inverse=True)
-        some = stacked([self._product_at(unit) for unit in distinct.tolist()])
-        extent: dict[str, Any] = {"n" if self.way.problem.swapped else "m": np.array(rows, dtype=float)}
-        return replace(taken(some, numbers), **extent)
+        """The products of these M."""
+        return products_at(rows, self._product_at, is_swapped=self.way.problem.swapped)
 
     def near(self, rows: Sequence[int]) -> tuple[_Weighed, _Weighed]:
         """The candidates at these M, with a whole last wave and with one in halves."""
         product = self.products(rows)
-        of = self._extents(product)
+        of = extents_of(product, self._problem)
         at, numbers = np.nonzero(np.concatenate([forms.suits(of) for forms in self._some], axis=-1) & self._accepted)
         grids, products = self.grids.at(numbers), taken(product, at)
         whole = _Weighed(numbers, at, self._estimated(grids, products))
@@ -106,13 +102,9 @@ class _FormsOfWay:
     def considered(self, grids: Grids, product: Product) -> Mask:
         """Whether the choice may take each grid at the M of each product."""
         tile, cluster = (grids.rows, grids.columns), (grids.cluster_rows, grids.cluster_columns)
-        of = self._extents(product)
+        of = extents_of(product, self._problem)
         is_high = grids.rows >= WGMMA_ROWS
         return (fits_grid(tile, cluster, grids.parts, of, self._target) & (is_high | has_all_rows(grids.rows, of))).T
-
-    def _extents(self, product: Product) -> Extents:
-        m, n = (np.asarray(extent, dtype=float) for extent in (product.m, product.n))
-        return Extents(m, n, self.way.problem.batch)
 
 
 class FormEstimates(Estimates):

@@ -78,7 +78,7 @@ class Agents(Part):
 def with_others_left_out(values: Mapping[str, Any]) -> dict[str, Any]:
     """Values of fields by path. If they give a single agent, producer and consumer are set to None, and the other way
     round. If they give both, nothing is left out."""
-    given = [path for path in AGENT_PATHS if values.get(path) is not None]
+    given = [path for path, value in values.items() if value is not None and path in AGENT_PATHS]
     if not given:
         return dict(values)
     others = _OF_TWO if any(path in _ALONE for path in given) else _ALONE

@@ -147,7 +147,8 @@ class Schedule(Part):
 
     def filled(self, values: Mapping[str, Any]) -> "Schedule":
         """A copy in which the fields that are None have these values, by path."""
-        return self.set({path: value for path, value in values.items() if self.get(path) is None})
+        missing = {path: value for path, value in values.items() if self.get(path) is None}
+        return self.set(missing) if missing else self
 
     def _repr_html_(self) -> str:
         return table("Schedule", self.texts().items())

@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,12 @@ from lowtide.compiler.matmul.form_estimates import FormEstimates, estimates_for
 from lowtide.compiler.matmul.options import Options
 from lowtide.compiler.matmul.planning import MOST_ROWS
 from lowtide.compiler.problem_ir import seen_by_passes
+from lowtide.dialects.tile import OperandsKind, TailKind
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.passes.schedules.choice.choice import choose
+from lowtide.passes.schedules.choice.choice import choose, ranked
 from lowtide.passes.schedules.choice.forms import Extents, fits_grid
+from lowtide.passes.schedules.cost.cost import cost
+from lowtide.passes.schedules.facts.alignment import multiplied
 from lowtide.passes.support.problem.problem import Problem
 
 CHIP = targets.get("sm_90a")
@@ -148,3 +152,32 @@ def test_candidates_of_a_plan_fit_the_grid_at_each_m(
     sides = [(one(down), one(across)) for down, across in (tile, cluster)]
     of = Extents(one(extents[0]), one(extents[1]), 1)
     assert fits_grid(sides[0], sides[1], one(parts), of, targets.get("sm_90a")).item() is fits
+
+
+@pytest.mark.parametrize(
+    ("target", "changed"),
+    [
+        ("sm_90a", {}),
+        ("sm_90a", {"a": "s8", "b": "s8", "d": "s32", "layout": "tt"}),  # B is transposed if D has many rows
+        ("sm_90a", {"a": "e4m3", "b": "e4m3", "block_scales": BlockScales()}),  # K of a last wave may be divided
+        ("sm_90a", {"layout": "nt", "d_order": "column"}),
+        ("sm_80", {"layout": "nn"}),
+    ],
+)
+def test_the_estimate_at_several_m_is_that_at_each(target: str, changed: dict[str, Any]) -> None:
+    family, chip = replace(PLAIN, target=target, **changed), targets.get(target)
+    at, given = problems_of(family, with_bias)
+    rows = [1, 8, 24, 100, 129, 144, 1000, 1025, 4096]
+    compared = 0
+    for choice in islice(ranked(at(200), chip, given), 4):
+        schedule, division = choice.schedule, choice.schedule.k_division
+        if division is not None and not division.is_of_tail:
+            continue  # its estimate is divided by the share of the cycles of whole tiles
+        candidate, where = Candidate("a form", 1, schedule), np.full((1, len(rows)), True)
+        found = Estimates(at, chip, given, ALL).cycles([candidate], rows, where)[0]
+        tail = division or schedule.grid.tail or TailKind.whole
+        for m, cycles in zip(rows, found.tolist(), strict=True):
+            problem = at(m).swap() if schedule.grid.operands is OperandsKind.swapped else at(m)
+            assert cycles in (np.inf, cost(schedule, multiplied(schedule, problem), chip, tail))
+        compared += np.isfinite(found).sum()
+    assert compared > len(rows)

@@ -179,9 +179,10 @@ def _atom(schedule: Schedule, problem: Problem, target: Target) -> MmaAtom | Non
     Among equally fast shapes, it is the largest one that leaves registers for the fragments of two k-slices. If rows
     are loaded in pairs, it is the one with the shortest K: the mma then takes a pair without moves.
     """
+    types = types_of_atom(problem.acc, problem.a, problem.b)
     found = [
         atom
-        for atom in map(mma_atom, target.mma_atoms)
+        for atom in (mma_atom(name) for name in target.mma_atoms if name.endswith(types))
         if atom.threads == target.warp_size
         and (atom.a_dtype, atom.b_dtype, atom.c_dtype) == (problem.a, problem.b, problem.acc)
         and schedule.multiply.atom in (None, mma_shape(atom))

@@ -22,6 +22,7 @@ from lowtide.passes.schedules.choice.asked_for import asks_for_roles
 from lowtide.passes.schedules.facts.alignment import (
     MATRICES,
     PACK_FIELDS,
+    WIDEST,
     moved_alignment,
 )
 from lowtide.passes.support.problem.matrix_layouts import a_is_mk, b_is_nk, k_is_last
@@ -101,12 +102,14 @@ def _is_packed(name: str, schedule: Schedule, problem: Problem) -> bool:
     # A launch that copies A would not wait for shards. One that copies D would store late elements.
     if name in "ad" and problem.has_arrivals:
         return False
+    element = element_type(problem.d if name == "d" else problem.stream(name).element).bytes
+    columns = _columns(name, problem)
+    if columns is not None and columns * element % WIDEST == 0:
+        return False
     try:
         align = moved_alignment(name, schedule, problem)
     except (ScheduleError, TargetError):  # of a schedule that the rules refuse
         return False
-    element = element_type(problem.d if name == "d" else problem.stream(name).element).bytes
-    columns = _columns(name, problem)
     return align > element and (columns is None or columns * element % align != 0)
 
 

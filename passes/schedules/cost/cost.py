@@ -95,6 +95,31 @@ class Run:
         return self.waves * self.work.cycles(self.sharing, self.found)
 
 
+@dataclass(frozen=True)
+class Warps:
+    """CTAs of warps that copy and multiply, of which `on_sm` fit on an SM. `parts` of them share the K of a tile."""
+
+    work: Work
+    found: Calibration
+    parts: int
+    on_sm: int
+    sms: int
+
+    def runs(self, tiles: int) -> list[Run]:
+        """The full waves of a grid of so many tiles, if there are any, and the last wave, if it is not full."""
+        ctas, at_once = tiles * self.parts, self.sms * self.on_sm
+        full, over = divmod(ctas, at_once)
+        runs = [Run(full, self.work, self.found, self.on_sm, 1.0)] if full else []
+        if over:
+            sharing = max(1.0, min(at_once, ctas) / self.sms) if self.found.is_even else ceil(over / self.sms)
+            runs.append(Run(1, self.work, self.found, sharing, over / at_once))
+        return runs
+
+    def cycles(self, tiles: int) -> float:
+        """The cost of so many tiles."""
+        return sum(run.cycles for run in self.runs(tiles)) + self.found.first
+
+
 def cost(schedule: Schedule, problem: Problem, target: Target, tail: Tail | None = None) -> float:
     """Estimated cycles of the whole grid of a schedule. With a producer, the schedule must decide tile, K of a step,
     agents and cluster; without one, all fields.
@@ -102,11 +127,25 @@ def cost(schedule: Schedule, problem: Problem, target: Target, tail: Tail | None
     `tail`: how the last wave of whole tiles runs. None: in the cheapest way, or with K divided as the schedule says.
     """
     if not is_comparable(schedule, problem, target):
-        return _without_producer(schedule, problem, target)
+        tiles = clusters_of(Tile(schedule.tile_mnk, SINGLE), problem)
+        return _warps(schedule, problem, target).cycles(tiles)
+    return float(costs(schedule, product_of(problem), problem, target, tail)[0])
+
+
+def costs(schedule: Schedule, product: Product, problem: Problem, target: Target, tail: Tail | None) -> np.ndarray:
+    """The `cost` for a product, or for each entry of a product of arrays. Except for an extent of D, they are that of
+    `problem`."""
+    if not is_comparable(schedule, problem, target):
+        rows, columns, _ = schedule.tile_mnk
+        tiles = np.ceil(product.m / rows) * np.ceil(product.n / columns) * product.batch
+        warps = _warps(schedule, problem, target)
+        distinct, numbers = np.unique(tiles, return_inverse=True)
+        return np.array([warps.cycles(int(each)) for each in distinct.tolist()])[numbers]
     fields = fields_of(schedule)
     if tail is not None and not isinstance(tail, KDivision):
         fields["grid.tail"] = tail
-    return float(estimates([fields], problem, target, tail)[0])
+    count = np.broadcast(product.m, product.n).size
+    return _estimates(Grids.of([grid_of(fields, target)] * count), product, problem, target, tail)
 
 
 def is_comparable(schedule: Schedule, problem: Problem, target: Target) -> bool:
@@ -127,7 +166,11 @@ def estimates_of(grids: Grids, problem: Problem, target: Target, tail: Tail | No
     `tail`: how the last wave runs. None: in halves if a candidate says so; otherwise whole or in halves, whichever
     takes less, if halves are legal. If the sums have scales, it may also run in parts of K.
     """
-    product, is_open = product_of(problem), tail is None and problem.has_static_extents
+    return _estimates(grids, product_of(problem), problem, target, tail)
+
+
+def _estimates(grids: Grids, product: Product, problem: Problem, target: Target, tail: Tail | None) -> np.ndarray:
+    is_open = tail is None and problem.has_static_extents
     if not is_estimated(problem):
         waves = Waves(grids, product, problem, target)
         if isinstance(tail, KDivision) and tail.is_of_tail:
@@ -138,7 +181,7 @@ def estimates_of(grids: Grids, problem: Problem, target: Target, tail: Tail | No
         may = halves_are_legal(grids, product, problem, target) & (grids.halves == 0)
         if may.any():
             halved = replace(grids.at(may), halves=np.ones(may.sum()))
-            found[may] = np.minimum(found[may], estimated(halved, product, problem, target))
+            found[may] = np.minimum(found[may], estimated(halved, taken(product, may), problem, target))
     return found
 
 
@@ -211,14 +254,12 @@ def _exchange(schedule: Schedule, parts: int, problem: Problem, found: Calibrati
     return found.exchange + moved / (found.exchanged_per_cycle * (warps if found.per_warp else 1))
 
 
-def _without_producer(schedule: Schedule, problem: Problem, target: Target) -> float:
-    """The cost of tiles that warps copy and multiply."""
-    runs = runs_of_warps(schedule, problem, target)
-    return sum(run.cycles for run in runs) + runs[0].found.first
-
-
 def runs_of_warps(schedule: Schedule, problem: Problem, target: Target) -> list[Run]:
     """The full waves of a grid without a producer, if there are any, and the last wave, if it is not full."""
+    return _warps(schedule, problem, target).runs(clusters_of(Tile(schedule.tile_mnk, SINGLE), problem))
+
+
+def _warps(schedule: Schedule, problem: Problem, target: Target) -> Warps:
     parts = max(1, schedule.k_division.parts) if schedule.k_division is not None else 1
     atom = MMA_ATOMS.get(mma_atom_name(schedule, problem))  # an unknown one is refused by its rule
     hiding_warps = atom.hiding_warps if atom is not None else None
@@ -235,14 +276,7 @@ def runs_of_warps(schedule: Schedule, problem: Problem, target: Target) -> list[
     each = ctas_per_sm(schedule, problem, target)
     if hiding_warps is not None:
         each = max(each, schedule.grid.ctas_per_sm or 1)
-    ctas = clusters_of(Tile(schedule.tile_mnk, SINGLE), problem) * parts
-    at_once, sms = target.sm_count * each, target.sm_count
-    full, over = divmod(ctas, at_once)
-    runs = [Run(full, work, found, ceil(at_once / sms), 1.0)] if full else []
-    if over:
-        sharing = max(1.0, min(at_once, ctas) / sms) if found.is_even else ceil(over / sms)
-        runs.append(Run(1, work, found, sharing, over / at_once))
-    return runs
+    return Warps(work, found, parts, each, target.sm_count)
 
 
 def _issued_beside_fmas(schedule: Schedule, problem: Problem, target: Target) -> float:
