@@ -56,8 +56,8 @@ class Matmul:
         N / 2) for 4 bits, and `scales` and `zeros` (K / group, N) are operands. `block_scales`: `lt.BlockScales`, with
         operands `scale_a` and `scale_b`. `tuned`: use the schedule that `lt.tune` found on this model of GPU for this
         shape, if it keeps the numerics and `LOWTIDE_TUNED=off` is not set. `alone`: take the kernel that `compile_gemm`
-        makes for this shape alone, not one of the few that serve all M; then each new shape compiles a kernel.
-        `stream`: as in a kernel's call. The launch is asynchronous.
+        makes for this shape alone, not one of the few that serve all M; then each new shape compiles a kernel. It has
+        no effect with "batch_invariant". `stream`: as in a kernel's call. The launch is asynchronous.
 
         Raises LaunchError for arrays that do not fit, and if autograd would record the call; SpecError for an epilogue
         that cannot be traced, and for options that are invalid or do not fit the operands; DeviceError without a GPU;
@@ -118,8 +118,9 @@ class Matmul:
         """Have another process compile the kernel of a call with the arrays `records`: "a", "b", "d", and the operands.
         Does nothing if `AHEAD` (compiler/ahead.py) was not started. Raises the errors of a call."""
         names = tuple(name for name in records if name not in ("a", "b", "d"))
-        of, m, device, _ = Calls(epilogue, Options(numerics, precision), names).placed(records)
-        self._kernels.begin(Wanted(of, m, epilogue, device, alone))
+        options = Options(numerics, precision, alone=alone)
+        of, m, device, _ = Calls(epilogue, options, names).placed(records)
+        self._kernels.begin(Wanted(of, m, epilogue, device, options.is_alone))
 
     def explain(
         self,
@@ -146,7 +147,7 @@ class Matmul:
         if out is None:
             records["d"] = _wanted(records, calls.options)
         of, m, device, _ = calls.placed(records)
-        wanted = Wanted(of, m, epilogue, device if tuned else None, alone)
+        wanted = Wanted(of, m, epilogue, device if tuned else None, calls.options.is_alone)
         found = self._kernels.where(wanted)
         differs, broken = ("", "") if found.plan is None else chosen_alone(wanted, found.plan)
         return Explanation(of, m, of.example(epilogue, m), found, differs, broken)
@@ -164,7 +165,7 @@ class Matmul:
             records["d"] = view(values[2], "out", handle)
         of, m, device, lying = calls.placed(records)
         options = calls.options
-        kernel = self._kernels.get(Wanted(of, m, calls.epilogue, device if options.tuned else None, options.alone))
+        kernel = self._kernels.get(Wanted(of, m, calls.epilogue, device if options.tuned else None, options.is_alone))
         launch, plan = kernel.prepare(lying, calls.scalars(values))
         if all(record.library == "torch" for record in records.values()):
             calls.remember(values, launch, None if kernel.program.placed else plan)

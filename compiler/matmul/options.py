@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.epilogue.operands import OperandKind
-from lowtide.compiler.numerics_words import REPEATABLE, check_numerics
+from lowtide.compiler.numerics_words import BATCH_INVARIANT, REPEATABLE, check_numerics
 from lowtide.compiler.spec_fields import SCALES, ZEROS
 from lowtide.elements import element_type, weight_types
 from lowtide.errors import SpecError
@@ -14,7 +14,7 @@ from lowtide.errors import SpecError
 @dataclass(frozen=True)
 class Options:
     """`precision`, `block_scales`: as in `GemmSpec`. `weights`: the type of packed weights; B then holds their bytes.
-    `tuned`: whether schedules found by `lt.tune` may be used. `alone`: whether each shape has a kernel of its own."""
+    `tuned`: whether schedules found by `lt.tune` may be used. `alone`: whether to take a kernel of each shape alone."""
 
     numerics: str = REPEATABLE
     precision: str | None = None
@@ -36,6 +36,12 @@ class Options:
                 f"block_scales is {self.block_scales!r}; it must be lt.BlockScales(a=(1, 128), b=(128, 128)), or None"
                 " [block-scales-kind]"
             )
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether a call takes a kernel of its shape alone. Not with "batch_invariant": the kernels of a plan sum in
+        one order for all M, and those of shapes alone need not."""
+        return self.alone and self.numerics != BATCH_INVARIANT
 
     @property
     def columns_per_byte(self) -> int:

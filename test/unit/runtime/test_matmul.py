@@ -234,6 +234,8 @@ def test_a_call_can_ask_for_a_kernel_of_its_shape_alone(fake: FakeDriver, made: 
     assert [schedule for _, schedule in made] == [FEW, "alone"] and len(fake.launches) == 4
     found = multiply.explain(a, b, alone=True)
     assert "extents   those of the call: a kernel for M = 40 alone" in str(found) and found.where == "memory"
+    multiply(a, b, out=d, alone=True, numerics="batch_invariant")  # by the kernel of the plan, which is there
+    assert len(made) == 2 and multiply.explain(a, b, alone=True, numerics="batch_invariant").found.plan is not None
     others = arrays(m=M + 1)
     assert "schedule  chosen by the first call" in str(multiply.explain(others[0], others[1], alone=True))
 
