@@ -15,6 +15,7 @@ if torchrun starts several ranks on a host, each rank counts its share of the co
 import os
 import pickle
 import queue
+import re
 import subprocess
 import sys
 import threading
@@ -29,7 +30,7 @@ from lowtide.errors import Error
 from lowtide.runtime.call_keys import Recent
 
 VARIABLE = "LOWTIDE_PROCESSES"
-_MOST_BY_DEFAULT = 8
+_MOST_BY_DEFAULT, _MOST_ASKED = 8, 256
 _MOST_JOBS = 4096
 _IDLE, _LONGEST = 60.0, 120.0  # seconds: after which a process without work ends; that a call waits for a job
 _PROGRAM = "lowtide.compiler.ahead_process"
@@ -45,9 +46,9 @@ def processes_asked() -> int:
     given = os.environ.get(VARIABLE, "")
     if given == OFF:
         return 0
-    if given and not (given.isascii() and given.isdecimal()):
-        raise Error(f"{VARIABLE}={given}: give a number of processes, or `{OFF}` [ahead-processes]")
     if given:
+        if not re.fullmatch("[0-9]{1,9}", given) or int(given) > _MOST_ASKED:
+            raise Error(f"{VARIABLE}={given:.40}: give 0 to {_MOST_ASKED} processes, or `{OFF}` [ahead-processes]")
         return int(given)
     ranks = os.environ.get(_RANKS_OF_HOST, "")
     cores = len(os.sched_getaffinity(0)) // (int(ranks) if ranks.isdecimal() and int(ranks) else 1)
@@ -106,10 +107,15 @@ class Ahead:
         return None
 
     def _serve_by_all(self) -> None:
-        """Start the threads that are missing, one for each process. The caller holds the lock."""
+        """Start the threads that are missing, one for each process, or as many as the system allows. The caller holds
+        the lock."""
         while self._serving < self._most:
+            try:
+                threading.Thread(target=self._serve, name="lowtide-ahead", daemon=True).start()
+            except RuntimeError:  # this user's processes and threads are at their limit
+                self._most = self._serving
+                return
             self._serving += 1
-            threading.Thread(target=self._serve, name="lowtide-ahead", daemon=True).start()
 
     def _serve(self) -> None:
         """Start a process and pass jobs to it, until there are none for a while, or the process dies."""

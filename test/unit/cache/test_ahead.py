@@ -147,9 +147,21 @@ def test_how_many_processes(monkeypatch: pytest.MonkeyPatch) -> None:
         assert processes_asked() == wanted
     monkeypatch.setenv("LOWTIDE_PROCESSES", "3")
     assert processes_asked() == 3
-    monkeypatch.setenv("LOWTIDE_PROCESSES", "-1")
-    with pytest.raises(lt.Error, match=r"\[ahead-processes\]"):
-        processes_asked()
+    for wrong in ("-1", "257", "9" * 5000, "²"):
+        monkeypatch.setenv("LOWTIDE_PROCESSES", wrong)
+        with pytest.raises(lt.Error, match=r"give 0 to 256.*\[ahead-processes\]"):
+            processes_asked()
+
+
+def test_no_more_processes_than_the_system_allows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(ahead.threading.Thread, "start", refuse)
+    found = Ahead(modules=())
+    found.start()
+    found.begin("key", operator.add, 1, 2)
+    assert found.result("key") is None and not found._serving
 
 
 def test_a_kernel_begun_is_found_by_its_call(started: Ahead, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
