@@ -6,7 +6,7 @@ import importlib.util
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from enum import IntEnum
 from pathlib import Path
 from types import ModuleType
@@ -148,6 +148,15 @@ def test_the_page_on_the_python_api_has_every_name_of_the_root() -> None:
     page = text_of("docs/python-api.md")
     missing = [name for name in lt.__all__ if f"lt.{name}" not in page and f"`{name}`" not in page]
     assert missing == []
+
+
+def test_the_page_on_the_python_api_has_every_field_of_a_spec() -> None:
+    page = text_of("docs/python-api.md")
+    block = page.partition("lt.GemmSpec(\n")[2].partition("\n)\n")[0]
+    rows = "\n".join(row.split(" | ")[0] for row in page.splitlines() if row.startswith("| `"))
+    names = [field.name for field in fields(lt.GemmSpec) if field.init]
+    assert re.findall(r"^    (\w+)=", block, re.MULTILINE) == names
+    assert [name for name in names if f"`{name}`" not in rows] == []
 
 
 def test_the_page_on_the_interpreter_has_every_domain() -> None:
