@@ -17,6 +17,7 @@ from lowtide.compiler.spec_fields import (
     ENDS_TYPE,
     FAST,
     SCALES,
+    SENDS,
     UNBATCHED,
     UNGROUPED,
     ZEROS,
@@ -38,6 +39,7 @@ class GemmFields:
     batch: int | Unbatched | None = UNBATCHED
     counts: bool = False
     arrivals: bool = False
+    sends: bool = False
     groups: int | Groups | Ungrouped | None = UNGROUPED
     a_rows: bool = False
     d_rows: bool = False
@@ -199,8 +201,8 @@ class GemmFields:
     @property
     def operands(self) -> tuple[Operand, ...]:
         """The epilogue's operands in the order of its parameters, then the scales and zero points of packed weights,
-        the ends of groups (or the counts of a batch), the indices of rows of A and D, those for shards that arrive, and
-        the block scales."""
+        the ends of groups (or the counts of a batch), the indices of rows of A and D, those for shards that arrive
+        and are sent, and the block scales."""
         scales = (Operand(SCALES, OperandKind.GROUP_SCALE, self.scales or self.a, self.group),) if self.group else ()
         zero_type = "s8" if element_type(self.b).lowest else "u8"
         zeros = (Operand(ZEROS, OperandKind.GROUP_ZERO, zero_type, self.group),) if self.zero_points else ()
@@ -215,4 +217,7 @@ class GemmFields:
             Operand(name, OperandKind(name), ENDS_TYPE, count=size or shards)
             for name, size in (ARRIVALS.items() if self.arrivals else ())
         )
-        return (*self.epilogue_graph.operands, *scales, *zeros, *ends, *taken, *placed, *arriving, *of_blocks)
+        sending = SENDS if self.sends else ()
+        sent = tuple(Operand(name, OperandKind(name), ENDS_TYPE, count=shards) for name in sending)
+        of_shards = (*arriving, *sent)
+        return (*self.epilogue_graph.operands, *scales, *zeros, *ends, *taken, *placed, *of_shards, *of_blocks)

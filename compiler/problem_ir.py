@@ -154,6 +154,8 @@ def _operand_type(spec: GemmSpec, operand: Operand) -> ir.Type:
         return _matrix((*spec.batch_shape, *operand.shape(spec.m, spec.n, spec.k)), dtype)
     if operand.has_count:
         return ir.MemRefType.get(_extents(operand.count), ir_type(dtype))
+    if kind is OperandKind.PEERS:
+        return _matrix(operand.shape(spec.m, spec.n), dtype)
     if kind is OperandKind.FULL:
         return _output(spec, spec.full_shape, dtype)
     if kind is OperandKind.SCALAR:

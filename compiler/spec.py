@@ -16,6 +16,7 @@ from lowtide.compiler.spec_fields import (
     FAST,
     LAYOUTS,
     SCALES,
+    SENDS,
     UNBATCHED,
     UNGROUPED,
     ZEROS,
@@ -33,6 +34,7 @@ from lowtide.compiler.spec_rules import (
     check_groups,
     check_lists,
     check_pairs,
+    check_sends,
     check_weights,
 )
 from lowtide.decompositions import DECOMPOSITIONS, decompositions_of
@@ -78,6 +80,13 @@ class GemmSpec(GemmFields):
       rank, rank + 1, …, and after the last rank from 0 on (docs/ranks.md). The layout must be tn or tt, and D by rows.
       Packed weights, block scales, f32 by pieces, lists of A or B, indices of rows, and results other than full ones
       are not supported.
+    - `sends`: whether the kernel also sends the shard of this GPU to the others, before it multiplies; False, the
+      default; it needs `arrivals`. If True, the kernel takes two more operands, which only the device reads. `peers`,
+      s32 (batch, 4): row q has two addresses, each as its lower and its higher 32 bits: the place of the shard on rank
+      q, with the strides and the alignment of A, and this rank's flag there. Nothing is sent to a rank whose place is
+      0, as that of this rank should be. `sent`, s32 (batch,), must be zero before the first launch; each launch leaves
+      zeros. All rows of the shard are sent. Then the last CTA writes the epoch of `turn` to the flag, by a release at
+      the scope .sys. With K known at run time, single elements are copied. Lists are not supported.
     - `groups`: the number of groups of rows, 1 to 2³¹−1, or `None` for a run-time argument; `UNGROUPED`, the default:
       none. Each group of rows of A is multiplied by its own matrix of B, whose first dimension is the group. The kernel
       also takes `ends`, s32 (groups,): group g consists of the rows `ends[g − 1]` (0 for the first group) to
@@ -177,6 +186,7 @@ class GemmSpec(GemmFields):
         check_a_rows(self)
         check_lists(self)
         check_arrivals(self)
+        check_sends(self)
         sums = accumulator_types(*self.multiplied)
         if not sums:
             raise SpecError(
@@ -282,7 +292,7 @@ class GemmSpec(GemmFields):
                 f"the epilogue's operand {D_ROWS!r} has the name of the rows of D that are stored: rename it"
                 " [d-rows-operand-name]"
             )
-        for own in ARRIVALS if self.arrivals else ():
+        for own in (*(ARRIVALS if self.arrivals else ()), *(SENDS if self.sends else ())):
             if own in names:
                 raise SpecError(
                     f"the epilogue's operand {own!r} has the name of an operand for shards that arrive: rename it"

@@ -207,6 +207,20 @@ def check_arrivals(spec: GemmFields) -> None:
     _refuse("shards that arrive", beside, "gather A before the product, without arrivals [arrivals-beside]")
 
 
+def check_sends(spec: GemmFields) -> None:
+    """Raises SpecError for fields that do not go with a shard of A that the kernel sends."""
+    _check_flag("sends", spec.sends)
+    if not spec.sends:
+        return
+    if not spec.arrivals:
+        raise SpecError(
+            "sends=True without arrivals: the kernel sends one of the shards of A that arrive; give batch=, their "
+            "number, and arrivals=True [sends-arrivals]"
+        )
+    beside = {f"lists={spec.lists!r}": spec.lists is not None, "a K of 0": spec.k == 0}
+    _refuse("a shard that the kernel sends", beside, "copy it by the copy engine, without sends [sends-beside]")
+
+
 def check_arrival_results(spec: GemmFields) -> None:
     """Raises SpecError for results that shards of A that arrive do not support."""
     others = [each.name for each in spec.results if each not in spec.full_results] if spec.arrivals else []

@@ -75,7 +75,7 @@ HOST_OPS = _lives(
 
 DEVICE_OPS = _lives(
     (CTA, EPILOGUE, "tile.kernel tile.return tile.work_tiles tile.view tile.yield memref.dim"),
-    (CTA, EPILOGUE, "tile.await_wave tile.await_arrival tile.is_late"),
+    (CTA, EPILOGUE, "tile.await_wave tile.await_arrival tile.is_late tile.send_shard"),
     (CTA, EPILOGUE, "memref.load memref.subview tile.take_rows tile.matrix_extent tile.prepare tile.finish"),
     (CTA, NVVM, "arith.* scf.for scf.if scf.yield vector.*"),
     (CTA, EPILOGUE, "math.*"),

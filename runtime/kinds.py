@@ -23,6 +23,8 @@ KINDS: dict[str, int] = {
     "arrived": 1,
     "turn": 1,
     "status": 1,
+    "peers": 2,
+    "sent": 1,
 }
 BLOCK_SCALES = ("row_scale", "column_scale", "row_block_scale", "column_block_scale")
 KINDS |= dict.fromkeys(BLOCK_SCALES, 2)
@@ -34,12 +36,14 @@ OF_COLUMNS = ("per_column", "group_scale", "group_zero", "column_scale", "column
 # elements for the columns of D: with groups of rows they may have a part for each
 ROW_INDICES = ("a_rows", "d_rows")  # kinds of arguments that are indices of rows, and the words of specs with them
 ARRIVALS = ("arrived", "turn", "status")  # kinds of arguments for shards of A that arrive
+SENDS = ("peers", "sent")  # kinds of arguments that say where this GPU's shard is sent
 NOT_OF_EPILOGUE = (
     *IN_THE_SUM,
     "ends",
     "target",
     *ROW_INDICES,
     *ARRIVALS,
+    *SENDS,
 )  # kinds of arguments that the epilogue does not read
 STALE = 2.0**20  # the value of an amax before a check: larger than any result, like one left by a previous call
 # Kinds that all products of a batch share, the ends of their rows, and what says when they arrive.
@@ -48,6 +52,7 @@ UNBATCHED = (
     "amax",
     "ends",
     *ARRIVALS,
+    *SENDS,
     *(word for word, reduction in REDUCTIONS.items() if not reduction.dims),
 )
 RESULTS = ("full", "amax", ABSENT, *REDUCTIONS)  # kinds of outputs
@@ -62,8 +67,9 @@ OUTPUT_DIMS: dict[str, tuple[str, str]] = {"row": ("m", "n"), "column": ("n", "m
 ROW_GROUPS, K_GROUPS = "row_groups", "groups_of_k"
 COUNTS = "counts"  # the word of specs whose products have numbers of rows of their own
 HAS_ARRIVALS = "arrivals"  # the word of specs with shards of A that arrive
+HAS_SENDS = "sends"  # the word of specs whose kernel sends this GPU's shard
 BATCH, ONE = "batch", "one"  # dimensions of a batch, and of one element
-TURN, STATUS = "three", "four"  # dimensions of a turn, and of a status
+TURN, STATUS = "three", "four"  # dimensions of a turn; of a status, and of what is known of a peer
 KIND_DIMS: dict[str, tuple[str, ...]] = {
     "per_row": ("m",),
     "per_column": ("n",),
@@ -76,6 +82,8 @@ KIND_DIMS: dict[str, tuple[str, ...]] = {
     "arrived": (BATCH,),
     "turn": (TURN,),
     "status": (STATUS,),
+    "peers": (BATCH, STATUS),
+    "sent": (BATCH,),
     **dict.fromkeys(ROW_INDICES, ("m",)),
     **{word: tuple(reduction.dims) or (ONE,) for word, reduction in REDUCTIONS.items()},
     "row_scale": ("k/128", "m"),

@@ -12,6 +12,7 @@
               "a_rows": true,                                rows of A are taken at an index; without: all, in order
               "counts": true,         each product of the batch has its own number of rows; without: all have M
               "arrivals": true,       matrices of A are shards that arrive while the kernel runs; without: all are there
+              "sends": true,          the kernel sends this GPU's shard to the others; without: it does not
               "d_rows": true,                               rows of D are stored at an index; without: all, in order
               "lists": "b"|"d"|"abd",  the matrices of B, of D, or of A, B and D, lie anywhere; without: one array each
               "group": 128},                                  of packed weights (`weights`), "b"; default: no scales
@@ -24,7 +25,7 @@
      "example": {"m": …, "n": …, "k": …},                                  run-time extents that `verify` uses
      "arguments": [{"name", "role": "input"|"output", "kind": "matrix"|"full"|"per_row"|"per_column"|"scalar"|
                               "group_scale"|"group_zero"|"ends"|"target"|"a_rows"|"d_rows"|
-                              "arrived"|"turn"|"status"|
+                              "arrived"|"turn"|"status"|"peers"|"sent"|
                               a scale of blocks|"amax"|a reduction, such as "row_sum",      results have role output
                     "dtype", "shape": [int|null, …], "base_alignment": bytes,
                     "row_stride_alignment": bytes,
@@ -60,7 +61,9 @@ rows.
 
 With `arrivals`, three arguments are s32: `arrived` (batch), the epoch of each shard of A that is complete; `turn` (3),
 the rank, the epoch, and the longest wait in ms; and `status` (4), which the kernel writes if a shard is late. Another
-GPU may write A and `arrived` while the kernel runs.
+GPU may write A and `arrived` while the kernel runs. With `sends`, two more are s32: `peers` (batch, 4), for each rank
+the addresses of this rank's shard and of its flag there, each in two halves; and `sent` (batch), zeros between
+launches.
 
 With a batch, all but scalars, amax and `all_…` have it as the first dimension. Inputs may lack it, or have a stride of
 0 there.
@@ -106,6 +109,7 @@ from lowtide.runtime.kinds import (
     BATCH,
     COUNTS,
     HAS_ARRIVALS,
+    HAS_SENDS,
     K_GROUPS,
     KIND_DIMS,
     KINDS,
@@ -117,6 +121,7 @@ from lowtide.runtime.kinds import (
     RESULTS,
     ROW_GROUPS,
     ROW_INDICES,
+    SENDS,
     SHAPES,
     UNBATCHED,
     extent_of,
@@ -260,7 +265,7 @@ def _check_spec(spec: Mapping[str, Any]) -> None:
     group = spec.get("group", 1)
     if not is_integer(group) or group < 1 or ("group" in spec and not is_mixed(spec)):
         raise ValueError(f"spec.group is {shown(group)}, must be a positive integer, beside packed weights")
-    for word in (*ROW_INDICES, COUNTS, HAS_ARRIVALS):
+    for word in (*ROW_INDICES, COUNTS, HAS_ARRIVALS, HAS_SENDS):
         if spec.get(word, True) is not True:
             raise ValueError(f"spec.{word} is {shown(spec[word])}, must be true, or left out")
     if "lists" in spec and not _is_word(spec["lists"], LISTS):
@@ -329,6 +334,12 @@ def _check_arguments(arguments: Sequence[Any], spec: Mapping[str, Any]) -> None:
         raise ValueError(
             f"with spec.{HAS_ARRIVALS}, and only then, there is a batch, and an argument of each of the kinds "
             f"{', '.join(ARRIVALS)}"
+        )
+    of_sends = [sum(x["kind"] == kind for x in arguments) for kind in SENDS]
+    if of_sends != [int(HAS_SENDS in spec)] * len(SENDS) or (HAS_SENDS in spec and HAS_ARRIVALS not in spec):
+        raise ValueError(
+            f"with spec.{HAS_SENDS}, and only then, there is spec.{HAS_ARRIVALS}, and an argument of each of the kinds "
+            f"{', '.join(SENDS)}"
         )
     if "d_rows" in spec and any(x != "full" and KIND_DIMS.get(x) != ("m",) for x in kinds):
         raise ValueError("with spec.d_rows, outputs are full, or reductions of rows")

@@ -33,6 +33,7 @@ from lowtide.runtime.kinds import (
     PAIRED_ROWS,
     ROWS_OF_A,
     ROWS_OF_D,
+    SENDS,
     STALE,
     STATUS,
     TURN,
@@ -98,6 +99,8 @@ def random_operands(manifest: Mapping[str, Any], rng: np.random.Generator) -> tu
             values = rng.integers(-1, extents[ROWS_OF_A] + 1, shape)
         elif argument["kind"] in ARRIVALS:  # all shards are there
             values = np.array({"arrived": [1] * shape[0], "turn": [0, 1, 0]}.get(argument["kind"], [0] * 4))
+        elif argument["kind"] in SENDS:  # to no rank
+            values = np.zeros(shape, np.int32)
         elif argument["kind"] == "d_rows":
             values = random_places(rng, extents["m"])
         elif exact and argument["kind"] == "matrix" and element_type(dtype).is_float:

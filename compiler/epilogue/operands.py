@@ -64,11 +64,13 @@ class OperandKind(enum.Enum):
     ARRIVED = "arrived"
     TURN = "turn"
     STATUS = "status"
+    PEERS = "peers"
+    SENT = "sent"
 
     @property
     def is_of_epilogue(self) -> bool:
         """Whether the region reads it. Other operands act in the sum, or are the ends of groups, the columns of
-        lt.gather, indices of rows of A or D, or those for shards that arrive."""
+        lt.gather, indices of rows of A or D, or those for shards that arrive or are sent."""
         return self in (OperandKind.FULL, OperandKind.PER_ROW, OperandKind.PER_COLUMN, OperandKind.SCALAR)
 
     @property
@@ -92,7 +94,8 @@ _OF_COLUMNS = (
 )
 
 
-_COUNTED = (OperandKind.ENDS, OperandKind.ARRIVED, OperandKind.TURN, OperandKind.STATUS)
+_NUMBERS_OF_PEER = 4  # two addresses of 64 bits
+_COUNTED = (OperandKind.ENDS, OperandKind.ARRIVED, OperandKind.TURN, OperandKind.STATUS, OperandKind.SENT)
 
 
 @dataclass(frozen=True)
@@ -152,7 +155,8 @@ class Operand:
     group: int | None = None
     """The number of elements of K that share a GROUP_SCALE or GROUP_ZERO, which act in the sum, not in the epilogue."""
     count: int | None = None
-    """The number of elements, for ENDS and for the operands for shards that arrive (`None`: known at run time)."""
+    """The number of elements, for ENDS and for the operands for shards that arrive; for those that are sent, the number
+    of shards (`None`: known at run time)."""
 
     @property
     def has_count(self) -> bool:
@@ -171,6 +175,7 @@ class Operand:
             OperandKind.D_ROWS: (m,),
             OperandKind.PER_COLUMN: (n,),
             **dict.fromkeys(_COUNTED, (self.count,)),
+            OperandKind.PEERS: (self.count, _NUMBERS_OF_PEER),
             OperandKind.ROW_SCALE: (_blocks(k), m),
             OperandKind.COLUMN_SCALE: (_blocks(k), n),
             OperandKind.ROW_BLOCK_SCALE: (_blocks(m), _blocks(k)),

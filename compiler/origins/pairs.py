@@ -16,7 +16,7 @@ from lowtide.dialects.levels import Level
 _PAIRS = (
     (Level.PROBLEM, "tile.pack tile.unpack", "tile.gemm"),
     (Level.CTA, "tile.mma tile.promote tile.store tile.await_wave tile.finish memref.load", "tile.gemm"),
-    (Level.CTA, "tile.await_arrival tile.is_late", "tile.gemm"),
+    (Level.CTA, "tile.await_arrival tile.is_late tile.send_shard", "tile.gemm"),
     (Level.CTA, "tile.matrix_extent", "tile.gemm"),
     (Level.CTA, "tile.store_partial tile.add_partials tile.sum_shares", "tile.gemm"),
     (Level.CTA, "tile.semaphore_arrive tile.semaphore_wait tile.semaphore_leave", "tile.gemm"),
@@ -76,6 +76,7 @@ _PAIRS = (
     (Level.NVVM, "llvm.load", "tile.prepare tile.finish memref.load tile.matrix_extent sm.store_reduced"),
     (Level.NVVM, "llvm.load", "sm.cp_async sm.store_global"),  # of the rows at an index
     (Level.NVVM, "llvm.load", "tile.await_arrival"),  # of its turn
+    (Level.NVVM, "llvm.load llvm.store nvvm.barrier nvvm.barrier0 sm.ptx_tell_last", "tile.send_shard"),
     (Level.NVVM, "llvm.store sm.ptx_store", "sm.store_shared sm.store_global sm.zero_rows sm.store_reduced"),
     (Level.NVVM, "llvm.store", "tile.store_partial tile.semaphore_wait tile.prepare tile.finish"),
     (Level.NVVM, "sm.ptx_semaphore_arrive", "tile.semaphore_arrive"),
@@ -88,6 +89,7 @@ _PAIRS = (
     (Level.LLVM, "llvm.inline_asm", "sm.ptx_wgmma sm.ptx_wgmma_wait sm.ptx_store sm.ptx_raise_max sm.ptx_await_wave"),
     (Level.LLVM, "llvm.inline_asm", "sm.ptx_semaphore_arrive sm.ptx_semaphore_wait sm.ptx_semaphore_leave"),
     (Level.LLVM, "llvm.inline_asm", "sm.ptx_replace_map sm.ptx_copy_map sm.ptx_await_arrival sm.ptx_read_status"),
+    (Level.LLVM, "llvm.inline_asm", "sm.ptx_tell_last"),
     (Level.LLVM, "llvm.inline_asm", "sm.ptx_keep_pair sm.ptx_mask_or sm.ptx_round llvm.load"),
     (Level.LLVM, "llvm.inline_asm", "nvvm.wgmma.mma_async nvvm.mbarrier.try_wait.parity"),
     (Level.LLVM, "llvm.call_intrinsic", "math.fma math.absf math.copysign math.exp2 math.log2 math.roundeven"),

@@ -74,6 +74,22 @@ def Sm_PtxAwaitArrivalOp : Sm_Op<"ptx_await_arrival", [MemoryEffects<[MemRead, M
   }];
 }
 
+def Sm_PtxTellLastOp : Sm_Op<"ptx_tell_last", [MemoryEffects<[MemRead, MemWrite]>,
+    AllTypesMatch<["counter", "flag"]>]> {
+  let summary = "Counts a CTA by atom.acq_rel.gpu; the last one writes a flag by st.release.sys (level nvvm)";
+  let description = [{
+    Adds one to the number at `counter`. If the number was `last`, it becomes 0 instead, and the thread writes `epoch` to
+    `flag`. One thread of each of `last` + 1 CTAs executes the op, after a barrier of its CTA. See PTX ISA, "atom", "st".
+    The pass `convert-ptx-ops-to-asm` converts it to inline assembly.
+
+    ```mlir
+    sm.ptx_tell_last %counter limit %last then %flag, %epoch : !llvm.ptr<1>
+    ```
+  }];
+  let arguments = (ins AnyType:$counter, I32:$last, AnyType:$flag, I32:$epoch);
+  let assemblyFormat = "$counter `limit` $last `then` $flag `,` $epoch attr-dict `:` type($counter)";
+}
+
 def Sm_PtxReadStatusOp : Sm_Op<"ptx_read_status", [MemoryEffects<[MemRead]>]> {
   let summary = "ld.relaxed.sys of a number that other threads may write (level nvvm)";
   let description = [{

@@ -125,6 +125,8 @@ bool isOfColumns(OperandKind kind);
 bool actsInTheSum(OperandKind kind);
 // Whether an operand says when shards of A arrive.
 bool isOfArrivals(OperandKind kind);
+// Whether an operand says where this GPU's shard is sent.
+bool isOfSends(OperandKind kind);
 // Whether the epilogue's region has an argument for it.
 bool isReadByTheRegion(OperandKind kind);
 

@@ -1,4 +1,4 @@
-// Operations that wait for shards of A which other GPUs fill. Included by TileOps.td, whose classes they use.
+// Operations that wait for shards of A which other GPUs fill, and that send this GPU's shard to them. Included by TileOps.td, whose classes they use.
 #ifndef LOWTIDE_TILE_ARRIVAL_OPS_TD
 #define LOWTIDE_TILE_ARRIVAL_OPS_TD
 
@@ -44,6 +44,35 @@ def Tile_IsLateOp : Tile_Op<"is_late", [HasParent<"WorkTilesOp">]> {
   let arguments = (ins Arg<MemRefRankOf<[I32], [1]>, "status", [MemRead]>:$status);
   let results = (outs I1:$late);
   let assemblyFormat = "$status attr-dict `:` type($status)";
+  let hasVerifier = 1;
+}
+
+def Tile_SendShardOp : Tile_Op<"send_shard", [HasParent<"KernelOp">]> {
+  let summary = "Copies this GPU's shard to the memory of other GPUs, and then sets its flag on each of them";
+  let description = [{
+    `turn` is that of `tile.await_arrival`; shard `turn[0]` of A, the rank's own, is sent. Row q of `peers` has two
+    addresses, each as its lower and its higher 32 bits: the place of the shard on rank q, where rows are as far apart as
+    in A, and the flag of the shard there. Nothing is sent to a rank whose place is 0; that of this rank is. The order is
+    rank − 1, rank − 2, …, because those ranks need the shard first.
+
+    All CTAs of the kernel execute the op, and each copies its part of the shard. Then it counts itself in `sent[q]`, with
+    acquire and release at the scope .gpu. The last CTA sets `sent[q]` back to 0, and writes the epoch to the flag by a
+    release at the scope .sys. The op waits for no other CTA and for no other GPU. All threads execute it, before the
+    roles begin. Each access moves `unit` bytes, to which A, its rows and the places on other GPUs are aligned.
+
+    ```mlir
+    tile.send_shard %a to %peers in_turn %turn counting %sent by 16
+        : memref<8x?x512xbf16, strided<[?, ?, 1]>>, memref<8x4xi32, strided<[?, 1]>>, memref<3xi32>, memref<8xi32>
+    ```
+  }];
+  let arguments = (ins Arg<MemRefRankOf<[AnyType], [3]>, "shards", [MemRead]>:$a,
+                       Arg<MemRefRankOf<[I32], [2]>, "addresses on the other GPUs", [MemRead]>:$peers,
+                       Arg<MemRefRankOf<[I32], [1]>, "rank, epoch and time limit", [MemRead]>:$turn,
+                       Arg<MemRefRankOf<[I32], [1]>, "numbers of CTAs", [MemRead, MemWrite]>:$sent, I64Attr:$unit);
+  let assemblyFormat = [{
+    $a `to` $peers `in_turn` $turn `counting` $sent `by` $unit attr-dict
+    `:` type($a) `,` type($peers) `,` type($turn) `,` type($sent)
+  }];
   let hasVerifier = 1;
 }
 

@@ -175,6 +175,8 @@ bool lowtide::tile::isBlockScale(OperandKind kind) {
   case OperandKind::arrived:
   case OperandKind::turn:
   case OperandKind::status:
+  case OperandKind::peers:
+  case OperandKind::sent:
     return false;
   }
   llvm_unreachable("all kinds are above");
@@ -188,9 +190,12 @@ bool lowtide::tile::isOfArrivals(OperandKind kind) {
   return kind == OperandKind::arrived || kind == OperandKind::turn || kind == OperandKind::status;
 }
 
+bool lowtide::tile::isOfSends(OperandKind kind) { return kind == OperandKind::peers || kind == OperandKind::sent; }
+
 bool lowtide::tile::isReadByTheRegion(OperandKind kind) {
   return !actsInTheSum(kind) && kind != OperandKind::ends && kind != OperandKind::target &&
-         kind != OperandKind::a_rows && kind != OperandKind::d_rows && !isOfArrivals(kind);
+         kind != OperandKind::a_rows && kind != OperandKind::d_rows && !isOfArrivals(kind) &&
+         !isOfSends(kind);
 }
 
 bool lowtide::tile::isOfColumns(OperandKind kind) {

@@ -194,6 +194,26 @@ static LogicalResult verifyArrivals(GemmOp op, MemRefType a, MemRefType d) {
   return success();
 }
 
+// The kernel sends this GPU's shard: a matrix of i32 says where to, and a vector of i32 counts the CTAs that have sent it.
+static LogicalResult verifySends(GemmOp op, MemRefType a) {
+  auto isInts = [&](OperandKind wanted, ArrayRef<int64_t> shape) {
+    auto type = operandOf(op, wanted) ? dyn_cast<MemRefType>(operandOf(op, wanted).getType()) : MemRefType();
+    return type && type.getRank() == static_cast<int64_t>(shape.size()) &&
+           type.getElementType().isSignlessInteger(32) &&
+           llvm::all_of(llvm::zip(type.getShape(), shape),
+                        [](auto pair) { return agree(std::get<0>(pair), std::get<1>(pair)); });
+  };
+  bool isOnce = llvm::count_if(op.getKinds(), [](Attribute kind) { return isOfSends(kindOf(kind)); }) == 2;
+  int64_t ranks = isBatch(a) ? a.getDimSize(0) : ShapedType::kDynamic;
+  if (!isOnce || !operandOf(op, OperandKind::arrived) || !isInts(OperandKind::peers, {ranks, 4}) ||
+      !isInts(OperandKind::sent, {ranks}))
+    return op.emitOpError() << "sends a shard of A, one of those that arrive: it has a matrix peers of 4 numbers of i32 "
+                            << "for each shard, and a vector sent of one [gemm-sends]";
+  if (isList(a) || llvm::any_of(op.getOuts(), [](Value out) { return isList(out.getType()); }))
+    return op.emitOpError() << "sends a shard of A: A and D are no lists [gemm-sends-lists]";
+  return success();
+}
+
 // Full results are (M, N), and full operands lie as they do.
 static LogicalResult verifyFullResults(GemmOp op, int64_t m, int64_t n) {
   SmallVector<MemRefType> full = fullResults(op.getOuts(), op.getOutKinds());
@@ -259,6 +279,8 @@ LogicalResult GemmOp::verify() {
     return failure();
   if (llvm::any_of(getKinds(), [](Attribute kind) { return isOfArrivals(kindOf(kind)); }) &&
       failed(verifyArrivals(*this, a, d)))
+    return failure();
+  if (llvm::any_of(getKinds(), [](Attribute kind) { return isOfSends(kindOf(kind)); }) && failed(verifySends(*this, a)))
     return failure();
   int64_t n = b.getDimSize(outerOfB + (bIsNK ? 0 : 1)), kb = b.getDimSize(outerOfB + (bIsNK ? 1 : 0));
   if (failed(verifyWeights(*this, a, b, ka)))

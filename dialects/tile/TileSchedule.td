@@ -18,7 +18,8 @@ def Tile_OperandKind : Tile_Enum<"OperandKind", "the part of D or of K that each
     I32EnumAttrCase<"row_scale", 6>, I32EnumAttrCase<"column_scale", 7>, I32EnumAttrCase<"row_block_scale", 8>,
     I32EnumAttrCase<"column_block_scale", 9>, I32EnumAttrCase<"ends", 10>, I32EnumAttrCase<"target", 11>,
     I32EnumAttrCase<"a_rows", 12>, I32EnumAttrCase<"d_rows", 13>,
-    I32EnumAttrCase<"arrived", 14>, I32EnumAttrCase<"turn", 15>, I32EnumAttrCase<"status", 16>]>;
+    I32EnumAttrCase<"arrived", 14>, I32EnumAttrCase<"turn", 15>, I32EnumAttrCase<"status", 16>,
+    I32EnumAttrCase<"peers", 17>, I32EnumAttrCase<"sent", 18>]>;
 
 // A reduction's word names the part of A · B that each of its elements is computed from, a row, a column or all of it, and
 // then the operation. An absent result is a D that is not stored: it only has extents.

@@ -22,6 +22,7 @@ FACTORS = 2  # the number of matrices, A and B, before the results and the epilo
 # The names of extents. Dimensions of an operand are in memory order; in a batch, `BATCH` comes before them.
 BATCH, GROUP = "batch", "group"
 TURN, STATUS = "of a turn", "of a status"  # the lengths of the operands `turn` and `status`: 3 and 4
+PEER = "of a peer"  # the length of a row of the operand `peers`: 4
 _A_DIMS: Mapping[str, str] = MappingProxyType({"t": "mk", "n": "km"})
 _B_DIMS: Mapping[str, str] = MappingProxyType({"n": "nk", "t": "kn"})
 _KIND_DIMS: Mapping[str, Sequence[str]] = MappingProxyType(
@@ -36,6 +37,8 @@ _KIND_DIMS: Mapping[str, Sequence[str]] = MappingProxyType(
         "arrived": (BATCH,),
         "turn": (TURN,),
         "status": (STATUS,),
+        "peers": (BATCH, PEER),
+        "sent": (BATCH,),
         "group_scale": "gn",
         "group_zero": "gn",
         "row_scale": ("k/128", "m"),

@@ -251,7 +251,7 @@ class GlobalMemory(LaunchOrder):
         self._read_site[units] = self.site(access, span)
 
     def _before_write(self, access: Access, span: Span, holds: Holds | None = None) -> None:
-        if self.on_write is not None and access.strong is None:
+        if self.on_write is not None:
             self.on_write(access, span)
         units = span.units
         is_written = bool(np.count_nonzero(self._writer[units]))

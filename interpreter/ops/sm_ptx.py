@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.interpreter.machine import arrivals, maxima, semaphores, waves
+from lowtide.interpreter.machine import arrivals, maxima, semaphores, sends, waves
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.lanes import one_lane, uniform, whole_warp
 from lowtide.interpreter.ops.instructions import enter
@@ -55,6 +55,16 @@ def ptx_await_arrival(
     address, number, least, most, at = (uniform(state, op, each) for each in (flag, shard, epoch, limit, status))
     awaited = arrivals.Flag(address, number, least, most, at)
     return (yield from arrivals.wait(state, op, awaited, fences="for_tma" in op.attributes))
+
+
+def _by_one_thread(state: AgentState, op: DecodedOp) -> None:
+    one_lane(state, op, "count a CTA")
+
+
+@OPS.effects("sm.ptx_tell_last", check=_by_one_thread)
+def ptx_tell_last(state: AgentState, op: DecodedOp, counter: Any, last: Any, flag: Any, epoch: Any) -> None:
+    """One thread counts its CTA; the last one writes the flag."""
+    sends.tell_last(state, op, sends.Telling(*(uniform(state, op, each) for each in (counter, last, flag, epoch))))
 
 
 @OPS.effects("sm.ptx_keep_pair")

@@ -25,7 +25,8 @@ SCALES = {
 }
 IN_THE_SUM = (OperandKind.group_scale, OperandKind.group_zero, *SCALES)
 ARRIVALS = (OperandKind.arrived, OperandKind.turn, OperandKind.status)
-WHOLE = (OperandKind.ends, *ARRIVALS)  # the kinds of operands that a batch has once, for all of its products
+SENDS = (OperandKind.peers, OperandKind.sent)
+WHOLE = (OperandKind.ends, *ARRIVALS, *SENDS)  # the kinds of operands that a batch has once, for all of its products
 NOT_OF_EPILOGUE = (*IN_THE_SUM, *WHOLE, OperandKind.target, OperandKind.a_rows, OperandKind.d_rows)
 SCALED_TOGETHER = 128  # K of the products that share a scale
 

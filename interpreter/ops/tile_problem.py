@@ -24,6 +24,7 @@ from lowtide.interpreter.ops.tile_operands import (
     NOT_OF_EPILOGUE,
     SCALED_TOGETHER,
     SCALES,
+    SENDS,
     WHOLE,
     as_mk,
     as_nk,
@@ -38,6 +39,7 @@ from lowtide.interpreter.ops.tile_operands import (
     weights_of,
     window_at,
 )
+from lowtide.interpreter.ops.tile_sends import send_shard
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
 
@@ -84,6 +86,8 @@ def gemm(state: AgentState, op: DecodedOp) -> Steps:
     spans = rows_of_matrices(state, op, by_group[0], full[0].shape[1]) if by_group else None
     arriving = [operand for kind, operand in by_kind if kind in ARRIVALS]
     first = turn_of(state, op, arriving[1])[0] if arriving else 0
+    if sending := [operand for kind, operand in by_kind if kind in SENDS]:
+        yield from send_shard(state, op, (a, sending[0], arriving[1], sending[1]))
     for number in ((first + each) % a.shape[0] for each in range(a.shape[0])):
         if arriving and (yield from await_shard(state, op, number, arriving)):
             return

@@ -11,7 +11,7 @@ from lowtide.interpreter.ptx.uses import use_of as instruction_use
 
 # Ops that act only on registers, although their dialect's ops do more by default.
 _COMPUTE = re.compile(r"sm\.ptx_(keep_pair|mask_or)")
-_MEET = re.compile(r"sm\.ptx_(semaphore_(arrive|leave)|raise_max)")
+_MEET = re.compile(r"sm\.ptx_(semaphore_(arrive|leave)|raise_max|tell_last)")
 _VARY = re.compile(r"llvm\.(load|atomicrmw|cmpxchg)")
 
 # The operands that are matrix elements or partial sums, by position; None: from that position on.

@@ -16,7 +16,7 @@ from lowtide.passes.support.ir.builder import Builder, constant_of
 from lowtide.passes.support.ir.rewriting import before, extent, outer_strides
 from lowtide.passes.support.problem.kernels import cluster_clause
 from lowtide.passes.support.problem.matrix_layouts import dims_of_a, dims_of_b
-from lowtide.passes.support.problem.operand_kinds import SCALES, acts_in_the_sum, operand_is_batched
+from lowtide.passes.support.problem.operand_kinds import SCALES, SENDS, acts_in_the_sum, operand_is_batched
 from lowtide.passes.support.problem.problem import Problem, is_batch
 from lowtide.passes.support.streams.workspaces import view
 from lowtide.targets import Target
@@ -93,7 +93,8 @@ def emit_host(gemm: tile.GemmOp, kernel: str, target: Target, b: ir.Value) -> li
         if schedule.grid.waves is WavesKind.synchronized:
             arguments.append(tile.WorkspaceOp(counter_type(), build.constant(1), zeroed=True).result)
         grid = build.mul(work, cluster_m * cluster_n)
-        tile.LaunchOp(kernel, grid, threads_of(schedule), arguments, cluster=cluster_clause(schedule.grid))
+        together = {"cooperative": True} if problem.sends else {}
+        tile.LaunchOp(kernel, grid, threads_of(schedule), arguments, cluster=cluster_clause(schedule.grid), **together)
         for made in filter(None, partials):
             launch_finish(gemm.operation.parent, made, batch, ends if problem.is_grouped else None)
     return outs
@@ -105,7 +106,7 @@ def _resident(kernel: str, schedule: Schedule, problem: Problem, target: Target)
     if cluster := cluster_clause(schedule.grid):
         return tile.ClusterCountOp(index, kernel, cluster).result
     division = schedule.k_division
-    if division is not None and division.is_scattered:
+    if problem.sends or (division is not None and division.is_scattered):
         # All must run at once. ptxas keeps room for as many as the schedule asks for; more are an estimate.
         each = schedule.grid.ctas_per_sm or 1
     else:
@@ -188,6 +189,8 @@ def _checks_of_operands(
             checks.append((operand, 0, extent(matrices, 0), message))
         if kind is OperandKind.arrived:
             checks.append((operand, 0, extent(d, 0), "arrived must have a number for each shard of A"))
+        if kind in SENDS:
+            checks.append((operand, 0, extent(d, 0), f"{kind} must have a row for each shard of A"))
         if kind is OperandKind.a_rows:
             checks.append((operand, 0, m, f"a_rows must have {rows}"))
         if kind in SCALES:

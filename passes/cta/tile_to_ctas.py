@@ -77,13 +77,15 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
              … tile.view %a[%from, %m, %k] …
              %late = tile.is_late %status : memref<4xi32>
              tile.store %acc into %d[%batch, select(%late, %M, %m), %n] … }
-         With grid.waves = synchronized, the first loop begins with tile.await_wave on a counter that the host makes as
+         If the kernel also sends the shard of this GPU, all threads do so before the work tiles:
+           tile.send_shard %a to %peers in_turn %turn counting %sent by 16 : …
+        With grid.waves = synchronized, the first loop begins with tile.await_wave on a counter that the host makes as
          a zeroed tile.workspace of one element.
 Needs    level problem, with a complete schedule.
 Refuses  more than one tile.gemm in a function; a schedule without a field that it reads; an epilogue that reads a host
          value other than its operands and constants.
 Test     test/lit/passes/cta/tile-to-ctas.mlir, tile-to-ctas-{tail,waves,empty,groups,groups-of-k,
-         padded-groups,arrivals,invalid}.mlir
+         padded-groups,arrivals,sends,invalid}.mlir
 """
 
 from collections.abc import Mapping
@@ -106,6 +108,7 @@ from lowtide.elements import SCALE_BLOCK
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.cta.host_side import as_halves, counter_type, emit_host
 from lowtide.passes.cta.partial_results import kinds_in_kernel
+from lowtide.passes.schedules.facts.alignment import sent_at_once
 from lowtide.passes.schedules.facts.resources import work_loops
 from lowtide.passes.support.agents.reductions import reduction_of
 from lowtide.passes.support.ir.builder import Builder
@@ -117,6 +120,7 @@ from lowtide.passes.support.problem.operand_kinds import (
     ARRIVALS,
     POSITIONS,
     SCALES,
+    SENDS,
     acts_in_the_sum,
     is_of_epilogue,
     operand_is_batched,
@@ -204,7 +208,7 @@ def _emit_kernel(
     d = next(result for result, kind in results.items() if is_whole(kind))
     of_store, others = _operands(gemm, given[len(results) :])
     ends, index, places = (others.get(kind) for kind in POSITIONS)
-    arriving = tuple(others[kind] for kind in ARRIVALS if kind in others)
+    arriving, sending = (tuple(others[kind] for kind in kinds if kind in others) for kinds in (ARRIVALS, SENDS))
     in_the_sum = {kind: value for kind, value in others.items() if acts_in_the_sum(kind)}
     with ir.InsertionPoint(entry):
         batch = extent(d, 0) if is_batch(d) else None
@@ -217,6 +221,8 @@ def _emit_kernel(
         of_k, own_k = Problem.of(gemm).k_is_grouped, Problem.of(gemm).k_is_of_matrices
         grids = {"batches": batch, "ends": None if of_k else ends, "matrices": d if _has_own_columns(gemm, d) else None}
         grids |= {"first": _rank(arriving[1])} if arriving else {}
+        if sending:
+            tile.SendShardOp(a, sending[0], arriving[1], sending[1], sent_at_once(schedule, Problem.of(gemm)))
         for shape, part in work_loops(schedule.grid):
             work = _emit_work_tiles(schedule, grids, (rows, columns, k), of_d(shape), part)
             with ir.InsertionPoint(add_body(work)):

@@ -10,7 +10,8 @@ After    %c = llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 0;
          sm.ptx_replace_map becomes tensormap.replace, sm.ptx_copy_map tensormap.cp_fenceproxy.
          sm.ptx_await_wave becomes an atom.inc and a bounded loop of loads. sm.ptx_await_arrival becomes a loop of
          ld.acquire.sys with a time limit and, before TMA loads, a fence.proxy.async; sm.ptx_read_status an
-         ld.relaxed.sys; sm.ptx_keep_pair a shfl, sm.ptx_mask_or a lop3.
+         ld.relaxed.sys; sm.ptx_tell_last an atom.acq_rel.gpu and a st.release.sys; sm.ptx_keep_pair a shfl,
+         sm.ptx_mask_or a lop3.
 Needs    level nvvm.
 Refuses  registers that are not a struct of f32 or of i32; stores of a size other than 2, 4, 8 or 16 bytes, of
          unsupported elements, or with a hint that st.global does not have.
@@ -112,6 +113,16 @@ DONE:
 _FENCE = "\nfence.proxy.async;"
 
 
+# The CTA that finds $1 in the counter $0 is the last one, and sets it to 0. It writes the epoch $3 to the flag $2.
+_TELL_LAST = """{
+.reg .pred is_last;
+.reg .b32 before;
+atom.acq_rel.gpu.global.inc.u32 before, [$0], $1;
+setp.eq.u32 is_last, before, $1;
+@is_last st.release.sys.global.b32 [$2], $3;
+}"""
+
+
 # The fields of a tensor map, with the bits of their values (PTX ISA, "tensormap.replace").
 _MAP_FIELDS = {
     "global_address": 64,
@@ -210,6 +221,11 @@ class ConvertPtxOpsToAsm(Pass):
         for arrival in walk(module, sm.PtxAwaitArrivalOp):
             with before(arrival), arrival.operation.location:
                 _await_arrival(arrival)
+        for tell in walk(module, sm.PtxTellLastOp):
+            with before(tell), tell.operation.location:
+                operands = [_address(tell.counter), tell.last, _address(tell.flag), tell.epoch]
+                _assembly(_TELL_LAST, operands, "l,r,l,r")
+            erase(tell)
         for read in walk(module, sm.PtxReadStatusOp):
             with before(read), read.operation.location:
                 _read_status(read)

@@ -53,7 +53,7 @@ from lowtide.passes.nvvm.thread.signatures import (
     passed_for,
     tensor_map_positions,
 )
-from lowtide.passes.nvvm.work import partial_sums, work_tiles
+from lowtide.passes.nvvm.work import partial_sums, sends, work_tiles
 from lowtide.passes.schedules.facts.resources import registers_at_entry
 from lowtide.passes.support.agents.atoms import tiled_mma_of
 from lowtide.passes.support.agents.wgmmas import Wgmma, wgmmas
@@ -80,6 +80,7 @@ _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
     tile.AwaitWaveOp: work_tiles.lower_await_wave,
     tile.AwaitArrivalOp: work_tiles.lower_await_arrival,
     tile.IsLateOp: work_tiles.lower_is_late,
+    tile.SendShardOp: sends.lower_send_shard,
     sm.RingOp: control.lower_ring,
     sm.RingSlotOp: control.lower_ring_slot,
     sm.RingAdvanceOp: control.lower_ring_advance,

@@ -13,12 +13,13 @@ from lowtide.verification.mutation.operators.operator import Operator
 from lowtide.verification.mutation.operators.ranks import RANKS
 from lowtide.verification.mutation.sites import sites
 
+LEVELS = (("sm80-shards", ("ptx",)), ("sm90-shards", ("cta", "nvvm", "llvm")), ("sm80-sends", ("ptx",)))
 CASES = [
     (name, level, operator)
-    for name, levels in (("sm80-shards", ("ptx",)), ("sm90-shards", ("cta", "nvvm", "llvm")))
+    for name, levels in LEVELS
     for level in levels
     for operator in RANKS
-    if level in operator.levels
+    if level in operator.levels and (" sent" in operator.name) is (name == "sm80-sends")
 ]
 
 
@@ -28,7 +29,7 @@ def lowered(name: str) -> Lowered:
 
 
 @pytest.mark.parametrize(("name", "level", "operator"), CASES, ids=lambda each: getattr(each, "name", each))
-def test_a_fault_in_the_wait_for_a_shard_is_found(name: str, level: str, operator: Operator) -> None:
+def test_a_fault_of_a_wait_or_of_a_sent_shard_is_found(name: str, level: str, operator: Operator) -> None:
     text = lowered(name).levels[level]
     places = sites(operator, text)
     assert places

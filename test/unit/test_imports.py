@@ -68,6 +68,8 @@ INTERPRETER = (
     "turns",
     "windows",
     "peers",
+    "shards",
+    "pushes",
     "ranks",
 )
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.spec import GemmSpec
-from lowtide.compiler.spec_fields import A_ROWS, ARRIVALS, COUNTS, D_ROWS, ENDS, UNBATCHED, UNGROUPED
+from lowtide.compiler.spec_fields import A_ROWS, ARRIVALS, COUNTS, D_ROWS, ENDS, SENDS, UNBATCHED, UNGROUPED
 from lowtide.elements import SCALE_BLOCK
 from lowtide.errors import SpecError
 from lowtide.runtime.row_indices import places_in
@@ -22,8 +22,8 @@ def products(spec: GemmSpec, inputs: Mapping[str, Any]) -> Iterator[tuple[GemmSp
     """Each product of a batch as a separate problem, with its part of each input; with `counts` of rows, only of the
     rows that count. Raises SpecError."""
     rows = None if spec.counts else spec.m
-    one = replace(spec, batch=UNBATCHED, counts=False, arrivals=False, lists=None, m=rows)
-    inputs = {name: value for name, value in inputs.items() if not spec.arrivals or name not in ARRIVALS}
+    one = replace(spec, batch=UNBATCHED, counts=False, arrivals=False, sends=False, lists=None, m=rows)
+    inputs = {name: value for name, value in inputs.items() if not spec.arrivals or name not in (*ARRIVALS, *SENDS)}
     ranks = {"a": 2, "b": 2} | {operand.name: len(operand.shape(None, None)) for operand in spec.operands}
     arrays = {name: np.asarray(value) for name, value in inputs.items()}
     owners = {name: array.shape[0] for name, array in arrays.items() if array.ndim > ranks.get(name, 0) > 0}

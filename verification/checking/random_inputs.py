@@ -10,7 +10,7 @@ from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.epilogue.results import ResultKind
 from lowtide.compiler.spec import GemmSpec
-from lowtide.compiler.spec_fields import ARRIVALS
+from lowtide.compiler.spec_fields import ARRIVALS, SENDS
 from lowtide.elements import element_type
 from lowtide.errors import SpecError
 from lowtide.keywords import check_keywords
@@ -92,6 +92,9 @@ def random_inputs(
             continue
         if operand.name in ARRIVALS and spec.arrivals:
             inputs[operand.name] = _arrival(operand, _settle(spec, "batch", batch), rng)
+            continue
+        if operand.name in SENDS and spec.sends:  # to no rank
+            inputs[operand.name] = np.zeros((*outer, *operand.shape(None, None)[1:]), np.int32)
             continue
         if operand.kind is OperandKind.A_ROWS:  # some are outside of A
             inputs[operand.name] = rng.integers(-1, of_a[0] + 1, rows_of_d).astype(np.int32)

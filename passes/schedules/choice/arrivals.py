@@ -5,7 +5,7 @@ from typing import Any
 
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.choice.packing import unpacked_stores
-from lowtide.passes.schedules.rules.arrivals import WITH_ARRIVALS
+from lowtide.passes.schedules.rules.arrivals import WITH_ARRIVALS, WITH_SENDS
 from lowtide.passes.schedules.rules.required import default_fields
 from lowtide.passes.support.problem.problem import Problem
 
@@ -13,4 +13,7 @@ from lowtide.passes.support.problem.problem import Problem
 def fields(given: Schedule, problem: Problem) -> Mapping[str, Any]:
     """By path, the values of fields that are not given, if shards of A arrive; {} otherwise. D is not packed: a launch
     that copies a packed D would also write elements that the kernel has not stored."""
-    return default_fields(WITH_ARRIVALS, given) | unpacked_stores(given, problem) if problem.has_arrivals else {}
+    if not problem.has_arrivals:
+        return {}
+    of_sends = default_fields(WITH_SENDS, given) if problem.sends else {}
+    return default_fields(WITH_ARRIVALS, given) | of_sends | unpacked_stores(given, problem)

@@ -6,6 +6,7 @@ and `explain`.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from math import gcd
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -75,6 +76,13 @@ def multiplied(schedule: Schedule, problem: Problem) -> Problem:
 def moved_alignment(name: str, schedule: Schedule, problem: Problem) -> int:
     """`alignment_of` the memory that the kernel itself reads or writes: the matrix or, if it is packed, a workspace."""
     return _of_output(schedule, problem) if name == "d" else _of_input(name, schedule, problem)
+
+
+def sent_at_once(schedule: Schedule, problem: Problem) -> int:
+    """The bytes of a shard of A that one access copies to another GPU: as many as A is aligned to, if rows are known to
+    be multiples of them; otherwise one element."""
+    element = element_type(problem.a).bytes
+    return element if problem.k is None else gcd(moved_alignment("a", schedule, problem), problem.k * element)
 
 
 def alignments_of(schedule: Schedule, problem: Problem, of: Alignment = alignment_of) -> dict[str, int]:

@@ -3,13 +3,13 @@
 Nothing reads A without a wait: no launch packs it, and each work item reads one shard. A CTA waits only for what it
 loads itself, so no other CTA of its cluster may load rows of A for it. If a shard is late, its part of D must stay as
 it is, so each tile is stored once, as a whole sum. A kernel reads `turn` first, so it may not begin before earlier
-kernels end.
+kernels end. A kernel that also sends a shard is launched so that all of its CTAs run at the same time.
 """
 
 from collections.abc import Iterator
 from types import MappingProxyType
 
-from lowtide.dialects.tile import LaunchKind, OperandsKind, PackKind, RepeatKind, TailKind, WavesKind
+from lowtide.dialects.tile import LaunchKind, OperandsKind, PackKind, RepeatKind, SchedulerKind, TailKind, WavesKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.rules.required import Table, not_taken
 from lowtide.passes.support.problem.problem import Problem
@@ -30,7 +30,10 @@ WITH_ARRIVALS: Table = MappingProxyType(
         "epilogue.pack": (None, PackKind.none),
     }
 )
+# The same if the kernel sends a shard. The last CTA to send sets the flag, so all CTAs must run at the same time.
+WITH_SENDS: Table = MappingProxyType({"grid.scheduler": (SchedulerKind.persistent,), "grid.cluster": (None,)})
 WHY = "shards of A arrive while the kernel runs, and the agent that reads one waits for it"
+WHY_SENT = "all CTAs send the shard, the last one sets its flag, and others wait for flags; so all run at the same time"
 
 
 def arrivals(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -39,6 +42,8 @@ def arrivals(schedule: Schedule, problem: Problem, target: Target) -> Iterator[s
         return
     for field, way_out in not_taken(WITH_ARRIVALS, schedule):
         yield f"{field}: {WHY}; {way_out} [arrivals-field]"
+    for field, way_out in not_taken(WITH_SENDS, schedule) if problem.sends else ():
+        yield f"{field}: {WHY_SENT}; {way_out} [sends-field]"
     if schedule.grid.cluster is not None and schedule.cluster[1] > 1:
         rows, columns = schedule.cluster
         yield (

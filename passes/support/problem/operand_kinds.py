@@ -13,8 +13,10 @@ ROW_INDICES = (OperandKind.a_rows, OperandKind.d_rows)
 POSITIONS = (OperandKind.ends, *ROW_INDICES)
 #: The kinds of the operands for shards of A that arrive
 ARRIVALS = (OperandKind.arrived, OperandKind.turn, OperandKind.status)
+#: The kinds of the operands that say where this GPU's shard is sent
+SENDS = (OperandKind.peers, OperandKind.sent)
 #: The kinds whose elements are integers that only the device reads, and no epilogue converts
-INTEGERS = (*POSITIONS, *ARRIVALS)
+INTEGERS = (*POSITIONS, *ARRIVALS, *SENDS)
 # The operands of a tile.gemm that act in the sum.
 _IN_THE_SUM = frozenset(
     {
@@ -54,7 +56,7 @@ def acts_in_the_sum(kind: OperandKind) -> bool:
 
 def is_of_epilogue(kind: OperandKind) -> bool:
     """Whether the region reads an operand of tile.gemm. Other operands act in the sum, or are ends of groups, targets,
-    indices of rows of A or D, or those for shards that arrive."""
+    indices of rows of A or D, or those for shards that arrive or are sent."""
     return not acts_in_the_sum(kind) and kind not in (OperandKind.target, *INTEGERS)
 
 

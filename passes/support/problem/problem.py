@@ -221,6 +221,11 @@ class Problem:
         return OperandKind.arrived in self.kinds
 
     @property
+    def sends(self) -> bool:
+        """Whether the kernel sends this GPU's shard of A to other GPUs."""
+        return OperandKind.peers in self.kinds
+
+    @property
     def k_is_grouped(self) -> bool:
         """Whether K is in groups: a batch of products, each over its own range of the K of one A and one B."""
         return OperandKind.ends in self.kinds and self.is_batched and not self.is_padded

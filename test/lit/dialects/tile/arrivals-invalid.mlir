@@ -80,3 +80,96 @@ tile.kernel @k(%M: index) {
   }) : (index, index, index) -> ()
   tile.return
 }
+
+// -----
+
+!mat = memref<8x?x?xbf16, strided<[?, ?, 1]>>
+func.func @no_counter(%a: !mat, %b: !mat, %d: !mat, %arrived: memref<8xi32>, %turn: memref<3xi32>, %status: memref<4xi32>,
+    %peers: memref<8x4xi32, strided<[?, 1]>>, %sent: memref<8xi32>) {
+  // expected-error @below {{'tile.gemm' op sends a shard of A, one of those that arrive: it has a matrix peers of 4 numbers of i32 for each shard, and a vector sent of one [gemm-sends]}}
+  tile.gemm tn %a, %b into %d acc(f32)
+      operands(arrived %arrived : memref<8xi32>, turn %turn : memref<3xi32>, status %status : memref<4xi32>,
+               peers %peers : memref<8x4xi32, strided<[?, 1]>>) {
+  ^bb0(%acc: f32):
+    %y = arith.truncf %acc : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+
+// -----
+
+!mat = memref<8x?x?xbf16, strided<[?, ?, 1]>>
+func.func @few_counters(%a: !mat, %b: !mat, %d: !mat, %arrived: memref<8xi32>, %turn: memref<3xi32>, %status: memref<4xi32>,
+    %peers: memref<8x4xi32, strided<[?, 1]>>, %sent: memref<4xi32>) {
+  // expected-error @below {{'tile.gemm' op sends a shard of A, one of those that arrive: it has a matrix peers of 4 numbers of i32 for each shard, and a vector sent of one [gemm-sends]}}
+  tile.gemm tn %a, %b into %d acc(f32)
+      operands(arrived %arrived : memref<8xi32>, turn %turn : memref<3xi32>, status %status : memref<4xi32>,
+               peers %peers : memref<8x4xi32, strided<[?, 1]>>, sent %sent : memref<4xi32>) {
+  ^bb0(%acc: f32):
+    %y = arith.truncf %acc : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+
+// -----
+
+!mat = memref<8x?x?xbf16, strided<[?, ?, 1]>>
+func.func @to_a_list(%a: !mat, %b: !mat, %d: memref<8x?x?xbf16, strided<[?, ?, 1]>, "list">, %arrived: memref<8xi32>, %turn: memref<3xi32>, %status: memref<4xi32>,
+    %peers: memref<8x4xi32, strided<[?, 1]>>, %sent: memref<8xi32>) {
+  // expected-error @below {{'tile.gemm' op sends a shard of A: A and D are no lists [gemm-sends-lists]}}
+  tile.gemm tn %a, %b into %d acc(f32)
+      operands(arrived %arrived : memref<8xi32>, turn %turn : memref<3xi32>, status %status : memref<4xi32>,
+               peers %peers : memref<8x4xi32, strided<[?, 1]>>, sent %sent : memref<8xi32>) {
+  ^bb0(%acc: f32):
+    %y = arith.truncf %acc : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, memref<8x?x?xbf16, strided<[?, ?, 1]>, "list">
+  return
+}
+
+// -----
+
+tile.kernel @k(%a: memref<8x?x20xbf16, strided<[?, ?, 1]>>, %turn: memref<2xi32>, %peers: memref<8x4xi32, strided<[?, 1]>>, %sent: memref<8xi32>) {
+  // expected-error @below {{'tile.send_shard' op has a turn of 3 numbers, rank, epoch and limit, not 'memref<2xi32>' [arrival-turn]}}
+  tile.send_shard %a to %peers in_turn %turn counting %sent by 2 : memref<8x?x20xbf16, strided<[?, ?, 1]>>, memref<8x4xi32, strided<[?, 1]>>,
+      memref<2xi32>, memref<8xi32>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%a: memref<8x?x20xbf16, strided<[?, ?, 1]>, "list">, %turn: memref<3xi32>, %peers: memref<8x4xi32, strided<[?, 1]>>, %sent: memref<8xi32>) {
+  // expected-error @below {{'tile.send_shard' op sends a shard that lies by rows in one array with the others, not 'memref<8x?x20xbf16, strided<[?, ?, 1]>, "list">' [send-shard]}}
+  tile.send_shard %a to %peers in_turn %turn counting %sent by 2 : memref<8x?x20xbf16, strided<[?, ?, 1]>, "list">, memref<8x4xi32, strided<[?, 1]>>,
+      memref<3xi32>, memref<8xi32>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%a: memref<8x?x20xbf16, strided<[?, ?, 1]>>, %turn: memref<3xi32>, %peers: memref<8x3xi32, strided<[?, 1]>>, %sent: memref<8xi32>) {
+  // expected-error @below {{'tile.send_shard' op has 4 numbers in peers and one in sent for each shard, not 'memref<8x3xi32, strided<[?, 1]>>' and 'memref<8xi32>' for 'memref<8x?x20xbf16, strided<[?, ?, 1]>>' [send-peers]}}
+  tile.send_shard %a to %peers in_turn %turn counting %sent by 2 : memref<8x?x20xbf16, strided<[?, ?, 1]>>, memref<8x3xi32, strided<[?, 1]>>,
+      memref<3xi32>, memref<8xi32>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%a: memref<8x?x20xbf16, strided<[?, ?, 1]>>, %turn: memref<3xi32>, %peers: memref<8x4xi32, strided<[?, 1]>>, %sent: memref<8xi32>) {
+  // expected-error @below {{'tile.send_shard' op moves 12 bytes by an access; take a power of two from 2, an element, to 16 [send-unit]}}
+  tile.send_shard %a to %peers in_turn %turn counting %sent by 12 : memref<8x?x20xbf16, strided<[?, ?, 1]>>, memref<8x4xi32, strided<[?, 1]>>,
+      memref<3xi32>, memref<8xi32>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%a: memref<8x?x20xbf16, strided<[?, ?, 1]>>, %turn: memref<3xi32>, %peers: memref<8x4xi32, strided<[?, 1]>>, %sent: memref<8xi32>) {
+  // expected-error @below {{'tile.send_shard' op moves 16 bytes by an access, but rows are not known to be multiples of it; take 2 [send-row-unit]}}
+  tile.send_shard %a to %peers in_turn %turn counting %sent by 16 : memref<8x?x20xbf16, strided<[?, ?, 1]>>, memref<8x4xi32, strided<[?, 1]>>,
+      memref<3xi32>, memref<8xi32>
+  tile.return
+}

@@ -13,6 +13,27 @@ func.func @gemm(%a: !mat, %b: !mat, %d: !mat, %arrived: memref<8xi32>, %turn: me
   } : !mat, !mat, !mat
   return
 }
+// CHECK-LABEL: func.func @sends(
+func.func @sends(%a: !mat, %b: !mat, %d: !mat, %arrived: memref<8xi32>, %turn: memref<3xi32>, %status: memref<4xi32>,
+    %peers: memref<8x4xi32, strided<[?, 1]>>, %sent: memref<8xi32>) {
+  // CHECK: tile.gemm tn {{.*}}, peers %{{.+}} : memref<8x4xi32, strided<[?, 1]>>, sent %{{.+}} : memref<8xi32>) {
+  tile.gemm tn %a, %b into %d acc(f32)
+      operands(arrived %arrived : memref<8xi32>, turn %turn : memref<3xi32>, status %status : memref<4xi32>,
+               peers %peers : memref<8x4xi32, strided<[?, 1]>>, sent %sent : memref<8xi32>) {
+  ^bb0(%acc: f32):
+    %y = arith.truncf %acc : f32 to bf16
+    tile.yield %y : bf16
+  } : !mat, !mat, !mat
+  return
+}
+// CHECK-LABEL: tile.kernel @send(
+tile.kernel @send(%a: memref<8x?x64xbf16, strided<[?, ?, 1]>>, %turn: memref<3xi32>,
+    %peers: memref<8x4xi32, strided<[?, 1]>>, %sent: memref<8xi32>) {
+  // CHECK-NEXT: tile.send_shard %{{.+}} to %{{.+}} in_turn %{{.+}} counting %{{.+}} by 16 : memref<8x?x64xbf16, strided<[?, ?, 1]>>, memref<8x4xi32, strided<[?, 1]>>, memref<3xi32>, memref<8xi32>
+  tile.send_shard %a to %peers in_turn %turn counting %sent by 16 : memref<8x?x64xbf16, strided<[?, ?, 1]>>,
+      memref<8x4xi32, strided<[?, 1]>>, memref<3xi32>, memref<8xi32>
+  tile.return
+}
 // CHECK-LABEL: tile.kernel @arrivals(
 tile.kernel @arrivals(%M: index, %R: index, %rank: index, %arrived: memref<8xi32>, %turn: memref<3xi32>,
     %status: memref<4xi32>) {
@@ -33,6 +54,8 @@ func.func @instructions(%flag: !llvm.ptr<1>, %status: !llvm.ptr<1>, %n: i32) {
   %1 = sm.ptx_await_arrival %flag reaches(%n) within(%n) else(%status, %n) : !llvm.ptr<1>
   // CHECK-NEXT: sm.ptx_read_status %{{.+}} : !llvm.ptr<1>
   %2 = sm.ptx_read_status %status : !llvm.ptr<1>
+  // CHECK-NEXT: sm.ptx_tell_last %{{.+}} limit %{{.+}} then %{{.+}}, %{{.+}} : !llvm.ptr<1>
+  sm.ptx_tell_last %status limit %n then %flag, %n : !llvm.ptr<1>
   return
 }
 }

@@ -147,6 +147,14 @@ func.func @arrival(%flag: !llvm.ptr<1>, %status: !llvm.ptr<1>, %epoch: i32, %lim
   return %0, %1, %2 : i1, i1, i32
 }
 
+// The count of a CTA, and the flag that the last one sets.
+// CHECK-LABEL: func.func @tell(
+// CHECK:       llvm.inline_asm has_side_effects "{{{.*}}atom.acq_rel.gpu.global.inc.u32 before, [$0], $1;{{.*}}@is_last st.release.sys.global.b32 [$2], $3;{{.*}}}", "l,r,l,r,~{memory}"
+func.func @tell(%counter: !llvm.ptr<1>, %last: i32, %flag: !llvm.ptr<1>, %epoch: i32) {
+  sm.ptx_tell_last %counter limit %last then %flag, %epoch : !llvm.ptr<1>
+  return
+}
+
 // Rounding to a type that is stored with more bits.
 // CHECK-LABEL: func.func @round(
 // CHECK:       llvm.inline_asm "cvt.rna.tf32.f32 $0, $1;", "=f,f" %{{.+}} : (f32) -> f32

@@ -1,0 +1,171 @@
+"""Kernels that send their rank's shard to the other ranks: right products, and faults that are found."""
+
+import re
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import lowtide as lt
+from lowtide.compiler.kernel import CompiledKernel
+from lowtide.errors import InterpreterError, SpecError
+from lowtide.interpreter import Loaded, Sending, interpret_ranks
+from lowtide.interpreter.machine.views import Scope
+
+RANKS, ROWS, COLUMNS, DEPTH, EPOCH = 3, 40, 24, 40, 6
+TYPES = {"a": "bf16", "b": "bf16", "d": "bf16"}
+TARGETS = {"sm_80": "grid.tile = [32, 32], k = 32, stages = 2", "sm_90a": "grid.tile = [64, 32], stages = 2"}
+DOMAIN = {"domain": "exact"}
+
+
+@cache
+def compiled(target: str, k: int | None = DEPTH) -> CompiledKernel:
+    return lt.compile_gemm(lt.GemmSpec(k=k, batch=None, arrivals=True, sends=True, **TYPES), target, TARGETS[target])
+
+
+@cache
+def loaded(target: str, level: str, k: int | None = DEPTH) -> Loaded:
+    kernel = compiled(target, k)
+    return Loaded(kernel.levels["llvm"], kernel.ptx) if level == "ptx" else Loaded(kernel.levels[level])
+
+
+def inputs() -> list[dict[str, NDArray[Any]]]:
+    """Each rank has its own shard and flag; in place of the others there are those of the product before."""
+    rng, found = np.random.default_rng(0), []
+    for rank in range(RANKS):
+        arrived = np.full(RANKS, EPOCH - 1, np.int32)
+        arrived[rank] = EPOCH
+        b = np.broadcast_to(rng.integers(-4, 5, (COLUMNS, DEPTH)), (RANKS, COLUMNS, DEPTH))
+        whole = {"a": rng.integers(-4, 5, (RANKS, ROWS, DEPTH)), "b": b, "arrived": arrived}
+        ints = {"turn": [rank, EPOCH, 1000], "status": [0] * 4, "peers": [[0] * 4] * RANKS, "sent": [0] * RANKS}
+        found.append(whole | {name: np.array(values, np.int32) for name, values in ints.items()})
+    return found
+
+
+def are_right(module: Loaded, seed: int = 0) -> bool:
+    given = inputs()
+    products = interpret_ranks(module, given, seed=seed, **DOMAIN)
+    a = np.stack([each["a"][rank] for rank, each in enumerate(given)])
+    return all((d == a @ each["b"][0].T).all() for d, each in zip(products, given, strict=True))
+
+
+RIGHT = [("sm_80", level) for level in ("problem", "cta", "nvvm", "llvm")]
+RIGHT += [("sm_90a", level) for level in ("smem", "pipelined", "atoms", "epilogue", "nvvm", "ptx")]
+
+
+@pytest.mark.parametrize(("target", "level"), RIGHT)
+def test_each_rank_multiplies_the_shards_that_the_others_send(target: str, level: str) -> None:
+    assert are_right(loaded(target, level), seed=RIGHT.index((target, level)))
+
+
+@pytest.mark.parametrize(("target", "level"), [("sm_80", "ptx"), ("sm_90a", "cta")])
+def test_a_k_known_at_run_time_is_sent_element_by_element(target: str, level: str) -> None:
+    assert " by 2 :" in compiled(target, None).levels["cta"] and " by 16 :" in compiled(target).levels["cta"]
+    assert are_right(loaded(target, level, None))
+
+
+@pytest.mark.parametrize("level", ["problem", "atoms", "ptx"])
+def test_without_places_nothing_is_sent(level: str) -> None:
+    """All shards are there, and so the product of one GPU is right."""
+    given = inputs()[1]
+    given["arrived"][:] = EPOCH
+    d = compiled("sm_90a").interpret(**given, level=level, **DOMAIN)
+    assert (d == given["a"] @ given["b"][0].T).all() and not given["sent"].any()
+
+
+_RACE = r"rank 1: .*(race .*kernel of rank 2|kernel of rank 2.*race )"
+FAULTS = {
+    "lost flag": (Sending(flag=False), r"deadlock of ranks.*rank 1: .*\[agents-deadlock\]"),
+    "stale epoch": (Sending(behind=1), r"deadlock of ranks.*rank 1: .*\[agents-deadlock\]"),
+    "flag before data": (Sending(flag_first=True), _RACE),
+    "narrow scope": (Sending(scope=Scope.gpu), r"rank 1: .*what the kernel of rank 2 wrote.*widen them to \.sys"),
+    "wrong place": (Sending(place=1), r"rank 1: .*kernel of rank 2: race "),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize(("target", "level"), [("sm_80", "cta"), ("sm_90a", "nvvm"), ("sm_80", "ptx")])
+def test_each_fault_of_what_a_kernel_sends_is_found(target: str, level: str, name: str) -> None:
+    sending, message = FAULTS[name]
+    with pytest.raises(InterpreterError, match=f"(?s){message}"):
+        interpret_ranks(loaded(target, level), inputs(), sendings={(2, 1): sending}, **DOMAIN)
+
+
+def found_in(text: str, target: str, level: str) -> str:
+    kernel = compiled(target)
+    assert text != (kernel.ptx if level == "ptx" else kernel.levels[level])
+    module = Loaded(kernel.levels["llvm"], text) if level == "ptx" else Loaded(text)
+    with pytest.raises(InterpreterError) as raised:
+        interpret_ranks(module, inputs(), **DOMAIN)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_shard_that_is_sent_behind_the_products_is_a_deadlock(target: str) -> None:
+    text = compiled(target).levels["cta"]
+    send = next(line for line in text.splitlines(True) if "tile.send_shard" in line)
+    found = found_in(text.replace(send, "").replace("    tile.return", f"{send}    tile.return"), target, "cta")
+    assert "[ranks-deadlock]" in found
+
+
+def test_ctas_that_wait_for_others_that_have_not_begun_are_a_deadlock() -> None:
+    """The CTAs of a cooperative launch begin at the same time, also if they are more than the model's two SMs."""
+    text = compiled("sm_80").levels["cta"].replace("tile.sm_count : index", "arith.constant 4 : index")
+    assert are_right(Loaded(text))
+    assert "[ranks-deadlock]" in found_in(text.replace(" cooperative args", " args"), "sm_80", "cta")
+
+
+def test_faults_of_the_flag_are_found_at_level_nvvm() -> None:
+    text = compiled("sm_80").levels["nvvm"]
+    (tell,) = (line for line in text.splitlines(True) if "sm.ptx_tell_last" in line)
+    (last,) = re.findall(r"limit (%\w+) then", tell)
+    (zero,) = re.findall(r"(%c0_i32\w*) = arith\.constant", text)
+    early = text.replace(tell, tell.replace(f"limit {last}", f"limit {zero}"))
+    assert re.search(r"race .*CTA \d|\[global-uninitialised\]", found_in(early, "sm_80", "nvvm"))
+    before, after = text.split(tell)
+    at = before.rindex("nvvm.barrier0")
+    unordered = before[:at] + before[at:].replace("nvvm.barrier0\n", "\n", 1) + tell + after
+    assert re.search(r"race \(read after write\)", found_in(unordered, "sm_80", "nvvm"))
+
+
+PTX_FAULTS = {
+    "st.release.gpu": ("st.release.sys", "st.release.gpu", r"scopes of the two do not include"),
+    "st.relaxed.sys": ("st.release.sys", "st.relaxed.sys", r"race .*the kernel of rank \d"),
+    "a weak flag": ("st.release.sys.global.b32", "st.global.b32", r"race .*the kernel of rank \d.*flag of shard"),
+    "atom.relaxed": ("atom.acq_rel.gpu.global.inc", "atom.relaxed.gpu.global.inc", r"st\.release.*race .*CTA \d"),
+    "counter of a CTA": ("atom.acq_rel.gpu.global.inc", "atom.acq_rel.cta.global.inc", r"race \(strong access\)"),
+    "no barrier": ("bar.sync \t0;", "", r"st\.release.*race .*lane \d"),
+}
+
+
+@pytest.mark.parametrize("name", PTX_FAULTS)
+def test_faults_of_instructions_are_found(name: str) -> None:
+    old, new, message = PTX_FAULTS[name]
+    assert re.search(f"(?s){message}", found_in(compiled("sm_80").ptx.replace(old, new, 1), "sm_80", "ptx"))
+
+
+def peered(acc, peers: lt.PerRow):
+    return acc + peers
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"arrivals": False}, r"\[sends-arrivals\]"),
+        ({"lists": "d"}, r"lists='d'.*\[sends-beside\]"),
+        ({"k": 0}, r"\[sends-beside\]"),
+        ({"sends": 1}, r"\[rows-word\]"),
+        ({"epilogue": peered}, r"\[arrivals-operand-name\]"),
+    ],
+)
+def test_what_does_not_go_with_a_shard_that_is_sent_is_refused(fields: dict[str, Any], code: str) -> None:
+    with pytest.raises(SpecError, match=code):
+        lt.GemmSpec(**{**TYPES, "batch": 2, "arrivals": True, "sends": True, **fields})
+
+
+@pytest.mark.parametrize("field", ["grid.scheduler = one_shot", "grid.cluster = [2, 1]"])
+def test_schedules_whose_ctas_may_not_run_together_are_refused(field: str) -> None:
+    with pytest.raises(lt.Error, match=r"\[sends-field\]"):
+        lt.compile_gemm(lt.GemmSpec(batch=2, arrivals=True, sends=True, m=64, n=64, k=64, **TYPES), "sm_90a", field)
