@@ -87,6 +87,8 @@ def gather_before(product: Product) -> Collective | None:
     shares, between = rows_before(cut, node, ranks), [node, *chain[chain.index(cut) + 1 :]]
     if shares is None or (joined is None and any(len(each.users) > 1 for each in between)):
         return None
+    if joined is not None and shares[0] != outer:  # the slice is along another dimension than the ranks
+        return None
     return replace(found, outer=shares[0], rows=shares[1], whole=cut)
 
 
@@ -124,6 +126,8 @@ def sum_after(exit: Any) -> Collective | None:
         return None
     ranks = collective.args[2] if str(collective.target) == SCATTER else 0
     if any(each is not None and each.ranks != ranks for each in (joined, padded)):
+        return None
+    if joined is not None and padded is not None and joined.outer != padded.outer:  # along two dimensions
         return None
     outer, rows = (1 if joined is None else joined.outer, ()) if padded is None else padded[2:]
     return Collective(collective, wait, tuple(chain), ranks, collective.args[-1], outer, rows)

@@ -172,6 +172,20 @@ def test_other_slices_are_no_gathered_rows_and_other_dimensions_are_named() -> N
     assert before(graph, flat(graph, whole)).outer == 3
 
 
+def test_rows_cut_or_padded_along_another_dimension_than_that_of_the_ranks_are_left() -> None:
+    graph = Graph()
+    whole = joined(graph, gathered(graph, 3, 4, K), (3, 4, K), 0, 1)  # (3, 16, K)
+    assert before(graph, flat(graph, cut(graph, whole, 0, 2))) is None
+    whole = flat(graph, joined(graph, gathered(graph, 3, 4, K), (3, 4, K), 0, 1))
+    assert before(graph, cut(graph, whole, 0, 13)) is None
+    sums = product(graph, graph.input(15 * 8, K))
+    split = graph.call("aten.split.Tensor", graph.call("aten.view.default", sums, shape=(15, 8, N)), 4, 0)
+    parts = [graph.call("getitem.x", split, number, shape=(4 if number < 3 else 3, 8, N)) for number in range(4)]
+    cat = graph.call("aten.cat.default", [*parts[:3], padded(graph, parts[3], 0, 1)], 0, shape=(16, 8, N))
+    summed(graph, joined(graph, cat, (16, 2, N), 1, 0), "sum", RANKS, "0", shape=(16, 2, N))
+    assert sum_after(sums) is None
+
+
 def test_a_shard_is_found_behind_its_padding() -> None:
     graph = Graph()
     shard, deep = graph.input(3, 2, K), graph.input(1, 3, K)
