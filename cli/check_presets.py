@@ -17,8 +17,8 @@ from lowtide.markdown import markdown
 from lowtide.runtime.files import read_json
 from lowtide.verification.checking.check import check as check_subject
 from lowtide.verification.checking.check_result import Branches, CheckResult
-from lowtide.verification.checking.interpretation import duration
 from lowtide.verification.checking.subjects import of_kernel
+from lowtide.verification.checking.texts import duration
 from lowtide.verification.checking.trials import Finding
 
 HEADINGS = (

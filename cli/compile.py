@@ -21,7 +21,7 @@ from lowtide.compiler.problem_ir import problem_text
 from lowtide.compiler.ptxas_program import ENVIRONMENT_VARIABLE
 from lowtide.dialects.levels import Level
 from lowtide.errors import IRError
-from lowtide.verification.checking.interpretation import duration
+from lowtide.verification.checking.texts import duration
 
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Save the kernel to this folder.")]
 IrFile = Annotated[Path | None, typer.Option("--ir", help="Continue from this dumped level, edited or not.")]

@@ -9,8 +9,7 @@ from lowtide.cli.output import PATIENCE, table
 from lowtide.compiler.driver import Timing
 from lowtide.compiler.spec import GemmSpec
 from lowtide.dialects.levels import Level
-from lowtide.verification.checking.expected_problem import operands_text, results_text
-from lowtide.verification.checking.interpretation import duration
+from lowtide.verification.checking.texts import duration, operands_text, results_text
 
 OWNERS = {"lowtide": "Lowtide's passes", "mlir": "MLIR's passes", "llvm": "LLVM's backend"}
 

@@ -9,7 +9,7 @@ import numpy as np
 import typer
 from mlir import ir
 
-from lowtide.cli import options
+from lowtide.cli import options, run_options
 from lowtide.cli.console import on_ctas, on_pass, problem_line, seed_or_drawn
 from lowtide.cli.grouped import grouped
 from lowtide.cli.output import busy, counted, line
@@ -28,9 +28,10 @@ from lowtide.interpreter.numbers.domains import domain as number_domain
 from lowtide.passes.schedules.facts.alignment import FULL, alignments_in
 from lowtide.verification.checking import interpretation
 from lowtide.verification.checking.expected_problem import ExpectedProblem, expected_problem
-from lowtide.verification.checking.interpretation import check_patience, cta_tile, duration
+from lowtide.verification.checking.interpretation import check_patience, cta_tile
 from lowtide.verification.checking.places import ALIGNED, Place
 from lowtide.verification.checking.runnable import SUFFIX, Runnable, host_beside, runnable
+from lowtide.verification.checking.texts import duration
 from lowtide.verification.checking.trials import Trial
 from lowtide.verification.checking.verdicts import Verdict, against_exact, against_float64, check_memory
 
@@ -50,17 +51,17 @@ def interpret(
     against: Against = None,
     target: options.Target = None,
     schedule: options.ScheduleText = None,
-    level: options.InterpretedLevel = None,
-    sms: options.Sms = 2,
+    level: run_options.InterpretedLevel = None,
+    sms: run_options.Sms = 2,
     seed: options.Seed = None,
-    domain: options.NumberDomain = "float",
-    padding: options.Padding = interpretation.ROW_PADDING,
-    rows_between: options.RowsBetween = 0,
-    shared: options.Shared = None,
-    aligned: options.Aligned = None,
-    ends: options.Ends = None,
-    force: options.Force = False,
-    max_steps: options.MaxSteps = MAX_STEPS,
+    domain: run_options.NumberDomain = "float",
+    padding: run_options.Padding = interpretation.ROW_PADDING,
+    rows_between: run_options.RowsBetween = 0,
+    shared: run_options.Shared = None,
+    aligned: run_options.Aligned = None,
+    ends: run_options.Ends = None,
+    force: run_options.Force = False,
+    max_steps: run_options.MaxSteps = MAX_STEPS,
 ) -> None:
     """Run a level on random inputs on the CPU, under the hardware's rules, and check D.
 
@@ -93,13 +94,13 @@ def interpret(
                     # A file with the whole problem is also the reference for the levels lowered from it.
                     against = file if spec_of(parse_file(file, context)).whole else None
                 reference = expected_problem(file, given_level.module, against)
-        lies = options.lies(reference.spec, problem.batch, rows_between, shared)
+        lies = run_options.lies(reference.spec, problem.batch, rows_between, shared)
         asked = alignments_in(given_level.module)
         by_default = asked["a"], asked["b"], asked["d"]
-        place = Place(by_default, by_default) if aligned is None else options.place(aligned)
+        place = Place(by_default, by_default) if aligned is None else run_options.place(aligned)
         place = place._replace(full=asked.get(FULL, 1))
         extents = _extents(reference.spec, (problem.m, problem.n, problem.k))
-        groups = options.ends(reference.spec, ends)
+        groups = run_options.ends(reference.spec, ends)
         trial = Trial(extents, sms, padding, domain, seed, place, lies, groups)
         verdict = _run(given_level, reference, trial, force, max_steps)
     line("result", f"{verdict.word}: {verdict.message}")

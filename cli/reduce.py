@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lowtide import entry
-from lowtide.cli import options, problem
+from lowtide.cli import options, problem, run_options
 from lowtide.cli.output import busy, counted, line
 from lowtide.compiler.contexts import make_context, parse_file
 from lowtide.compiler.driver import lower
@@ -47,13 +47,13 @@ def reduce(
     n: problem.N = None,
     k: problem.K = None,
     batch: problem.BatchText = None,
-    sms: options.Sms = 2,
+    sms: run_options.Sms = 2,
     seed: options.Seed = None,
-    domain: options.NumberDomain = "exact",
-    padding: options.Padding = ROW_PADDING,
-    rows_between: options.RowsBetween = 0,
-    shared: options.Shared = None,
-    aligned: options.Aligned = None,
+    domain: run_options.NumberDomain = "exact",
+    padding: run_options.Padding = ROW_PADDING,
+    rows_between: run_options.RowsBetween = 0,
+    shared: run_options.Shared = None,
+    aligned: run_options.Aligned = None,
     budget: Budget = BUDGET,
 ) -> None:
     """Shrink a failing dump while it keeps failing in the same way: its run, ops, loops and schedule fields.
@@ -76,9 +76,9 @@ def reduce(
         with busy("looking for a run that fails"):
             trial = _trial(file, found, (m, n, k), Trial((1, 1, 1), sms, padding, domain, seed or 0))
             if trial.batch is None:
-                trial = replace(trial, batch=options.lies(found.spec, batch, rows_between, shared))
+                trial = replace(trial, batch=run_options.lies(found.spec, batch, rows_between, shared))
             if aligned is not None:
-                trial = replace(trial, place=options.place(aligned))
+                trial = replace(trial, place=run_options.place(aligned))
             check, kind = own_check(text, found.spec, trial)
         if not kind:
             raise Error(

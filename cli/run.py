@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from lowtide.cli import options
+from lowtide.cli import options, run_options
 from lowtide.cli.console import on_ctas, on_pass, problem_line, seed_or_drawn, time_table
 from lowtide.cli.grouped import grouped
 from lowtide.cli.output import busy, counted, line
@@ -21,9 +21,10 @@ from lowtide.dialects.levels import Level
 from lowtide.errors import DeviceError
 from lowtide.runtime import driver
 from lowtide.verification.checking.gpu_run import run_on_gpu
-from lowtide.verification.checking.interpretation import batch_of, check_patience, duration
+from lowtide.verification.checking.interpretation import batch_of, check_patience
 from lowtide.verification.checking.interpretation import run as interpret
 from lowtide.verification.checking.runnable import runnable
+from lowtide.verification.checking.texts import duration
 from lowtide.verification.checking.trials import Trial
 from lowtide.verification.checking.verdicts import Verdict, against_float64, check_memory
 
@@ -45,10 +46,10 @@ def run(
     dump_ir: options.DumpDir = None,
     time_passes: options.TimePasses = False,
     dynamic: options.Dynamic = False,
-    level: options.InterpretedLevel = None,
-    sms: options.Sms = 2,
+    level: run_options.InterpretedLevel = None,
+    sms: run_options.Sms = 2,
     seed: options.Seed = None,
-    force: options.Force = False,
+    force: run_options.Force = False,
 ) -> None:
     """Multiply random matrices and compare with float64 within a derived bound.
 

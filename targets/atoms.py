@@ -222,6 +222,7 @@ _A_IN_REGISTERS = Layout(((4, 8, 4), (2, 2, 2)), ((128, 1, 16), (64, 8, 512)))
 _PTX_OF_MIXED_BYTES = 84
 # For integers, larger widths are multiples of 16 (PTX ISA, "wgmma.mma_async", "Shape").
 _NARROW_INTEGER_N = 32
+_wgmma_ab_layout, _wgmma_c_layout = cache(atoms_nv.gmma_ab_layout), cache(atoms_nv.gmma_c_layout)  # of all types
 _TRANSPOSED_BITS = 16  # operands of this width may have M or N contiguous
 
 
@@ -327,9 +328,9 @@ def wgmma_atom(n: int, c_dtype: str, a_dtype: str, b_dtype: str) -> MmaAtom:
         a_dtype=a_dtype,
         b_dtype=b_dtype,
         c_dtype=c_dtype,
-        a_layout=atoms_nv.gmma_ab_layout(WGMMA_ROWS, k),
-        b_layout=atoms_nv.gmma_ab_layout(n, k),
-        c_layout=atoms_nv.gmma_c_layout(n),
+        a_layout=_wgmma_ab_layout(WGMMA_ROWS, k),
+        b_layout=_wgmma_ab_layout(n, k),
+        c_layout=_wgmma_c_layout(n),
         ptx=f"wgmma.mma_async.sync.aligned.{shape}.{c.ptx}.{a.ptx}.{b.ptx}",
         threads=WARPGROUP_THREADS,
         compute_capability=(9, 0),

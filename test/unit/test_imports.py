@@ -183,7 +183,7 @@ def chain(start: str, library: str, sources: Mapping[str, str]) -> list[str]:
         module = left.pop()
         package, _, _ = module.rpartition(".")
         for name in sorted({package} | at_import(sources.get(module, ""))):
-            if name.partition(".")[0] == library:
+            if f"{name}.".startswith(f"{library}."):
                 found = [name]
                 while module:
                     found, module = [module, *found], came_from[module]
@@ -194,11 +194,22 @@ def chain(start: str, library: str, sources: Mapping[str, str]) -> list[str]:
     return []
 
 
+@functools.cache
+def sources_by_name() -> Mapping[str, str]:
+    paths = [path for folder in BELOW for path in files(folder)] + [*(ROOT / "src/lowtide").glob("*.py")]
+    return {module_of(path).removesuffix(".__init__"): path.read_text(encoding="utf-8") for path in paths}
+
+
+@pytest.mark.parametrize("command", ["compile", "tune", "bench", "draw"])
+def test_a_command_that_runs_nothing_on_a_cpu_imports_no_interpreter(command: str) -> None:
+    """Importing it takes a good part of the time of such a command."""
+    assert f"lowtide.cli.{command}" in sources_by_name()
+    assert chain(f"lowtide.cli.{command}", "lowtide.interpreter", sources_by_name()) == []
+
+
 def test_the_torch_layer_and_lt_matmul_import_no_mlir() -> None:
     """Importing it takes half a second, and a kernel from the cache needs none of it."""
-    folders = [folder for folder in BELOW if folder != "cli"]
-    paths = [path for folder in folders for path in files(folder)] + [*(ROOT / "src/lowtide").glob("*.py")]
-    sources = {module_of(path).removesuffix(".__init__"): path.read_text(encoding="utf-8") for path in paths}
+    sources = sources_by_name()
     starts = [name for name in sources if name.startswith("lowtide.torch")] + ["lowtide.compiler.matmul.matmul"]
     assert len(starts) > 50
     assert [found for name in starts if (found := chain(name, "mlir", sources))] == []

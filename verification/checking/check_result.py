@@ -8,7 +8,7 @@ from lowtide.dialects.levels import Level
 from lowtide.interpreter.numbers.domains import FieldDomain
 from lowtide.verification.checking.cover import Row, Shape
 from lowtide.verification.checking.guilty import Guilty
-from lowtide.verification.checking.interpretation import duration
+from lowtide.verification.checking.texts import duration
 from lowtide.verification.checking.trials import Finding, Outcome
 
 _SHOWN = 12  # untaken sides of branches

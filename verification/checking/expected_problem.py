@@ -6,12 +6,12 @@ from pathlib import Path
 from mlir import ir
 
 from lowtide.compiler.contexts import parse_file, parse_text
-from lowtide.compiler.epilogue.results import gives_d_alone
 from lowtide.compiler.spec import GemmSpec
 from lowtide.compiler.spec_of_ir import spec_of
 from lowtide.dialects.levels import Level
 from lowtide.errors import IRError
 from lowtide.verification.checking.runnable import saved_origin
+from lowtide.verification.checking.texts import operands_text, results_text
 
 
 @dataclass(frozen=True)
@@ -78,19 +78,6 @@ def _facts(spec: GemmSpec) -> dict[str, str]:
         "layouts": f"{spec.layout}, D by {spec.d_order}",
         "operands": operands_text(spec) or "none",
     }
-
-
-def results_text(spec: GemmSpec) -> str:
-    """The type of D, or the full results: `pre (f32), act (bf16)`."""
-    if gives_d_alone(spec.results):
-        return spec.d
-    kinds = {x.name: "" if x.kind.reduction is None else f"{x.kind.value} " for x in spec.returned_results}
-    return ", ".join(f"{result.name} ({kinds[result.name]}{result.dtype})" for result in spec.returned_results)
-
-
-def operands_text(spec: GemmSpec) -> str:
-    """The epilogue's operands: `bias (per_column bf16), alpha (scalar f32)`."""
-    return ", ".join(f"{operand.name} ({operand.kind.value} {operand.dtype})" for operand in spec.operands)
 
 
 def dumped_problem(file: Path) -> Path | None:

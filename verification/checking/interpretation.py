@@ -26,6 +26,7 @@ from lowtide.passes.schedules.facts.alignment import WIDEST, WIDEST_OF_ALL
 from lowtide.runtime.results import returned
 from lowtide.runtime.row_indices import drawn_rows_of_d
 from lowtide.verification.checking.random_inputs import elements_apart, padded_matrix, random_inputs, row_stride, stale
+from lowtide.verification.checking.texts import duration
 
 # Multiply-adds per second of one CPU core, including those of padded tiles, by mma of 16-bit operands: measured once,
 # for estimates. A level that is not listed counts as the slowest.
@@ -106,16 +107,6 @@ def check_patience(
             f"than {duration(LONGEST_SECONDS)}: take a GPU, a smaller problem{other}, or --force [interpreter-patience]"
         )
     return seconds
-
-
-def duration(seconds: float) -> str:
-    """Seconds in a readable unit: 2.4 ms, 12 s, 3 min, 40 h."""
-    if seconds < 1:
-        return f"{1000 * seconds:.3g} ms"
-    for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:,.0f} {unit}"
-    return f"{seconds:.3g} s"
 
 
 def inputs_for(
