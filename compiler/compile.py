@@ -178,9 +178,10 @@ def compile_ir(
     *,
     on_progress: Progress | None = None,
 ) -> CompiledKernel:
-    """Compile IR of any level: text, or the path of a dump, edited or not. See `lowtide.compiler.driver.lower`.
+    """Compile IR of any level: text, or the path of a dump, edited or not.
 
-    `target`: by default the module's own. If both are given, they must agree.
+    `target`: by default the module's own; if both are given, they must agree. `dump_ir`: as in `compile_gemm`. Raises
+    IRError for IR that is malformed or not of its level, and the errors of `compile_gemm`.
     """
     return CompiledKernel(attempts.compile_ir(source, target=target, dump_dir=dump_ir, on_progress=on_progress))
 

@@ -187,6 +187,21 @@ class GemmSpec(GemmFields):
         check_lists(self)
         check_arrivals(self)
         check_sends(self)
+        self._settle_sums()
+        self._settle_result_types()
+        check_pairs(self)
+        self._check_types_of_results()
+        types = dict(self.result_types)
+        accumulators = 1 if self.pairs is None else 2
+        graph = trace(self.epilogue, self.sums, self.d, bool(self.amax), types, accumulators)
+        object.__setattr__(self, "epilogue_graph", graph)
+        check_d_rows(self)
+        check_arrival_results(self)
+        self._check_results(types)
+        self._check_names()
+
+    def _settle_sums(self) -> None:
+        """Raise SpecError if A and B have types that are not multiplied, or sums of another type; decide open ones."""
         sums = accumulator_types(*self.multiplied)
         if not sums:
             raise SpecError(
@@ -201,9 +216,10 @@ class GemmSpec(GemmFields):
                 f"acc={self.acc!r} with {self.a} inputs: {self.sums} accumulators take {' and '.join(takers)} inputs "
                 f"only; use acc={sums[0]!r} [sums-of-type]"
             )
+
+    def _check_types_of_results(self) -> None:
+        """Raise SpecError if D, another full result or an amax has a type that the sums do not give."""
         of_sum = output_types(self.sums)
-        self._settle_result_types()
-        check_pairs(self)
         for name, dtype in (("d", self.d), *self.result_types):
             if dtype not in of_sum:
                 raise SpecError(f"{name}={dtype!r} with {self.sums} accumulators: {choices(dtype, of_sum)} [d-of-sums]")
@@ -213,14 +229,6 @@ class GemmSpec(GemmFields):
             raise SpecError(
                 f"amax=True with {self.sums} accumulators: an amax is {EPILOGUE_TYPE}; take amax=False [amax-type]"
             )
-        types = dict(self.result_types)
-        accumulators = 1 if self.pairs is None else 2
-        graph = trace(self.epilogue, self.sums, self.d, bool(self.amax), types, accumulators)
-        object.__setattr__(self, "epilogue_graph", graph)
-        check_d_rows(self)
-        check_arrival_results(self)
-        self._check_results(types)
-        self._check_names()
 
     def _settle_result_types(self) -> None:
         """Convert `result_types` to pairs, which are hashable. Raises SpecError for anything but names and dtypes."""

@@ -182,13 +182,7 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
     turn, turns = _turn(state, op)
     trace = machine.observers.trace
     noted = None if trace is None else trace.begin_work(cta, state.name, (turn, turns))
-    spans = [(0, rows)] * (batches[0] if batches else 1)
-    if ends:
-        spans = (rows_of_matrices if batches else groups_of_rows)(state, op, ends[0], rows)
-        if batches and len(spans) != batches[0]:
-            raise state.violation(
-                op, f"has {len(spans)} ends for a batch of {batches[0]}: give one for each matrix [work-ends-batch]"
-            )
+    spans = _spans(state, op, rows, batches, ends)
     matrix = _matrix_of(state, op, len(spans), first)
     spans = [spans[matrix(number)] for number in range(len(spans))]
     widths = [columns] * len(spans)
@@ -243,6 +237,19 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
         carried = yield from run_block(state, op.regions[0])
     for slot, value in zip(op.results, carried, strict=True):
         state.values[slot] = value
+
+
+def _spans(state: AgentState, op: DecodedOp, rows: int, batches: list[int], ends: list[Any]) -> list[tuple[int, int]]:
+    """The rows of each matrix, or group: the first, and the one after the last. Raises InterpreterError if a batch has
+    another number of ends than of matrices."""
+    if not ends:
+        return [(0, rows)] * (batches[0] if batches else 1)
+    spans = (rows_of_matrices if batches else groups_of_rows)(state, op, ends[0], rows)
+    if batches and len(spans) != batches[0]:
+        raise state.violation(
+            op, f"has {len(spans)} ends for a batch of {batches[0]}: give one for each matrix [work-ends-batch]"
+        )
+    return spans
 
 
 def _matrix_of(state: AgentState, op: DecodedOp, count: int, first: list[int]) -> Callable[[int], int]:

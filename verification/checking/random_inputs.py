@@ -45,19 +45,23 @@ def random_inputs(
     batches: Mapping[str, int] = MappingProxyType({}),
     groups: int | None = None,
 ) -> dict[str, Any]:
-    """`a`, `b` and epilogue operands, normally distributed (any integers for integer types), by name, for extents `m`,
-    `n`, `k` (`None`: the spec's).
+    """`a`, `b` and the other inputs of a call, by name, for extents `m`, `n` and `k` (`None`: the spec's). Floats are
+    normally distributed, integers are any of their type, and scalars are Python floats.
 
-    Rows of A and B start at multiples of 16 bytes from the first, as most kernels require, or at odd multiples of the
-    smaller number of bytes in `alignments` for "a" and "b"; so do rows of scales of blocks. `row_padding` more
-    elements, rounded up in the same way, follow each row; for a full operand exactly `row_padding`, unless `alignments`
-    has bytes for "full". Padding is NaN, so
-    that reading it shows. Scalars are Python floats. In a `batch` (`None`: the spec's) the inputs named in `shared`
-    have no batch dimension (`None`: some are drawn, but not A), and `batch_padding` rows of NaN follow each matrix of
-    the others, in A and B also as many bytes as `batches` has below 16. The ends of `groups` groups (`None`: the spec's
-    number, or at most 5 if it is known only at run time) are drawn, and do not decrease; so are `counts`. Indices of
-    rows of D are drawn for a D of m + m // 4 + 1 rows: they name different ones, not all of them, and some that D does
-    not have. Raises `SpecError` for extents that contradict the spec's or are unknown.
+    Rows: those of A, B and scales of blocks begin at multiples of 16 bytes from the first, as most kernels require.
+    With `alignments`, bytes for "a" and "b", they begin at odd multiples of the smaller number. `row_padding` elements
+    follow each row, rounded up in the same way; for full operands exactly as many, unless `alignments` has bytes for
+    "full". Padding is NaN, so that a read of it shows.
+
+    Batches: there are `batch` matrices (`None`: the spec's number). Those named in `shared` have no batch dimension
+    (`None`: some are drawn, but not A). `batch_padding` rows of NaN follow each other matrix, and in A and B as many
+    bytes as `batches` has below 16.
+
+    Groups: the ends of `groups` groups (`None`: the spec's number, or at most 5 if it is known only at run time) are
+    drawn, and do not decrease; `counts` are drawn, too. Indices of rows of D are drawn for a D of m + m // 4 + 1 rows.
+    They name different rows, but not all, and some rows that D does not have.
+
+    Raises `SpecError` for extents that contradict the spec's or are unknown.
     """
     rows_of_d, columns_of_d = _settle(spec, "m", m), _settle(spec, "n", n)
     terms = _settle(spec, "k", k)
