@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 import lowtide as lt
 from lowtide import targets
 from lowtide.compiler.contexts import make_context, parse_text
-from lowtide.compiler.driver import lower
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.compiler.pass_pipeline import parse_pipeline, run_element
 from lowtide.compiler.problem_ir import problem_text
@@ -56,10 +55,9 @@ def steps_of(spec: lt.GemmSpec, schedule: str, target: targets.Target = TARGET, 
     raise AssertionError(f"{last} is not in the table of steps")
 
 
-def levels_of(spec: lt.GemmSpec, schedule: str | None = None) -> dict[str, str]:
-    """The text of each level from problem to nvvm."""
-    given = None if schedule is None else lt.Schedule.parse(schedule)
-    return dict(lower(problem_text(spec, TARGET, given), until=Level.NVVM).levels)
+def levels_of(spec: lt.GemmSpec, schedule: str, target: str = TARGET.name) -> dict[str, str]:
+    """The last text of each level, from problem to the LLVM dialect."""
+    return {str(step.level): step.after for step in steps_of(spec, schedule, targets.get(target))}
 
 
 def level_of(compiled: CompiledKernel, level: str) -> Any:

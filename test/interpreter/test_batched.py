@@ -4,10 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled import expected, spec, steps_of
+from compiled import expected, levels_of, spec
 
 import lowtide as lt
-from lowtide import targets
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import Loaded, Trace, interpret
 from lowtide.interpreter.machine.global_memory import GlobalMemory
@@ -72,8 +71,7 @@ def inputs_of(problem: lt.GemmSpec, batch: int, m: int, n: int, k: int, shared: 
 
 
 def texts_of(problem: lt.GemmSpec, target: str, schedule: str) -> dict[str, str]:
-    """The last text of each level."""
-    return {str(step.level): step.after for step in steps_of(problem, schedule, targets.get(target))}
+    return levels_of(problem, schedule, target)
 
 
 @pytest.mark.parametrize(

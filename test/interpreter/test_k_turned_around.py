@@ -5,7 +5,7 @@ from functools import cache
 import ml_dtypes
 import numpy as np
 import pytest
-from compiled import expected, inputs_of, spec, steps_of
+from compiled import expected, inputs_of, levels_of, spec, steps_of
 from planting import Fault
 
 from lowtide import targets
@@ -32,7 +32,7 @@ INPUTS = inputs_of(SPEC, 300, 40, 104)  # 15 tiles, or 9; four K steps, the last
 
 @cache
 def levels(name: str) -> dict[str, str]:
-    return {str(step.level): step.after for step in steps_of(SPEC, SCHEDULES[name], targets.get("sm_90a"))}
+    return levels_of(SPEC, SCHEDULES[name], "sm_90a")
 
 
 @pytest.mark.parametrize("name", SCHEDULES)

@@ -8,10 +8,9 @@ import re
 
 import numpy as np
 import pytest
-from compiled import expected, inputs_of, spec, steps_of
+from compiled import expected, inputs_of, levels_of, spec
 from planting import Fault
 
-from lowtide import targets
 from lowtide.dialects.levels import Level
 from lowtide.errors import InterpreterError
 from lowtide.interpreter import Report, interpret
@@ -26,15 +25,15 @@ PATHS = {
 SEEDS = (0, 1, 2)
 
 
-def levels_of(schedule: str) -> dict[str, str]:
+def lowered(schedule: str) -> dict[str, str]:
     """The last text of each level."""
-    found = {str(step.level): step.after for step in steps_of(SPEC, schedule, targets.get("sm_90a"))}
+    found = levels_of(SPEC, schedule, "sm_90a")
     return {level: found[level] for level in ("pipelined", "atoms", "epilogue", "nvvm")}
 
 
 @pytest.fixture(scope="module")
 def levels() -> dict[str, dict[str, str]]:
-    return {path: levels_of(f"{PINGPONG}, {fields}") for path, fields in PATHS.items()}
+    return {path: lowered(f"{PINGPONG}, {fields}") for path, fields in PATHS.items()}
 
 
 # Tiles per CTA on two SMs: 1, 1, 3 and 2, 4, 4. K steps: fewer than the stages, as many, more, and twice a round of the
@@ -63,7 +62,7 @@ def test_every_number_of_tiles_and_k_steps_is_right(levels: dict[str, dict[str, 
 
 @pytest.mark.parametrize("scheduler", ["persistent", "even_split"])
 def test_three_consumers_take_turns_too(scheduler: str) -> None:
-    texts = levels_of(f"{PINGPONG.replace('pingpong(2)', 'pingpong(3)')}, {PATHS['tma']}, scheduler = {scheduler}")
+    texts = lowered(f"{PINGPONG.replace('pingpong(2)', 'pingpong(3)')}, {PATHS['tma']}, scheduler = {scheduler}")
     inputs = inputs_of(SPEC, 124, 80, 3 * 64)
     for level, text in texts.items():
         d = interpret(text, inputs, sms=1, seed=len(level), domain="exact")

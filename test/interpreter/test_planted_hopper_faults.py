@@ -7,10 +7,9 @@ tiles, a ring of three stages that is gone round several times, the epilogue thr
 
 import numpy as np
 import pytest
-from compiled import expected, inputs_of, spec, steps_of
+from compiled import expected, inputs_of, levels_of, spec
 from planting import IN_FLIGHT, RACE, WRONG_NUMBERS, Fault, assert_found, exactly
 
-from lowtide import targets
 from lowtide.interpreter import interpret
 
 SPEC = spec()
@@ -326,8 +325,7 @@ FAULTS = [
 
 @pytest.fixture(scope="module")
 def levels() -> dict[str, str]:
-    """The last text of each level."""
-    return {str(step.level): step.after for step in steps_of(SPEC, SCHEDULE, targets.get("sm_90a"))}
+    return levels_of(SPEC, SCHEDULE, "sm_90a")
 
 
 @pytest.mark.parametrize("level", sorted({fault.level for fault in FAULTS}))

@@ -1,10 +1,8 @@
 """Faults planted in a kernel that loads only the rows of last tiles that exist, and broken rules of its ops."""
 
 import pytest
-from compiled import inputs_of, spec, steps_of
+from compiled import inputs_of, levels_of, spec
 from planting import IN_FLIGHT, RACE, Fault, assert_found, exactly
-
-from lowtide import targets
 
 SPEC = spec()
 SCHEDULE = (
@@ -89,8 +87,7 @@ FAULTS = [*ZEROS, *ROWS, *BYTES, *RULES]
 
 @pytest.fixture(scope="module")
 def levels() -> dict[str, str]:
-    """The last text of each level."""
-    return {str(step.level): step.after for step in steps_of(SPEC, SCHEDULE, targets.get("sm_90a"))}
+    return levels_of(SPEC, SCHEDULE, "sm_90a")
 
 
 @pytest.mark.parametrize("level", sorted({fault.level for fault in FAULTS}))

@@ -5,10 +5,9 @@ Two CTAs compute five tiles: two whole ones each, then a half each, on one ring 
 
 import numpy as np
 import pytest
-from compiled import expected, inputs_of, spec, steps_of
+from compiled import expected, inputs_of, levels_of, spec
 from planting import IN_FLIGHT, RACE, Fault, assert_found, exactly
 
-from lowtide import targets
 from lowtide.interpreter import interpret
 
 SPEC = spec()
@@ -32,8 +31,7 @@ FAULTS = [
 
 @pytest.fixture(scope="module")
 def levels() -> dict[str, str]:
-    """The last text of each level."""
-    return {str(step.level): step.after for step in steps_of(SPEC, SCHEDULE, targets.get("sm_90a"))}
+    return levels_of(SPEC, SCHEDULE, "sm_90a")
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from compiled import expected, inputs_of, spec, steps_of
+from compiled import expected, inputs_of, levels_of, spec
 from planting import Fault
 
 import lowtide as lt
-from lowtide import targets
 from lowtide.dialects.tile import GemmLayout
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import InterpreterError
@@ -54,7 +53,7 @@ FAULTS = [
 
 @pytest.fixture(scope="module")
 def levels() -> dict[str, str]:
-    return {str(step.level): step.after for step in steps_of(SPEC, WARPS, targets.get("sm_90a"))}
+    return levels_of(SPEC, WARPS, "sm_90a")
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

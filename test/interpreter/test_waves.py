@@ -6,10 +6,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from compiled import expected, inputs_of, spec, steps_of
+from compiled import expected, inputs_of, levels_of, spec
 from planting import Fault
 
-from lowtide import targets
 from lowtide.compiler.driver import lower
 from lowtide.compiler.kernel import CompiledKernel
 from lowtide.errors import InterpreterError
@@ -34,7 +33,7 @@ INPUTS = inputs_of(SPEC, 300, 40, 40)
 
 @cache
 def levels(name: str) -> dict[str, str]:
-    return {str(step.level): step.after for step in steps_of(SPEC, SCHEDULES[name], targets.get("sm_90a"))}
+    return levels_of(SPEC, SCHEDULES[name], "sm_90a")
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
