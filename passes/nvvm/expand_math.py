@@ -2,9 +2,9 @@
 
 Before   %y = math.exp %x : f32
 After    %h = arith.mulf %x, %log2e : f32; %y = math.exp2 %h fastmath<afn> : f32
-         A power of two in the argument of exp, a constant factor from 2⁻⁸ to 2⁸ in that of erfc, with either sign, and
-         a power of two in a product with erfc become part of the formula's constants. So gelu, ½ x · erfc(−x/√2),
-         needs one product beside those of the polynomial.
+         A power of two from 2⁻¹⁰⁰ to 2¹⁰⁰ in the argument of exp, a constant factor from 2⁻⁸ to 2⁸ in that of erfc,
+         with either sign, and ½, 2 or 4 in a product with erfc become part of the formula's constants. So gelu,
+         ½ x · erfc(−x/√2), needs one product beside those of the polynomial.
 Needs    f32 or vectors of f32.
 Gives    of the math dialect only `HARDWARE_OPS`, each of which convert-math-to-intrinsics lowers to one instruction.
          Upstream's lowering then makes no call into libdevice.
@@ -32,13 +32,16 @@ HARDWARE_OPS = frozenset(
     {"math.fma", "math.exp2", "math.log2", "math.sqrt", "math.rsqrt", "math.roundeven", "math.absf", "math.copysign"}
 )
 
-# With these, an argument x · c needs no product. For exp, c is ± a power of two, so the constant is not rounded again.
-# For erfc, c has a size that keeps the coefficients in range.
+# With these, an argument x · c needs no product. For exp, c is ± a power of two, so the constant is not rounded again,
+# unless it is subnormal. For erfc, c has a size that keeps the coefficients in range.
 _WITH_SCALE: dict[str, Callable[["IrOps", ir.Value, float], ir.Value]] = {
     "math.exp": formulas.exp,
     "math.erfc": formulas.erfc,
 }
 _LEAST_SCALE, _MOST_SCALE = 2.0**-8, 2.0**8
+_LEAST_POWER, _MOST_POWER = 2.0**-100, 2.0**100
+# Of erfc. Others would cost accuracy, since the logarithm of the factor is added to the power before it is rounded.
+FACTORS = (0.5, 2.0, 4.0)
 
 EXPANDED_OPS: dict[str, Callable[["IrOps", ir.Value], ir.Value]] = {
     "math.exp": formulas.exp,
@@ -98,14 +101,14 @@ def _scaled(op: ir.Operation) -> tuple[ir.Value, float]:
             argument, scale = found[0], scale * found[1]
         else:
             break
-    exact = _is_power_of_two(scale)
+    exact = _is_power_of_two(scale) and _LEAST_POWER <= abs(scale) <= _MOST_POWER
     usable = exact if op.name == "math.exp" else _LEAST_SCALE <= abs(scale) <= _MOST_SCALE
     return (argument, scale) if usable else (op.operands[0], 1.0)
 
 
 def _multiplied(op: ir.Operation) -> tuple[ir.Operation, float, ir.Value | None]:
-    """If the only use of an erfc is a product 2ⁿ·x · erfc: this product, 2ⁿ and x. If it is 2ⁿ · erfc: this product, 2ⁿ
-    and None. Otherwise: the op, 1 and None."""
+    """If the only use of an erfc is a product c·x · erfc with c among `FACTORS`: this product, c and x. If it is
+    c · erfc: this product, c and None. Otherwise: the op, 1 and None."""
     uses = list(op.results[0].uses)
     product = uses[0].owner.operation if len(uses) == 1 else op
     if op.name != "math.erfc" or product.name != "arith.mulf":
@@ -113,10 +116,10 @@ def _multiplied(op: ir.Operation) -> tuple[ir.Operation, float, ir.Value | None]
     left, right = product.operands
     (other,) = (each for each in (left, right) if each != op.results[0])
     if (factor := _constant(other)) is not None:
-        return (product, factor, None) if _is_power_of_two(factor) and factor > 0 else (op, 1.0, None)
+        return (product, factor, None) if factor in FACTORS else (op, 1.0, None)
     inner = defining_op(other)
     found = None if inner is None else _constant_factor(inner.operation)
-    if found is None or found[1] < 0 or not _is_power_of_two(found[1]):
+    if found is None or found[1] not in FACTORS:
         return op, 1.0, None
     return product, found[1], found[0]
 

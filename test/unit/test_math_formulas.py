@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lowtide.passes.nvvm.expand_math import FACTORS
 from lowtide.passes.support.ir import math_formulas as formulas
 
 ERF = np.vectorize(math.erf, otypes=[np.float64])
@@ -91,12 +92,16 @@ CASES = {
     "erf": (formulas.erf, ERF, formulas.ERF, every_float(4099, -12, 12)),
     "erfc": (formulas.erfc, ERFC, formulas.ERFC, every_float(4099, -math.inf, math.inf)),
     "log": (formulas.log, np.log, formulas.LOG, every_float(4099, 1e-45, 3.4e38)),
-    "half of erfc(-x/√2)": (
-        lambda ops, x: formulas.erfc(ops, x, -math.sqrt(0.5), 0.5),
-        lambda x: 0.5 * ERFC(x * -math.sqrt(0.5)),
-        replace(formulas.ERFC, absolute=formulas.ERFC.absolute / 2, argument=2.0**-24),  # of the product that is saved
-        every_float(4099, -math.inf, math.inf),
-    ),
+    **{
+        f"{factor} · erfc(-x/√2)": (
+            lambda ops, x, factor=factor: formulas.erfc(ops, x, -math.sqrt(0.5), factor),
+            lambda x, factor=factor: factor * ERFC(x * -math.sqrt(0.5)),
+            # The argument's error is that of the product that is saved.
+            replace(formulas.ERFC, absolute=formulas.ERFC.absolute * factor, argument=2.0**-24),
+            every_float(4099, -math.inf, math.inf),
+        )
+        for factor in FACTORS
+    },
 }
 
 

@@ -107,4 +107,23 @@ func.func @kept(%x: f32) {
   %6 = math.fma %x, %x, %x : f32
   return
 }
+
+// Other factors of erfc stay products: the sum of 2 · factor and a value below it would overflow, or the power lose bits.
+// CHECK-LABEL: func.func @other_factors(
+// CHECK-DAG:     %[[LARGE:.+]] = arith.constant 1.70141183E+38
+// CHECK-DAG:     %[[SMALL:.+]] = arith.constant 2.500000e-01
+// CHECK:       %[[Y:.+]] = arith.select
+// CHECK:       arith.mulf %{{.+}}, %[[Y]]
+// CHECK:       %[[Z:.+]] = arith.select
+// CHECK:       arith.mulf %[[SMALL]], %[[Z]]
+func.func @other_factors(%x: f32) -> (f32, f32) {
+  %large = arith.constant 0x7F000000 : f32
+  %small = arith.constant 2.500000e-01 : f32
+  %0 = arith.mulf %x, %large : f32
+  %1 = math.erfc %x : f32
+  %2 = arith.mulf %0, %1 : f32
+  %3 = math.erfc %x : f32
+  %4 = arith.mulf %small, %3 : f32
+  return %2, %4 : f32, f32
+}
 }
