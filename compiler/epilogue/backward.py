@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lowtide.compiler.epilogue.functions import erfc, exp, gelu, relu, sigmoid, silu, where
-from lowtide.compiler.epilogue.operands import Full, OperandKind, OperandType, PerColumn
+from lowtide.compiler.epilogue.operands import Full, OperandKind, OperandType
 from lowtide.compiler.epilogue.reductions import gather, logsumexp, sum
 from lowtide.errors import SpecError
 
@@ -98,21 +98,6 @@ def routed_gated_backward(activation: str) -> Callable[..., Any]:
         return own | {"dweight": sum(acc * hidden, dim=1)}
 
     epilogue.__annotations__["weight"] = _ROW
-    return epilogue
-
-
-@functools.cache
-def activated(activation: str, saves: bool) -> Callable[..., Any]:
-    """An epilogue with a per-column bias. Its results are `hidden` = act(pre) with pre = acc + bias, and, if `saves`,
-    `pre`. Both are (M, N)."""
-    with_derivative(activation)
-    value = _VALUES[activation]
-
-    def epilogue(acc: Any, bias: PerColumn) -> Any:
-        pre = acc + bias
-        hidden = {"hidden": value(pre)}
-        return hidden | {"pre": pre} if saves else hidden
-
     return epilogue
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import ml_dtypes  # noqa: F401 - registers bfloat16
 import numpy as np
 import pytest
+from scaling import HEAD, REGISTERS, SCALE
 from typer.testing import CliRunner
 
 import lowtide as lt
@@ -23,25 +24,6 @@ from lowtide.ptx.launch_files import read_launch
 
 ROOT = Path(__file__).resolve().parents[2]
 
-HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
-REGISTERS = ".reg .pred %p<4>;\n.reg .b16 %h<4>;\n.reg .f32 %f<4>;\n.reg .b32 %r<9>;\n.reg .b64 %rd<9>;\n"
-SCALE = f"""{HEAD}.visible .entry scale(.param .u64 x, .param .f32 by, .param .u32 count)
-{{
-{REGISTERS}ld.param.u64 %rd1, [x];
-ld.param.f32 %f1, [by];
-ld.param.u32 %r1, [count];
-mov.u32 %r2, %tid.x;
-setp.ge.s32 %p1, %r2, %r1;
-@%p1 bra DONE;
-mul.wide.u32 %rd2, %r2, 4;
-add.s64 %rd3, %rd1, %rd2;
-ld.global.f32 %f2, [%rd3];
-mul.rn.f32 %f3, %f2, %f1;
-st.global.f32 [%rd3], %f3;
-DONE:
-ret;
-}}
-"""
 X = np.arange(40, dtype=np.float32)
 
 

@@ -12,15 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
-
-from lowtide.cli.main import app
+from scaling import call
 
 KERNELS = Path(__file__).parent / "kernels"
-
-
-def call(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["ptx", *map(str, arguments)])
 
 
 @pytest.fixture

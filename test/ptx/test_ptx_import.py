@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
-
-from lowtide.cli.main import app
+from scaling import call
 
 CACHE = Path(__file__).parent / "triton_cache"
 
@@ -19,10 +17,6 @@ CACHE = Path(__file__).parent / "triton_cache"
 def cache(tmp_path: Path) -> Path:
     """A copy of what Triton keeps of two kernels: axpy, and copy_tiles with tensor descriptors."""
     return Path(shutil.copytree(CACHE, tmp_path / "cache"))
-
-
-def call(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["ptx", *map(str, arguments)])
 
 
 def changed(cache: Path, pattern: str, change: Callable[[Any], Any]) -> None:

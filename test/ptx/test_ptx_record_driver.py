@@ -1,7 +1,6 @@
 """`record_driver`: a launch through cuda-python becomes files that run on a CPU, with the GPU's results."""
 
 import ctypes
-import json
 import struct
 import sys
 from collections.abc import Callable
@@ -12,32 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from recorder_fakes import CUkernel, FakeDriver, Pointer, fake_driver
-from typer.testing import CliRunner
+from scaling import HEAD, SCALE, check, described
 
 import lowtide as lt
-from lowtide.cli.main import app
 from lowtide.errors import LaunchError
 
 KERNELS = Path(__file__).parent / "kernels"
-HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
-SCALE = f"""{HEAD}.visible .entry scale(.param .u64 x, .param .f32 by, .param .u32 count)
-{{
-.reg .pred %p<4>; .reg .f32 %f<4>; .reg .b32 %r<9>; .reg .b64 %rd<9>;
-ld.param.u64 %rd1, [x];
-ld.param.f32 %f1, [by];
-ld.param.u32 %r1, [count];
-mov.u32 %r2, %tid.x;
-setp.ge.s32 %p1, %r2, %r1;
-@%p1 bra DONE;
-mul.wide.u32 %rd2, %r2, 4;
-add.s64 %rd3, %rd1, %rd2;
-ld.global.f32 %f2, [%rd3];
-mul.rn.f32 %f3, %f2, %f1;
-st.global.f32 [%rd3], %f3;
-DONE:
-ret;
-}}
-"""
 TYPES = (None, ctypes.c_float, ctypes.c_int)
 COUNT = 50
 Driver = Callable[..., FakeDriver]
@@ -62,17 +41,6 @@ def driver(monkeypatch: pytest.MonkeyPatch, x: np.ndarray) -> FakeDriver:
 
 def address(array: np.ndarray) -> int:
     return int(array.__array_interface__["data"][0])
-
-
-def check(folder: Path) -> dict[str, Any]:
-    done = CliRunner().invoke(app, ["ptx", "check", str(folder / "kernel.ptx"), "--json"])
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-def described(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "launch.json").read_text())
-    return found
 
 
 def start(driver: FakeDriver, parameters: Any, extra: Any = 0, name: str = "scale") -> None:

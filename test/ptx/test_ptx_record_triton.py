@@ -1,6 +1,5 @@
 """`record_triton`: a launch of Triton's launcher becomes files that run on a CPU, with the GPU's results."""
 
-import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,10 +9,9 @@ import ml_dtypes  # noqa: F401 - registers bfloat16
 import numpy as np
 import pytest
 from recorder_fakes import CompiledKernel, CompiledKernel34, Tensor, fake_triton
-from typer.testing import CliRunner
+from scaling import check, described
 
 import lowtide as lt
-from lowtide.cli.main import app
 from lowtide.errors import LaunchError
 
 KERNELS = Path(__file__).parent / "kernels"
@@ -39,19 +37,8 @@ def adding(z: np.ndarray, x: np.ndarray, y: np.ndarray, **others: Any) -> Compil
     return CompiledKernel("vec_add_k", text("vec_add"), ADD, work, **others)
 
 
-def check(folder: Path) -> dict[str, Any]:
-    done = CliRunner().invoke(app, ["ptx", "check", str(folder / "kernel.ptx"), "--json"])
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
 def numbers(count: int = 1024) -> np.ndarray:
     return np.random.default_rng(count).integers(-9, 9, count).astype(np.float32)
-
-
-def described(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "launch.json").read_text())
-    return found
 
 
 @pytest.mark.parametrize("version", [CompiledKernel34, CompiledKernel])

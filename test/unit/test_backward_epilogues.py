@@ -8,7 +8,6 @@ import pytest
 
 import lowtide as lt
 from lowtide.compiler.epilogue.backward import (
-    activated,
     activated_backward,
     gated,
     gated_backward,
@@ -65,8 +64,6 @@ def test_the_backward_of_a_gated_layer_through_every_kernel() -> None:
 def test_the_backward_of_an_activation_sums_the_gradient_of_the_bias() -> None:
     rng = np.random.default_rng(1)
     types = {"a": "bf16", "b": "bf16", "d": "bf16"}
-    forward = lt.GemmSpec(**types, epilogue=activated("gelu", True))  # type: ignore[arg-type]
-    assert list(_found(forward, lt.random_inputs(forward, 20, 24, 40, rng), "cta")) == ["hidden", "pre"]
     backward = lt.GemmSpec(**types, layout="tt", epilogue=activated_backward("gelu"))  # type: ignore[arg-type]
     found = _found(backward, lt.random_inputs(backward, 70, 24, 16, rng), "ptx")
     sums = np.asarray(found["dpre"], np.float64).sum(axis=0)

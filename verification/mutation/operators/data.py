@@ -2,7 +2,16 @@
 descriptors, registers."""
 
 from lowtide.verification.mutation.edits import constant, fixed, into, number, swapped, value, word
-from lowtide.verification.mutation.operators.operator import CTA_LEVELS, THREAD_LEVELS, Faults, Kind, Side, rows
+from lowtide.verification.mutation.operators.operator import (
+    CTA_LEVELS,
+    INVERTED,
+    THREAD_LEVELS,
+    WITH_BOUND,
+    Faults,
+    Kind,
+    Side,
+    rows,
+)
 
 _ATOMS, _NVVM = ("atoms", "epilogue"), ("nvvm",)
 
@@ -99,12 +108,8 @@ _THREAD: Faults = {
         _NVVM,
         r"arith\.cmpi (?P<w>ult|slt|sge|uge|ugt), (?P<x>%\w+), (?P<y>%\w+) : i32"
         r"(?!(\n.*){1,3}arith\.subi (?P=y), (?P=x) )",
-    ): {"predicate with its bound": word({"ult": "ule", "slt": "sle", "sge": "sgt", "uge": "ugt", "ugt": "uge"})},
-    (_NVVM, r"arith\.cmpi (?P<w>ult|eq|ne|slt|sge|uge|ugt), "): {
-        "predicate inverted": word(
-            {"ult": "uge", "slt": "sge", "sge": "slt", "uge": "ult", "ugt": "ule", "eq": "ne", "ne": "eq"}
-        )
-    },
+    ): {"predicate with its bound": word(WITH_BOUND)},
+    (_NVVM, r"arith\.cmpi (?P<w>ult|eq|ne|slt|sge|uge|ugt), "): {"predicate inverted": word(INVERTED)},
     (_NVVM, r"arith\.select (%\w+), (?P<a>%\w+), (?P<b>%\w+) :"): {"sides of a select swapped": swapped},
     (_NVVM, r"= arith\.andi (%\w+), (%\w+) : i1"): {"one of two predicates alone": into(r"= arith.andi \1, \1 : i1")},
     (THREAD_LEVELS, r"llvm\.getelementptr (inbounds )?%\w+\[(?P<n>\d+)\]"): {

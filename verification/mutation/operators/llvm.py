@@ -19,7 +19,7 @@ from lowtide.verification.mutation.edits import (
     where,
     word,
 )
-from lowtide.verification.mutation.operators.operator import Faults, Kind, rows
+from lowtide.verification.mutation.operators.operator import INVERTED, WITH_BOUND, Faults, Kind, rows
 
 _LEVEL = ("llvm",)
 _ASSEMBLY = r"llvm\.inline_asm [^\n]*"
@@ -102,12 +102,8 @@ _DATA: Faults = {
         _LEVEL,
         r'llvm\.icmp "(?P<w>ult|slt|sge|uge|ugt)" (?P<x>%\w+), (?P<y>%\w+) : i32'
         r"(?!(\n.*){1,3}llvm\.sub (?P=y), (?P=x) )",
-    ): {"predicate with its bound": word({"ult": "ule", "slt": "sle", "sge": "sgt", "uge": "ugt", "ugt": "uge"})},
-    (_LEVEL, r'llvm\.icmp "(?P<w>ult|eq|ne|slt|sge|uge|ugt)" '): {
-        "predicate inverted": word(
-            {"ult": "uge", "slt": "sge", "sge": "slt", "uge": "ult", "ugt": "ule", "eq": "ne", "ne": "eq"}
-        )
-    },
+    ): {"predicate with its bound": word(WITH_BOUND)},
+    (_LEVEL, r'llvm\.icmp "(?P<w>ult|eq|ne|slt|sge|uge|ugt)" '): {"predicate inverted": word(INVERTED)},
     (_LEVEL, r"llvm\.select (%\w+), (?P<a>%\w+), (?P<b>%\w+) :"): {"sides of a select swapped": swapped},
     (_LEVEL, r"= llvm\.and (%\w+), (%\w+) : i1"): {"one of two predicates alone": into(r"= llvm.and \1, \1 : i1")},
     (_LEVEL, r"llvm\.cond_br (%\w+), (?P<a>\^bb\d+), (?P<b>\^bb\d+)"): {"sides of a branch swapped": swapped},
