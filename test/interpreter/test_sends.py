@@ -165,7 +165,15 @@ def test_what_does_not_go_with_a_shard_that_is_sent_is_refused(fields: dict[str,
         lt.GemmSpec(**{**TYPES, "batch": 2, "arrivals": True, "sends": True, **fields})
 
 
-@pytest.mark.parametrize("field", ["grid.scheduler = one_shot", "grid.cluster = [2, 1]"])
-def test_schedules_whose_ctas_may_not_run_together_are_refused(field: str) -> None:
-    with pytest.raises(lt.Error, match=r"\[sends-field\]"):
-        lt.compile_gemm(lt.GemmSpec(batch=2, arrivals=True, sends=True, m=64, n=64, k=64, **TYPES), "sm_90a", field)
+@pytest.mark.parametrize(
+    ("field", "code"),
+    [
+        ("grid.scheduler = one_shot", r"take persistent \[sends-field\]"),
+        ("cluster = [2, 1]", r"\[1, 1\] \[sends-cluster\]"),
+    ],
+)
+def test_schedules_whose_ctas_may_not_run_together_are_refused(field: str, code: str) -> None:
+    spec = lt.GemmSpec(batch=2, arrivals=True, sends=True, m=64, n=64, k=64, **TYPES)
+    with pytest.raises(lt.Error, match=code):
+        lt.compile_gemm(spec, "sm_90a", field)
+    lt.compile_gemm(spec, "sm_90a", "cluster = [1, 1]")

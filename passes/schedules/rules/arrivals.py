@@ -31,7 +31,7 @@ WITH_ARRIVALS: Table = MappingProxyType(
     }
 )
 # The same if the kernel sends a shard. The last CTA to send sets the flag, so all CTAs must run at the same time.
-WITH_SENDS: Table = MappingProxyType({"grid.scheduler": (SchedulerKind.persistent,), "grid.cluster": (None,)})
+WITH_SENDS: Table = MappingProxyType({"grid.scheduler": (SchedulerKind.persistent,)})
 WHY = "shards of A arrive while the kernel runs, and the agent that reads one waits for it"
 WHY_SENT = "all CTAs send the shard, the last one sets its flag, and others wait for flags; so all run at the same time"
 
@@ -44,6 +44,8 @@ def arrivals(schedule: Schedule, problem: Problem, target: Target) -> Iterator[s
         yield f"{field}: {WHY}; {way_out} [arrivals-field]"
     for field, way_out in not_taken(WITH_SENDS, schedule) if problem.sends else ():
         yield f"{field}: {WHY_SENT}; {way_out} [sends-field]"
+    if problem.sends and schedule.grid.cluster is not None and schedule.cluster != (1, 1):
+        yield f"grid.cluster = {[*schedule.cluster]}: {WHY_SENT}; take [1, 1] [sends-cluster]"
     if schedule.grid.cluster is not None and schedule.cluster[1] > 1:
         rows, columns = schedule.cluster
         yield (
