@@ -58,6 +58,8 @@ class Launches(launching.Launches):
         return lambda stream: self.run(spec, numerics, operands, scalars)
 
     def run(self, spec: Any, numerics: str, operands: Mapping[str, Any], scalars: Mapping[str, Any]) -> None:
+        if spec.sends:
+            send(operands)
         b = operands["b"].mT if spec.layout == "tn" else operands["b"]
         if spec.lists == "d":
             for shard, place in enumerate(operands["d"].matrices):
@@ -90,6 +92,9 @@ class Interpreted(Launches):
     """Compiles the kernel of a spec for sm_90a, and interprets it once all flags have arrived."""
 
     def run(self, spec: Any, numerics: str, operands: Mapping[str, Any], scalars: Mapping[str, Any]) -> None:
+        if spec.sends:
+            send(operands)
+            operands = {**operands, "peers": torch.zeros_like(operands["peers"])}
         waits = spec.arrivals and spec.lists is None and tuple(operands[name] for name in ("arrived", "turn", "status"))
         if waits and not all(arrives(shard, *waits) for shard in range(spec.batch)):
             return
@@ -109,6 +114,16 @@ def as_numpy(x: torch.Tensor) -> Any:
     """The array of a tensor; types that numpy lacks are those of ml_dtypes."""
     library = element_type(name_of(x.dtype)).library
     return x.contiguous().view(torch.uint8).numpy().view(getattr(ml_dtypes, library, None) or library)
+
+
+def send(operands: Mapping[str, Any]) -> None:
+    """Sends the shard of this rank and its flags to the addresses in `peers`."""
+    rank, epoch, _ = operands["turn"].tolist()
+    shard, peers = operands["a"][rank], operands["peers"].view(torch.int64).tolist()
+    for peer in (rank - step for step in range(1, len(peers))):
+        place, flag = peers[peer]
+        ctypes.memmove(place, shard.data_ptr(), shard.nbytes)
+        ctypes.c_int32.from_address(flag).value = epoch
 
 
 def arrives(shard: int, arrived: torch.Tensor, turn: torch.Tensor, status: torch.Tensor) -> bool:

@@ -26,6 +26,7 @@ if "LOCAL_RANK" not in os.environ or not torch.cuda.is_available():
 
 cases = importlib.import_module("distributed_cases")
 distributed = importlib.import_module("lowtide.torch.distributed")
+sending = importlib.import_module("lowtide.torch.distributed.sending")
 
 pytestmark = pytest.mark.gpu
 _DEVICE = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
@@ -91,6 +92,39 @@ def test_ranks_with_different_numbers_of_rows(name: str) -> None:
 def test_rows_of_e4m3_with_scales(name: str) -> None:
     cases.check_scales([512] * dist.get_world_size(), (512, 256), _DEVICE, name)
     assert not reasons()[-1], "the kernels were not taken"
+
+
+@pytest.fixture
+def pushed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels send this rank's rows of A, of any size."""
+    monkeypatch.setattr(sending, "LARGEST_PUSHED", 2**40)
+
+
+@pytest.mark.parametrize("name", cases.EPILOGUES)
+def test_rows_that_kernels_send(pushed: None, name: str) -> None:
+    cases.check_values((1024, 512, 256), torch.bfloat16, _DEVICE, name)
+    size = dist.get_world_size()
+    cases.check_ragged([320, 64, 512, 160][:size], (512, 256), torch.bfloat16, _DEVICE, name)
+    cases.check_scales([256] * size, (512, 256), _DEVICE, name)
+    assert not reasons()[-1], "the kernels were not taken"
+
+
+def test_rows_that_kernels_send_have_the_same_bits_and_are_sent_by_graphs(pushed: None) -> None:
+    of, drawn = cases.Products((1024, 512, 256), torch.bfloat16, _DEVICE), random.Random(dist.get_rank())
+    rows, b = (x.clone() for x in of.gathered())
+    wanted = distributed.all_gather_matmul(rows, b).clone()
+    for _ in range(100):
+        torch.cuda._sleep(drawn.choice((0, 0, 1_000_000)))
+        assert torch.equal(distributed.all_gather_matmul(rows, b), wanted)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = distributed.all_gather_matmul(rows, b)
+    for _ in range(5):
+        rows.neg_()
+        graph.replay()
+        again = distributed.all_gather_matmul(rows, b)
+        torch.cuda.synchronize()
+        assert torch.equal(found, again)
 
 
 def test_gradients() -> None:

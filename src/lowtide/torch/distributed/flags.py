@@ -1,10 +1,10 @@
 """Flags by which a rank tells other ranks that its data have arrived.
 
 The epoch is a counter on the device, so that it also grows when a CUDA graph is replayed. After the data, a copy of 4
-bytes in the same stream writes the epoch to this rank's flag on a peer. A wait ends when the flag has this epoch or a
-later one, so a rank never takes data of an earlier epoch for those of this one. A kernel with `arrivals` waits: either
-the product itself, or a product with one tile for each rank, whose result is not used. If a flag is late, the kernel
-writes the status and ends.
+bytes in the same stream writes the epoch to this rank's flag on a peer, or the kernel that has sent the data does. A
+wait ends when the flag has this epoch or a later one, so a rank never takes data of an earlier epoch for those of this
+one. A kernel with `arrivals` waits: either the product itself, or a product with one tile for each rank, whose result
+is not used. If a flag is late, the kernel writes the status and ends.
 """
 
 import torch
@@ -35,7 +35,8 @@ class Statuses:
 
 
 class Flags:
-    """The flags of one kind in a window. `arrived`, `turn` and `status`: operands of kernels with `arrivals`."""
+    """The flags of one kind in a window. `arrived`, `turn` and `status`: operands of kernels with `arrivals`. `on`: the
+    address of this rank's flag on each rank."""
 
     def __init__(
         self, window: Window, kind: int, statuses: Statuses, ranks: Ranks, launches: Launches, streams: Streams
@@ -48,7 +49,7 @@ class Flags:
         # Stream order is enough for this rank's own data, so `begin` already sets its own flag to the epoch.
         self._begun = [self.turn[1:2], self.arrived[ranks.rank : ranks.rank + 1]]
         self._peers = [peer for peer in ranks.around(ranks.rank) if peer != ranks.rank]
-        self._on = [window.flags(peer, kind)[ranks.rank : ranks.rank + 1].data_ptr() for peer in range(size)]
+        self.on = [window.flags(peer, kind)[ranks.rank : ranks.rank + 1].data_ptr() for peer in range(size)]
         self._rank, self._streams = ranks.rank, streams
         factors = torch.zeros(size, _SIDE, _SIDE, dtype=torch.bfloat16, device=device)
         self._factors = factors, torch.zeros_like(factors)
@@ -62,7 +63,7 @@ class Flags:
 
     def tell(self, rank: int, stream: int) -> None:
         """Sets this rank's flag on another rank, after the earlier work of a stream."""
-        self._streams.copy(self._on[rank], self._epoch, _WORD, stream)
+        self._streams.copy(self.on[rank], self._epoch, _WORD, stream)
 
     def tell_all(self, stream: int) -> None:
         """Sets this rank's flag on all other ranks, after the earlier work of a stream."""

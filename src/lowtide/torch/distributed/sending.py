@@ -1,9 +1,12 @@
-"""Chooses how a rank sends the parts of a sum to their owners.
+"""Chooses how a rank sends its rows of A to the other ranks, and the parts of a sum to their owners.
 
-Either one kernel stores all parts in the memory of their owners, or each part is a product of its own, and the copy
-engine sends it while the next product runs. The estimate assumes that stores do not overlap with products: the link is
-slower than the SMs, so stores to a peer probably hold up the loads of the next tiles. Copies need no SM, but each part
-has a grid of its own, and so a last wave of its own.
+Rows of A are sent by the copy engine, or by the kernel that multiplies them. The kernel needs no operation for each
+copy and each flag, but its tiles begin only after it has sent. So it is for few bytes.
+
+For parts of a sum, either one kernel stores all parts in the memory of their owners, or each part is a product of its
+own, and the copy engine sends it while the next product runs. The estimate assumes that stores do not overlap with
+products: the link is slower than the SMs, so stores to a peer probably hold up the loads of the next tiles. Copies need
+no SM, but each part has a grid of its own, and so a last wave of its own.
 """
 
 import importlib
@@ -18,7 +21,15 @@ _CHOSEN = "lowtide.compiler.chosen"  # imports MLIR, which takes half a second
 _LINK = (
     180  # bytes per cycle at the highest clock, of a copy to a peer: 16.8 MB in 47 µs between two H200s, by a profile
 )
+LARGEST_PUSHED = 0
+"""Bytes of the largest shard of A that a kernel sends. 0: none, because no time of it was measured."""
 _START = 6000  # cycles: a kernel's start and end
+
+
+def kernel_sends(size: int) -> bool:
+    """Whether the kernel of an all-gather sends this rank's shard of A of `size` bytes; otherwise the copy engine does.
+    Other ranks may choose otherwise."""
+    return 0 < size <= LARGEST_PUSHED
 
 
 def sends_copies(spec: lt.GemmSpec, rows: Sequence[int], rank: int, size: int) -> bool:
