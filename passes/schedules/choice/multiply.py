@@ -1,6 +1,7 @@
 """How the multiply of a schedule is chosen: the atom and the tiled mma, from the CTA tile and its warps."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from math import gcd, isqrt, prod
 from typing import Any
 
@@ -173,16 +174,21 @@ def _pairs_of_rows(rows: list[int | Layout], schedule: Schedule, problem: Proble
     return [by_m, by_n]
 
 
+@lru_cache(maxsize=64)
+def _of_types(names: tuple[str, ...], types: str) -> tuple[MmaAtom, ...]:
+    """Those atoms that have these types. A search asks for the same ones for thousands of schedules."""
+    return tuple(mma_atom(name) for name in names if name.endswith(f".{types}"))
+
+
 def _atom(schedule: Schedule, problem: Problem, target: Target) -> MmaAtom | None:
     """The given mma.sync, or the target's fastest for the types of the problem; None if it has none.
 
     Among equally fast shapes, it is the largest one that leaves registers for the fragments of two k-slices. If rows
     are loaded in pairs, it is the one with the shortest K: the mma then takes a pair without moves.
     """
-    types = types_of_atom(problem.acc, problem.a, problem.b)
     found = [
         atom
-        for atom in (mma_atom(name) for name in target.mma_atoms if name.endswith(types))
+        for atom in _of_types(target.mma_atoms, types_of_atom(problem.acc, problem.a, problem.b))
         if atom.threads == target.warp_size
         and (atom.a_dtype, atom.b_dtype, atom.c_dtype) == (problem.a, problem.b, problem.acc)
         and schedule.multiply.atom in (None, mma_shape(atom))
