@@ -31,21 +31,23 @@ def loaded(target: str, level: str, k: int | None = DEPTH) -> Loaded:
     return Loaded(kernel.levels["llvm"], kernel.ptx) if level == "ptx" else Loaded(kernel.levels[level])
 
 
-def inputs() -> list[dict[str, NDArray[Any]]]:
+def inputs(depth: int = DEPTH) -> list[dict[str, NDArray[Any]]]:
     """Each rank has its own shard and flag; in place of the others there are those of the product before."""
     rng, found = np.random.default_rng(0), []
     for rank in range(RANKS):
         arrived = np.full(RANKS, EPOCH - 1, np.int32)
         arrived[rank] = EPOCH
-        b = np.broadcast_to(rng.integers(-4, 5, (COLUMNS, DEPTH)), (RANKS, COLUMNS, DEPTH))
-        whole = {"a": rng.integers(-4, 5, (RANKS, ROWS, DEPTH)), "b": b, "arrived": arrived}
+        wide = -(-depth // 8) * 8  # rows begin at multiples of 16 bytes
+        b = np.broadcast_to(rng.integers(-4, 5, (COLUMNS, wide))[:, :depth], (RANKS, COLUMNS, depth))
+        a = rng.integers(-4, 5, (RANKS, ROWS, wide))[..., :depth]
+        whole = {"a": a, "b": b, "arrived": arrived}
         ints = {"turn": [rank, EPOCH, 1000], "status": [0] * 4, "peers": [[0] * 4] * RANKS, "sent": [0] * RANKS}
         found.append(whole | {name: np.array(values, np.int32) for name, values in ints.items()})
     return found
 
 
-def are_right(module: Loaded, seed: int = 0) -> bool:
-    given = inputs()
+def are_right(module: Loaded, seed: int = 0, depth: int = DEPTH) -> bool:
+    given = inputs(depth)
     products = interpret_ranks(module, given, seed=seed, **DOMAIN)
     a = np.stack([each["a"][rank] for rank, each in enumerate(given)])
     return all((d == a @ each["b"][0].T).all() for d, each in zip(products, given, strict=True))
@@ -64,6 +66,12 @@ def test_each_rank_multiplies_the_shards_that_the_others_send(target: str, level
 def test_a_k_known_at_run_time_is_sent_element_by_element(target: str, level: str) -> None:
     assert " by 2 :" in compiled(target, None).levels["cta"] and " by 16 :" in compiled(target).levels["cta"]
     assert are_right(loaded(target, level, None))
+
+
+def test_rows_that_are_no_multiples_of_16_bytes_are_sent_in_smaller_parts() -> None:
+    """The threads of a copy to shared memory read 16 bytes of A."""
+    assert " by 8 :" in compiled("sm_80", 44).levels["cta"]
+    assert are_right(loaded("sm_80", "nvvm", 44), depth=44)
 
 
 @pytest.mark.parametrize("level", ["problem", "atoms", "ptx"])
