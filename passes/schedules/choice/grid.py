@@ -68,7 +68,7 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
         return found
     read = wave_bytes(schedule.tile_mnk, problem, target)
     drifts = tiles // target.sm_count >= _DRIFT_WAVES and read > target.l2_bytes
-    if drifts and not isinstance(tail, KDivision):
+    if drifts and not isinstance(tail, KDivision) and not schedule.copied_by_threads:  # one thread waits for a wave
         found["grid.waves"] = WavesKind.synchronized
     elif (
         tiles > target.sm_count
