@@ -32,6 +32,7 @@ from lowtide.passes.schedules.choice.choice import Choice, choose, estimated_cyc
 from lowtide.passes.schedules.cost.cost import cost
 from lowtide.passes.schedules.facts.resources import shared_memory_bytes
 from lowtide.passes.schedules.rules.rules import broken_rule
+from lowtide.passes.support.problem.operand_kinds import INTEGERS
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import get
 
@@ -398,7 +399,7 @@ def random_problem(rng: random.Random) -> Problem:
     kind = rng.choice((None, 1, 64, 1024, 16384))
     size = [None if rng.random() < 0.1 or kind is None else rng.randint(1, 4 * kind) for _ in range(3)]
     dtype = rng.choice(("bf16", "f16"))
-    of_results = [kind for kind in OperandKind if kind is not OperandKind.ends]
+    of_results = [kind for kind in OperandKind if kind not in INTEGERS]
     kinds = tuple(rng.choice(of_results) for _ in range(rng.choice((0, 0, 1, 2))))
     d, layout = rng.choice((dtype, "f32")), rng.choice(list(GemmLayout))
     return Problem(*size, dtype, dtype, "f32", d, layout, kinds, (dtype,) * len(kinds))

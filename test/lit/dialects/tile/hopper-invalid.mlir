@@ -46,7 +46,7 @@ module attributes {test.bad = #tile.problem<tn, a = index, b = bf16, acc = f32, 
 
 // -----
 
-// expected-error @below {{'per_tile' is not a kind of operand; the kinds are full, per_row, per_column, scalar, group_scale, group_zero, row_scale, column_scale, row_block_scale, column_block_scale, ends, target, a_rows, d_rows, arrived, turn and status [problem-kind-word]}}
+// expected-error @below {{'per_tile' is not a kind of operand; the kinds are full, per_row, per_column, scalar, group_scale, group_zero, row_scale, column_scale, row_block_scale, column_block_scale, ends, target, a_rows, d_rows, arrived, turn, status, peers and sent [problem-kind-word]}}
 module attributes {test.bad = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16], operands = [per_tile f32]>} {}
 
 // -----

@@ -241,8 +241,8 @@ func.func @f(%a: memref<8x8xf16>, %d: memref<8x8xf16>, %s: f32) {
 // -----
 
 func.func @f(%a: memref<8x8xf16>, %d: memref<8x8xf16>, %s: f32) {
-  // expected-error @below {{'tile.gemm' op operand 0 has the kind 17; the kinds are 0 to 16: full, per_row, per_column, scalar, group_scale, group_zero, row_scale, column_scale, row_block_scale, column_block_scale, ends, target, a_rows, d_rows, arrived, turn and status [operand-kind-number]}}
-  "tile.gemm"(%a, %a, %d, %s) <{layout = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1>, out_kinds = [0 : i32], acc = f32, kinds = [17 : i32]}> ({
+  // expected-error @below {{'tile.gemm' op operand 0 has the kind 19; the kinds are 0 to 18: full, per_row, per_column, scalar, group_scale, group_zero, row_scale, column_scale, row_block_scale, column_block_scale, ends, target, a_rows, d_rows, arrived, turn, status, peers and sent [operand-kind-number]}}
+  "tile.gemm"(%a, %a, %d, %s) <{layout = 0 : i32, operandSegmentSizes = array<i32: 1, 1, 1, 1>, out_kinds = [0 : i32], acc = f32, kinds = [19 : i32]}> ({
   ^bb0(%x: f32, %f: f32):
     %y = arith.truncf %x : f32 to f16
     tile.yield %y : f16
@@ -265,7 +265,7 @@ func.func @f(%a: memref<8x8xf16>, %d: memref<8x8xf16>, %s: f32) {
 // -----
 
 func.func @f(%a: memref<8x8xf16>, %d: memref<8x8xf16>, %s: f32) {
-  // expected-error @below {{expected full, per_row, per_column, scalar, group_scale, group_zero, row_scale, column_scale, row_block_scale, column_block_scale, ends, target, a_rows, d_rows, arrived, turn or status, not 'each' [operand-kind-word]}}
+  // expected-error @below {{expected full, per_row, per_column, scalar, group_scale, group_zero, row_scale, column_scale, row_block_scale, column_block_scale, ends, target, a_rows, d_rows, arrived, turn, status, peers or sent, not 'each' [operand-kind-word]}}
   tile.gemm tn %a, %a into %d acc(f32) operands(each %s : f32) {
   ^bb0(%x: f32, %f: f32):
     %y = arith.truncf %x : f32 to f16
