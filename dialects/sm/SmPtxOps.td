@@ -110,7 +110,7 @@ def Sm_PtxKeepPairOp : Sm_Op<"ptx_keep_pair", [Pure, AllTypesMatch<["value", "re
     Returns the same bits: each lane reads its own register (PTX ISA, "shfl.sync"). LLVM and ptxas do not look through
     it. Otherwise, values that are converted to 16 bits and stored one at a time are also converted one at a time, at
     their stores; after a wgmma, ptxas then serializes wgmmas (C7514). The pass `convert-ptx-ops-to-asm` converts it to
-    inline assembly.
+    `nvvm.shfl.sync`.
 
     ```mlir
     %kept = sm.ptx_keep_pair %pair : i32

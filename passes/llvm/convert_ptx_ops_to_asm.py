@@ -10,8 +10,8 @@ After    %c = llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 0;
          sm.ptx_replace_map becomes tensormap.replace, sm.ptx_copy_map tensormap.cp_fenceproxy.
          sm.ptx_await_wave becomes an atom.inc and a bounded loop of loads. sm.ptx_await_arrival becomes a loop of
          ld.acquire.sys with a time limit and, before TMA loads, a fence.proxy.async; sm.ptx_read_status an
-         ld.relaxed.sys; sm.ptx_tell_last an atom.acq_rel.gpu and a st.release.sys; sm.ptx_keep_pair a shfl,
-         sm.ptx_mask_or a lop3.
+         ld.relaxed.sys; sm.ptx_tell_last an atom.acq_rel.gpu and a st.release.sys; sm.ptx_keep_pair an
+         nvvm.shfl.sync, sm.ptx_mask_or a lop3.
 Needs    level nvvm.
 Refuses  registers that are not a struct of f32 or of i32; stores of a size other than 2, 4, 8 or 16 bytes, of
          unsupported elements, or with a hint that st.global does not have.
@@ -23,7 +23,7 @@ from math import prod
 from typing import ClassVar
 
 from mlir import ir
-from mlir.dialects import llvm, vector
+from mlir.dialects import llvm, nvvm, vector
 
 from lowtide import targets
 from lowtide.dialects import sm
@@ -139,7 +139,6 @@ _MAP_FIELDS = {
 _COPY_MAP = "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [$0], [$1], 128;"
 
 # Each lane reads its own register.
-_KEEP = "shfl.sync.bfly.b32 $0, $1, 0, 31, -1;"
 
 # Values that are not negative, or NaN, are in the order of their bits. One lane of each warp changes the word.
 _RAISE_MAX = """{
@@ -178,8 +177,7 @@ class ConvertPtxOpsToAsm(Pass):
                 replace(product, [_wgmma(product)])
         for pair in walk(module, sm.PtxKeepPairOp):
             with before(pair), pair.operation.location:
-                kept = llvm.InlineAsmOp(pair.value.type, [pair.value], _KEEP, "=r,r", has_side_effects=True)
-                replace(pair, [kept.res])
+                replace(pair, [_kept(pair.value)])
         for op in walk(module, sm.PtxMaskOrOp):
             with before(op), op.operation.location:
                 replace(op, [_masked(op)])
@@ -293,6 +291,13 @@ def _wait_through_registers(wait: sm.PtxWgmmaWaitOp) -> ir.Value:
         waited = llvm.InlineAsmOp(parts[0], registers, text, constraints, has_side_effects=True).res
         return llvm.InsertValueOp(llvm.UndefOp(wait.acc.type).res, waited, [0]).res
     return llvm.InlineAsmOp(wait.acc.type, registers, text, constraints, has_side_effects=True).res
+
+
+def _kept(value: ir.Value) -> ir.Value:
+    """The value, read by its own lane. This is no assembly, which LLVM may copy into both sides of a branch."""
+    i32 = ir.IntegerType.get_signless(32)
+    all_lanes, own, last = (llvm.mlir_constant(ir.IntegerAttr.get(i32, number)) for number in (-1, 0, 31))
+    return nvvm.ShflOp(i32, all_lanes, value, own, last, nvvm.ShflKind.bfly).res
 
 
 def _masked(op: sm.PtxMaskOrOp) -> ir.Value:

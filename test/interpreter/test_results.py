@@ -118,6 +118,14 @@ def test_open_extents_of_any_size(target):
             assert np.array_equal(found["pre"], before) and np.array_equal(found["d"], np.maximum(before, 0))
 
 
+def test_pairs_of_results_that_few_lanes_store_are_exchanged_outside_of_branches():
+    """All lanes of a warp execute `sm.ptx_keep_pair`, so LLVM must not copy it into both sides of a branch."""
+    kernel = lt.compile_gemm(_spec(m=1, n=3, k=16), target="sm_90a")
+    a, b, bias = np.ones((1, 16), np.int64), np.ones((3, 16), np.int64), np.arange(3)
+    found = kernel.interpret(a, b, bias=bias, level="ptx", domain="exact")
+    assert "shfl.sync" in kernel.ptx and found["pre"].tolist() == [[16, 17, 18]]
+
+
 def test_results_are_written_to_halves_of_one_matrix():
     kernel = lt.compile_gemm(_spec(), target="sm_80", schedule="grid.tile = [64, 64]")
     rng = np.random.default_rng(2)

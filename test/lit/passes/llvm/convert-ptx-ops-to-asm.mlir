@@ -101,7 +101,11 @@ func.func @stores(%v8: vector<8xbf16>, %v2: vector<2xf32>, %v1: vector<2xf16>, %
 
 // Two values in one register, which is read by its own lane.
 // CHECK-LABEL: func.func @pair(
-// CHECK:       llvm.inline_asm has_side_effects "shfl.sync.bfly.b32 $0, $1, 0, 31, -1;", "=r,r" %{{.+}} : (i32) -> i32
+// CHECK-SAME:    %[[P:.+]]: i32)
+// CHECK-DAG:   %[[ALL:.+]] = llvm.mlir.constant(-1 : i32)
+// CHECK-DAG:   %[[OWN:.+]] = llvm.mlir.constant(0 : i32)
+// CHECK-DAG:   %[[LAST:.+]] = llvm.mlir.constant(31 : i32)
+// CHECK:       nvvm.shfl.sync bfly %[[ALL]], %[[P]], %[[OWN]], %[[LAST]] : i32 -> i32
 func.func @pair(%p: i32) -> i32 {
   %kept = sm.ptx_keep_pair %p : i32
   return %kept : i32
