@@ -138,8 +138,6 @@ _MAP_FIELDS = {
 }
 _COPY_MAP = "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [$0], [$1], 128;"
 
-# Each lane reads its own register.
-
 # Values that are not negative, or NaN, are in the order of their bits. One lane of each warp changes the word.
 _RAISE_MAX = """{
 .reg .pred first;
