@@ -9,7 +9,7 @@ that of the slowest rank, per call. "The product alone" is this project's produc
 time of another contender divided by this project's time in the same round: above 1, this project takes less time. Its
 median, least and greatest are written. Before the timing, results of this project and of torch's fused operations are
 compared with NCCL's; those that differ are not timed. Rows that do not begin within `--seconds` are left out. A process
-that takes 30 s more ends itself. With `--push`, this project's AG+GEMM is also timed with rows that the kernel sends,
+that takes 30 s more ends itself. With `--push`, AG+GEMM is also timed with kernels that send the rows themselves,
 whatever their size. The file is a result of benchmarks/record.py, for docs/performance.md.
 """
 

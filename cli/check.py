@@ -87,8 +87,8 @@ def check(
     )
     if against is not None and (what is None or what.is_dir()):
         raise Error(
-            "--against needs a FILE: options, dump folders and saved kernels define their problem; leave it out "
-            "[check-against]"
+            "--against without a FILE of a level: options, dump folders and saved kernels say what D must be; leave it "
+            "out [check-against]"
         )
     if what is None:
         spec = problem.spec()
@@ -147,9 +147,13 @@ def _refuse_beside_presets(**options_: object) -> None:
 
 def _refuse_unused(of_ranks: bool, of_presets: dict[str, object], not_of_ranks: dict[str, object]) -> None:
     if option := options.first_given(**of_presets):
-        raise Error(f"{option} without --all-presets: it is of the table of presets; leave it out [presets-file]")
+        raise Error(
+            f"{option} without --all-presets: only the table of presets is written to it; leave it out [presets-file]"
+        )
     if of_ranks and (option := options.first_given(**not_of_ranks)):
-        raise Error(f"{option} with --ranks: all ranks run in this process; leave it out [beside-ranks]")
+        raise Error(
+            f"{option} with --ranks: this check runs in one process and writes no files; leave it out [beside-ranks]"
+        )
 
 
 def _check_presets(

@@ -71,7 +71,7 @@ def compile_for(
     on_progress: Progress | None = None,
 ) -> CompiledKernel:
     """The kernel of a request, from the cache or compiled. `device`: the model of GPU whose tuned schedules may be used
-    if the request has no schedule; "": none may. Other arguments and errors are those of `compile_gemm`."""
+    if the request has no schedule; "" allows none. The other arguments and the errors are those of `compile_gemm`."""
     store = open_store()
 
     def compiled(request: Request) -> CompiledKernel:

@@ -201,8 +201,8 @@ class GemmFields:
     @property
     def operands(self) -> tuple[Operand, ...]:
         """The epilogue's operands in the order of its parameters, then the scales and zero points of packed weights,
-        the ends of groups (or the counts of a batch), the indices of rows of A and D, those for shards that arrive
-        and are sent, and the block scales."""
+        the ends of groups (or the counts of a batch), the indices of rows of A and D, those for shards that arrive,
+        those for a shard that is sent, and the block scales."""
         scales = (Operand(SCALES, OperandKind.GROUP_SCALE, self.scales or self.a, self.group),) if self.group else ()
         zero_type = "s8" if element_type(self.b).lowest else "u8"
         zeros = (Operand(ZEROS, OperandKind.GROUP_ZERO, zero_type, self.group),) if self.zero_points else ()

@@ -81,12 +81,13 @@ class GemmSpec(GemmFields):
       Packed weights, block scales, f32 by pieces, lists of A or B, indices of rows, and results other than full ones
       are not supported.
     - `sends`: whether the kernel also sends the shard of this GPU to the others, before it multiplies; False, the
-      default; it needs `arrivals`. If True, the kernel takes two more operands, which only the device reads. `peers`,
-      s32 (batch, 4): row q has two addresses, each as its lower and its higher 32 bits: the place of the shard on rank
-      q, with the strides and the alignment of A, and this rank's flag there. Nothing is sent to a rank whose place is
-      0, as that of this rank should be. `sent`, s32 (batch,), must be zero before the first launch; each launch leaves
-      zeros. All rows of the shard are sent. Then the last CTA writes the epoch of `turn` to the flag, by a release at
-      the scope .sys. With K known at run time, single elements are copied. Lists are not supported.
+      default. It needs `arrivals`. If True, the kernel takes two more operands, which only the device reads. `peers`,
+      s32 (batch, 4): row q has two addresses on rank q, each as its lower and then its higher 32 bits. The first is the
+      place of this rank's shard there, with the strides and the alignment of A; the second is this rank's flag there.
+      Nothing is sent to a rank whose place is 0. The row of this rank is not read. `sent`, s32 (batch,), must be zero
+      before the first launch; each launch leaves zeros. All rows of the shard are sent, also with `counts`. Then one
+      thread writes the epoch of `turn` to the flag, by a release at the scope .sys. If K is known only at run time,
+      single elements are copied. Lists and a K of 0 are not supported (docs/ranks.md).
     - `groups`: the number of groups of rows, 1 to 2³¹−1, or `None` for a run-time argument; `UNGROUPED`, the default:
       none. Each group of rows of A is multiplied by its own matrix of B, whose first dimension is the group. The kernel
       also takes `ends`, s32 (groups,): group g consists of the rows `ends[g − 1]` (0 for the first group) to
@@ -134,8 +135,8 @@ class GemmSpec(GemmFields):
     - `d`: f16, bf16, f32, s8, u8, e4m3 or e5m2; values are clamped to the range of the latter four. f64 with f64
       inputs; also s32 with s8 and u8 inputs.
     - `acc`: f32, or f16 for f16 inputs; f64 for f64 inputs, s32 for s8 and u8 inputs. None, the default: f32, f64 or
-      s32. "fast": f32 sums with the precision of the tensor cores, about 14 bits for 8-bit floats; with "f32", sums of
-      at most 128 of their products are added in f32.
+      s32. "fast": f32, with the precision of the tensor cores. For 8-bit floats it keeps about 14 bits of each sum;
+      "f32" adds sums of at most 128 of their products in f32.
     - `precision`: how products of f32 inputs are computed. "f32", the default: in f32, without tensor cores. "tf32x3",
       "bf16x6": as three products of tf32, or six of bf16, on tensor cores (`lowtide.decompositions`). "tf32": as one
       product of tf32, like a = b = "tf32".

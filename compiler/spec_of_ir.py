@@ -220,7 +220,7 @@ def shape_as_it_lies(type_: ir.MemRefType) -> list[int | None]:
 
 def words_of(problem: Problem) -> dict[str, Any]:
     """The words of a manifest's spec for pairs of columns, for rows of A and D at an index, for counts of rows, for
-    shards that arrive and are sent, and for lists of matrices."""
+    shards that arrive, for a shard that is sent, and for lists of matrices."""
     given = {"pairs": problem.pairs, "lists": problem.lists or None}
     words = {name: word for name, word in given.items() if word is not None}
     flags = {"a_rows": problem.takes_rows, "d_rows": problem.places_rows, "counts": problem.is_padded}

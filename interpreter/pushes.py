@@ -1,10 +1,13 @@
 """Shards of A that kernels send (`GemmSpec(sends=True)`), in an interpretation of several ranks.
 
-A kernel stores its rank's shard, and its flag, in places of its own device. They stand for those on a peer. Once it has
-stored the flag, the shard and the flag reach the peer. The release of the flag covers only what comes before it for the
-thread that stores it. So the model reads the whole place as this thread: it finds an element that was not stored yet,
-and a store that nothing orders before the flag. What the flag releases, and at which scope, is then what the kernel's
-instruction says.
+A device has no access to the memory of another. So for each peer a kernel gets two places on its own device, which
+stand for those of the shard and of the flag on the peer:
+
+- When the kernel is about to store the flag, the model reads the whole place of the shard, as the thread that stores
+  the flag. The release of the flag covers only what comes before it for this thread. So the read finds an element that
+  was not stored yet, and a store that nothing orders before the flag.
+- Then the shard and the flag are written on the peer, in steps of their own. What the flag releases there, and at which
+  scope, is what the kernel's instruction says.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,8 +33,8 @@ _HALF = 32  # bits of an element of `peers`
 
 @dataclass
 class Push(ShardWriter):
-    """The kernel of one rank, as it writes in the memory of another. `place`, `flag`: the addresses on its own device
-    that stand for those of the shard and of the flag."""
+    """The kernel of rank `source`, as it writes in the memory of rank `target`. `place`, `flag`: the addresses on its
+    own device that stand for those of the shard and of the flag on the target."""
 
     place: int = field(init=False)
     flag: int = field(init=False)
@@ -53,8 +56,9 @@ class Push(ShardWriter):
         return self.devices[self.source]
 
     def stored(self, access: Access, span: Span) -> None:
-        """The kernel is about to store. If it is the flag, the whole shard must be there for this thread, and both will
-        reach the peer. Raises InterpreterError otherwise."""
+        """The kernel is about to store. If it stores the flag, read the shard as the thread of the store, and have both
+        reach the peer. Raises InterpreterError if the read finds an element that was not stored, or a race; NotTogether
+        for a store by several warps at once."""
         memory = self._own.memory
         if (span.addresses + memory.origin != self.flag).any():
             return
@@ -74,7 +78,8 @@ class Push(ShardWriter):
         return self.place + rows * a.strides[1] * a.element.bytes
 
     def _tell(self, strong: Strong | None, word: Word) -> None:
-        """Write the flag with the scope of the kernel's store, and with that of what it has released."""
+        """Write the flag on the peer: with the scope of the kernel's store, and with the widest scope of its
+        releases."""
         memory = self._own.memory
         epoch = int(memory.payload[self.flag - memory.origin])
         if strong is not None:
@@ -84,7 +89,7 @@ class Push(ShardWriter):
 
 
 def pushes(devices: Sequence[Run], sendings: Mapping[tuple[int, int], Sending]) -> list[Push]:
-    """The kernels of all ranks, as they write on each other rank. `devices`: with their arguments in memory."""
+    """The kernel of each rank, once for each other rank. `devices`: with their arguments in memory."""
     ranks = range(len(devices))
     found = []
     for source, device in enumerate(devices):

@@ -3,8 +3,8 @@
 Each rank has a device with memory of its own. The agents of all devices take turns, drawn from a seed. The copy engine
 of a rank copies its own shard to each other rank, in parts, and then writes the flag of the shard there, in the order
 of its stream (`STREAM_ORDER`). A wait for a flag that nobody writes any more is a deadlock. What a copy engine writes
-is ordered before the accesses of a kernel only by an acquire of the flag at the scope .sys. If the kernels send their
-shards themselves, there are no copy engines (pushes.py).
+is ordered before the accesses of a kernel only by an acquire of the flag at the scope .sys. There are no copy engines
+if the kernels send their shards themselves (pushes.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,9 +50,9 @@ def interpret_ranks(
 
     `ranks`: the inputs of each rank, as for `interpret`. They have the rank's own shard of A, `a[rank]`, and its flag.
     The copy engines of the other ranks overwrite the other shards and flags: their contents in `a` and `arrived` are
-    those of an earlier call. If the kernels send the shards (`sends=True`), their own stores do this, and `peers` is
-    replaced. `seed` determines the order of agents, devices and copies. `sendings`: faults of copies, or of what
-    kernels send, by (source, target). The other arguments are those of `interpret`.
+    those of an earlier call. If the kernels send the shards (`sends=True`), their stores overwrite them, and the
+    contents of `peers` do not matter. `seed` determines the order of agents, devices and copies. `sendings`: faults of
+    copies, or of what kernels send, by (source, target). The other arguments are those of `interpret`.
 
     If D is a list (`lists="d"`), all of A is there, and product q has the rows that rank q owns. Each rank sends it to
     rank q's memory and sets a flag there. The owner waits for all flags, and adds the parts of its rows (peers.py). The

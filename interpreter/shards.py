@@ -1,4 +1,5 @@
-"""Writes of a rank's shard of A, and of its flag, in the memory of another rank."""
+"""What writes a rank's shard of A, and then its flag, in the memory of another rank: copy engines, and the base of
+kernels that send (pushes.py)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,8 +35,9 @@ class _Step:
 
 @dataclass
 class ShardWriter:
-    """Writes the shard of one rank in the memory of another, and its flag. `steps`: those that are left. `noted`: what
-    it has written, in order; of a flag that it has released, with the ordering."""
+    """Writes the shard of rank `source`, and then its flag, in the memory of rank `target`. `steps`: what is left to
+    do. `noted`: its writes so far, in order. The third element is the ordering of the release; None if the write
+    releases nothing."""
 
     source: int
     target: int
@@ -72,12 +74,12 @@ class ShardWriter:
             raise type(error)(f"rank {self.target}: {error}") from error
 
     def enqueue(self, copies: Sequence[Callable[[], None]], flag: Callable[[], None]) -> None:
-        """The steps to send a shard: copies, and then the flag, unless there is a fault."""
+        """Add the steps that send a shard: the copies, and then the flag. A fault (`sending`) may change this."""
         flags = [flag] if self.sending.flag else []
         self.steps += [*flags, *copies] if self.sending.flag_first else [*copies, *flags]
 
     def write_rows(self, rows: Any, values: Any) -> None:
-        """Write rows of the shard, payload (rows, K)."""
+        """Write rows of the shard. `rows`: their numbers. `values`: their payload, (number of rows, K)."""
         matrix, memory = self.matrix("a"), self._run.memory
         if not rows.size or not matrix.shape[2]:
             return
@@ -90,7 +92,8 @@ class ShardWriter:
         self.noted.append((access, span, None))
 
     def write_flag(self, epoch: int, strong: Strong | None, ordering: Ordering | None) -> None:
-        """Write the flag. `strong`: None for a weak store. `ordering`: of the release; None if nothing is released."""
+        """Write the flag. `strong`: None for a weak store. `ordering`: of the release; None if the store releases
+        nothing."""
         matrix, memory = self.matrix("arrived"), self._run.memory
         address = np.array([matrix.address + self.source * ELEMENT_BYTES[FLAG]])
         access = replace(self._access(f"flag of shard {self.source} at rank {self.target}", 1), strong=strong)
@@ -116,7 +119,7 @@ class ShardWriter:
         return Access(self._number, 0, np.zeros(rows, np.int32), _Step(what), "", self._name)
 
     def matrix(self, name: str, rank: int | None = None) -> Any:
-        """An operand of the kernel of the target, or of another rank, in the memory there."""
+        """An operand of the kernel of rank `rank`, in its memory; None: of the target."""
         at = next(at for at, each in enumerate(self._run.arguments) if each.name == name)
         return self.devices[self.target if rank is None else rank].placed[at]
 

@@ -36,7 +36,7 @@ OF_COLUMNS = ("per_column", "group_scale", "group_zero", "column_scale", "column
 # elements for the columns of D: with groups of rows they may have a part for each
 ROW_INDICES = ("a_rows", "d_rows")  # kinds of arguments that are indices of rows, and the words of specs with them
 ARRIVALS = ("arrived", "turn", "status")  # kinds of arguments for shards of A that arrive
-SENDS = ("peers", "sent")  # kinds of arguments that say where this GPU's shard is sent
+SENDS = ("peers", "sent")  # kinds of arguments of a kernel that sends this GPU's shard
 NOT_OF_EPILOGUE = (
     *IN_THE_SUM,
     "ends",
@@ -69,7 +69,7 @@ COUNTS = "counts"  # the word of specs whose products have numbers of rows of th
 HAS_ARRIVALS = "arrivals"  # the word of specs with shards of A that arrive
 HAS_SENDS = "sends"  # the word of specs whose kernel sends this GPU's shard
 BATCH, ONE = "batch", "one"  # dimensions of a batch, and of one element
-TURN, STATUS = "three", "four"  # dimensions of a turn; of a status, and of what is known of a peer
+TURN, STATUS = "three", "four"  # dimensions: of a turn; of a status, and of a row of peers
 KIND_DIMS: dict[str, tuple[str, ...]] = {
     "per_row": ("m",),
     "per_column": ("n",),

@@ -62,8 +62,8 @@ rows.
 With `arrivals`, three arguments are s32: `arrived` (batch), the epoch of each shard of A that is complete; `turn` (3),
 the rank, the epoch, and the longest wait in ms; and `status` (4), which the kernel writes if a shard is late. Another
 GPU may write A and `arrived` while the kernel runs. With `sends`, two more are s32: `peers` (batch, 4), for each rank
-the addresses of this rank's shard and of its flag there, each in two halves; and `sent` (batch), zeros between
-launches.
+the addresses of this rank's shard and of its flag there, each as its lower and then its higher 32 bits; and `sent`
+(batch), which is zero between launches.
 
 With a batch, all but scalars, amax and `all_…` have it as the first dimension. Inputs may lack it, or have a stride of
 0 there.

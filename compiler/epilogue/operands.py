@@ -155,8 +155,8 @@ class Operand:
     group: int | None = None
     """The number of elements of K that share a GROUP_SCALE or GROUP_ZERO, which act in the sum, not in the epilogue."""
     count: int | None = None
-    """The number of elements, for ENDS and for the operands for shards that arrive; for those that are sent, the number
-    of shards (`None`: known at run time)."""
+    """For ENDS, and for the operands for shards that arrive: the number of elements. For PEERS and SENT: the number of
+    shards. `None`: known at run time."""
 
     @property
     def has_count(self) -> bool:

@@ -215,8 +215,8 @@ class Estimates:
         return np.array([known[m] / shares[m] if shares[m] else np.inf for m in rows])
 
     def _shares(self, schedule: Schedule, rows: Sequence[int]) -> Floats:
-        """For each M 0 if the choice would not consider the schedule; 1 if it would. A schedule that divides K must
-        take less than a share of the cycles of whole tiles; the result is then this share."""
+        """For each M: 0 if the choice would not consider the schedule; otherwise 1. If the schedule divides K, it must
+        take less than a share of the cycles of whole tiles, and the result is this share in place of 1."""
         turns, division = turns_of(schedule), schedule.k_division
         may = np.array([self._may_turn(turns.is_swapped, m) for m in rows])
         if not may.any():
@@ -229,7 +229,7 @@ class Estimates:
         return may * worth_dividing(self._given, own, self._target, with_producer=schedule.agents.has_producer)
 
     def _may_turn(self, is_swapped: bool, m: int) -> bool:
-        """Whether the choice tries the product as given, or the swapped one, at an M."""
+        """Whether, at an M, the choice tries the swapped product; if not `is_swapped`, the product as given."""
         problem = self._at(m)
         if problem.weights is not None:
             return is_swapped == (swap.for_weights(self._given, problem, self._target) is not None)

@@ -125,7 +125,7 @@ class Family:
     @property
     def reference(self) -> "Family | None":
         """The family that determines the order of sums with `INVARIANT_ROWS` rows: aligned, one product, D by rows.
-        None if the order may depend on M, or if the sums are of integers, which are the same in every order."""
+        None if the order may depend on M, or if it does not matter, because integers are added."""
         if self.numerics != BATCH_INVARIANT or not element_type(self.a).is_float:
             return None
         return replace(self, batch=None, d_order="row", inputs_aligned=True, d_aligned=True, operands_aligned=True)

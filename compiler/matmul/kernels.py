@@ -42,9 +42,9 @@ Epilogue = Callable[..., Any]
 
 
 class Wanted(NamedTuple):
-    """What a call needs. `device`: the model of GPU whose tuned schedules may be used; None: none may. `alone`: whether
-    it takes the kernel that `compile_gemm` makes for this shape alone. Otherwise all extents of its kernel are run-time
-    values, and the schedule is one of the family's plan."""
+    """What a call needs. `device`: the model of GPU whose tuned schedules may be used; None allows none. `alone`:
+    whether the call takes the kernel that `compile_gemm` makes for this shape alone. Otherwise its kernel has run-time
+    extents, and a schedule of the family's plan."""
 
     of: Family
     m: int
@@ -82,9 +82,9 @@ class Planned:
 
 @dataclass(frozen=True)
 class Found:
-    """`where`: "memory" or "disk", or "nowhere" if the kernel must be compiled. `plan`: None for a kernel of a shape
-    alone. `index`: of its schedule in the plan, without a tuned one. `refused`: why the schedules before it are not
-    taken. `is_tuned`: whether there is a record."""
+    """Where a kernel is. `where`: "memory" or "disk", or "nowhere" if it must be compiled. `plan`: None for a kernel of
+    a shape alone. `index`: of the schedule in the plan, if it is not a tuned one. `refused`: why the schedules before
+    it are not taken. `is_tuned`: whether there is a record."""
 
     where: str
     kernel: Kernel | None
@@ -298,7 +298,7 @@ def _from_disk(store: KernelStore | None, key: str, plan: SchedulePlan | None) -
 
 
 def kernel_from_disk(store: KernelStore | None, key: str) -> Kernel | None:
-    """The kernel of a key; None if the disk has none, or none with machine code although ptxas is here."""
+    """The kernel of a key. None if the disk has none, or if it lacks machine code and ptxas is installed."""
     stored = None if store is None else store.load(key)
     if stored is None or (stored.cubin is None and find_ptxas() is not None):
         return None

@@ -56,7 +56,7 @@ class Matmul:
         N / 2) for 4 bits, and `scales` and `zeros` (K / group, N) are operands. `block_scales`: `lt.BlockScales`, with
         operands `scale_a` and `scale_b`. `tuned`: use the schedule that `lt.tune` found on this model of GPU for this
         shape, if it keeps the numerics and `LOWTIDE_TUNED=off` is not set. `alone`: take the kernel that `compile_gemm`
-        makes for this shape alone, not one of the few that serve all M; then each new shape compiles a kernel. It has
+        makes for this shape alone, not one of the few that serve all M. Each new shape then compiles a kernel. It has
         no effect with "batch_invariant". `stream`: as in a kernel's call. The launch is asynchronous.
 
         Raises LaunchError for arrays that do not fit, and if autograd would record the call; SpecError for an epilogue

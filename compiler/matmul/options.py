@@ -39,8 +39,8 @@ class Options:
 
     @property
     def is_alone(self) -> bool:
-        """Whether a call takes a kernel of its shape alone. Not with "batch_invariant": the kernels of a plan sum in
-        one order for all M, and those of shapes alone need not."""
+        """Whether a call takes a kernel of its shape alone. With "batch_invariant" it does not: the kernels of a plan
+        sum in one order for all M, but those of two shapes may sum in two."""
         return self.alone and self.numerics != BATCH_INVARIANT
 
     @property

@@ -16,7 +16,7 @@ from lowtide.passes.support.problem.problem import Problem
 
 
 class Turns(NamedTuple):
-    """What a schedule turns around: the product, and A and B, if they are packed so."""
+    """How a schedule turns the product around: whether A and B are swapped, and how each is packed."""
 
     is_swapped: bool
     pack_of_a: PackKind | None
@@ -35,7 +35,7 @@ def turned(problem: Problem, turns: Turns) -> Problem:
 
 
 def products_at(rows: Sequence[int], product_at: Callable[[int], Product], *, is_swapped: bool) -> Product:
-    """The products of these M, of which `product_at` gives one. Except for its extents, a product depends only on the
+    """The products of these M. `product_at` gives the product of one M. Except for its extents, it depends only on the
     largest power of two up to `LINE_BYTES` that divides M."""
     units, numbers = np.unique(np.gcd(rows, LINE_BYTES), return_inverse=True)
     some = stacked([product_at(LINE_BYTES + unit) for unit in units.tolist()])

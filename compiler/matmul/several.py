@@ -52,8 +52,8 @@ class ResultsWanted(NamedTuple):
         )
 
     def kernel(self) -> Any:
-        """The kernel, from the cache on disk or compiled. It may raise MisalignedError where that of `compiled` copies
-        a matrix. Raises the errors of `compile_gemm`."""
+        """The kernel, from the cache on disk or compiled. Calls of one from the disk may raise MisalignedError where
+        the kernel of `compiled` copies a matrix. Raises the errors of `compile_gemm`."""
         known: str | None = AHEAD.result(self)
         if known is None:
             return self._made()[0]

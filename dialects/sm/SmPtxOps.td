@@ -78,9 +78,10 @@ def Sm_PtxTellLastOp : Sm_Op<"ptx_tell_last", [MemoryEffects<[MemRead, MemWrite]
     AllTypesMatch<["counter", "flag"]>]> {
   let summary = "Counts a CTA by atom.acq_rel.gpu; the last one writes a flag by st.release.sys (level nvvm)";
   let description = [{
-    Adds one to the number at `counter`. If the number was `last`, it becomes 0 instead, and the thread writes `epoch` to
-    `flag`. One thread of each of `last` + 1 CTAs executes the op, after a barrier of its CTA. See PTX ISA, "atom", "st".
-    The pass `convert-ptx-ops-to-asm` converts it to inline assembly.
+    One thread of each CTA executes the op, after a barrier of the CTA; there are `last` + 1 CTAs. It adds one to the number
+    at `counter`, with acquire and release at the scope .gpu. The thread that finds `last` there is the last one: it sets
+    the number to 0 instead, and writes `epoch` to `flag` by a release at the scope .sys. See PTX ISA, "atom", "st". The
+    pass `convert-ptx-ops-to-asm` converts it to inline assembly.
 
     ```mlir
     sm.ptx_tell_last %counter limit %last then %flag, %epoch : !llvm.ptr<1>

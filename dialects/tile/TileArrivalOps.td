@@ -1,4 +1,5 @@
-// Operations that wait for shards of A which other GPUs fill, and that send this GPU's shard to them. Included by TileOps.td, whose classes they use.
+// Operations that wait for shards of A which other GPUs fill, and that send this GPU's shard to them. Included by
+// TileOps.td, whose classes they use.
 #ifndef LOWTIDE_TILE_ARRIVAL_OPS_TD
 #define LOWTIDE_TILE_ARRIVAL_OPS_TD
 
@@ -50,15 +51,20 @@ def Tile_IsLateOp : Tile_Op<"is_late", [HasParent<"WorkTilesOp">]> {
 def Tile_SendShardOp : Tile_Op<"send_shard", [HasParent<"KernelOp">]> {
   let summary = "Copies this GPU's shard to the memory of other GPUs, and then sets its flag on each of them";
   let description = [{
-    `turn` is that of `tile.await_arrival`; shard `turn[0]` of A, the rank's own, is sent. Row q of `peers` has two
-    addresses, each as its lower and its higher 32 bits: the place of the shard on rank q, where rows are as far apart as
-    in A, and the flag of the shard there. Nothing is sent to a rank whose place is 0; that of this rank is. The order is
-    rank − 1, rank − 2, …, because those ranks need the shard first.
+    Sends shard `turn[0]` of A, which is the rank's own; `turn` is that of `tile.await_arrival`. Row q of `peers` has two
+    addresses on rank q, each as its lower and then its higher 32 bits. The first is the place of the shard there, where
+    rows are as far apart as in A. The second is the flag of the shard there. Nothing is sent to a rank whose place is 0.
+    The row of this rank is not read.
 
-    All CTAs of the kernel execute the op, and each copies its part of the shard. Then it counts itself in `sent[q]`, with
-    acquire and release at the scope .gpu. The last CTA sets `sent[q]` back to 0, and writes the epoch to the flag by a
-    release at the scope .sys. The op waits for no other CTA and for no other GPU. All threads execute it, before the
-    roles begin. Each access moves `unit` bytes, to which A, its rows and the places on other GPUs are aligned.
+    All threads of all CTAs execute the op, before the roles begin. They send to rank − 1 first, which needs the shard
+    first, then to rank − 2, and so on. For each rank q:
+
+    1. Each CTA copies its part of the shard.
+    2. It adds one to `sent[q]`, with acquire and release at the scope .gpu.
+    3. The last CTA to do so sets `sent[q]` back to 0, and writes the epoch to the flag by a release at the scope .sys.
+
+    The op waits for no other CTA and for no other GPU. Each access moves `unit` bytes. A, its rows and the places on other
+    GPUs are aligned to that.
 
     ```mlir
     tile.send_shard %a to %peers in_turn %turn counting %sent by 16

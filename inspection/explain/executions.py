@@ -103,8 +103,8 @@ def _trips(loops: Trips) -> Iterator[dict[ir.Value, int]]:
 
 
 def _inside(window: tile.ViewOp, loop: tuple[ir.Value, range], others: Mapping[ir.Value, int]) -> int:
-    """The iterations of a loop in which the window overlaps its matrix. Offsets are sums of multiples of the loops'
-    variables. So along one axis the window is outside from one iteration on, or up to one, or always, or never."""
+    """The number of iterations of a loop in which the window overlaps its matrix. Offsets are sums of multiples of the
+    loops' variables. So along each axis the window is outside from one iteration on, up to one, always, or never."""
     variable, values = loop
     matrix, begin, end = ir.MemRefType(window.source.type), 0, len(values)
     for axis, offset in enumerate(window.offsets):

@@ -88,8 +88,8 @@ class Explanation:
         return None if self.spans is None else predicted_shares(self.spans, self.target.clock_mhz)
 
     def timeline(self) -> Timeline:
-        """The predicted timeline of a CTA. Raises Error for kernels whose estimate has no terms, and for
-        more K steps than a timeline can show."""
+        """The predicted timeline of a CTA. Raises Error for kernels whose estimate has no terms, and for more K steps
+        than a timeline can show."""
         if self.spans is None:
             raise Error(
                 "the cost model has no terms for kernels with a producer whose sums are promoted or whose operands are"

@@ -16,7 +16,7 @@ from lowtide.passes.schedules.cost.spans import GridSpans, TileSpans
 _GRID = "grid"
 _LEAST = 1e-6  # cycles; shorter waits are rounding
 _DETAILED = 8  # tiles of a CTA whose K steps are shown one by one; so are those of the last tile
-_MOST_STEPS = 2**20  # about five seconds
+_MOST_STEPS = 2**20  # which take about five seconds
 
 
 def predicted_timeline(schedule: Schedule, spans: GridSpans, clock_mhz: int, title: str) -> Timeline:
@@ -25,8 +25,8 @@ def predicted_timeline(schedule: Schedule, spans: GridSpans, clock_mhz: int, tit
     steps = sum(tile.waves * tile.steps for tile in spans.tiles)
     if steps > _MOST_STEPS:
         raise Error(
-            f"a CTA has {steps:,} K steps, and a timeline at most {_MOST_STEPS:,}; leave out --trace, or take smaller "
-            "extents [timeline-steps]"
+            f"a CTA has {steps:,} K steps, and a timeline shows at most {_MOST_STEPS:,}; leave out --trace, or take "
+            "smaller extents [timeline-steps]"
         )
     run = _Run(schedule, spans)
     run.simulate()

@@ -25,7 +25,7 @@ def predicted_shares(spans: GridSpans, clock_mhz: int) -> Predicted:
 
 
 def _sum(spans: GridSpans, of: Callable[[TileSpans], float]) -> float:
-    """Over the tiles of all waves."""
+    """The sum of a number of each tile, over the tiles of all waves."""
     return sum(tile.waves * of(tile) for tile in spans.tiles)
 
 

@@ -253,7 +253,7 @@ class GlobalMemory(LaunchOrder):
     def _before_write(self, access: Access, span: Span, holds: Holds | None = None) -> None:
         if self.on_write is not None:
             self.on_write(access, span)
-            span = self.renewed(span)  # it may have read smaller units
+            span = self.renewed(span)  # the call may have read in smaller units
         units = span.units
         is_written = bool(np.count_nonzero(self._writer[units]))
         joins = self._check_writers(access, span, "writes", "write after write", holds) if is_written else False

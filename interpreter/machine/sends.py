@@ -1,4 +1,4 @@
-"""The flags of a shard that a kernel sends: the CTAs count themselves, and the last one writes the epoch."""
+"""The flag of a shard that a kernel sends: each CTA counts itself, and the last one writes the epoch to the flag."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +20,8 @@ _RELEASE = Ordering(Scope.sys, releases=True)
 
 @dataclass(frozen=True)
 class Telling:
-    """The counter of CTAs, the number that its last CTA finds there, the flag, and the epoch that it writes."""
+    """`counter`: the address of the counter of CTAs. `last`: the number that the last CTA finds there. `flag`: the
+    address of the flag. `epoch`: the number that the last CTA writes there."""
 
     counter: int
     last: int
@@ -29,8 +30,8 @@ class Telling:
 
 
 def tell_last(state: AgentState, op: Described, telling: Telling) -> None:
-    """Count a CTA, by one lane. The last one sets the counter to zero, and releases the flag at the scope .sys. Raises
-    InterpreterError for an address without an i32, or a race."""
+    """Count a CTA, by one lane. The last CTA sets the counter to zero, and writes the flag by a release at the scope
+    .sys. Raises InterpreterError for an address without an i32, or a race."""
     before: list[int] = []
 
     def count(value: Any) -> int:

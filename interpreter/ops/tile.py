@@ -240,8 +240,8 @@ def work_tiles(state: AgentState, op: DecodedOp) -> Steps:
 
 
 def _spans(state: AgentState, op: DecodedOp, rows: int, batches: list[int], ends: list[Any]) -> list[tuple[int, int]]:
-    """The rows of each matrix, or group: the first, and the one after the last. Raises InterpreterError if a batch has
-    another number of ends than of matrices."""
+    """For each matrix, or group, its first row and the row after its last. Raises InterpreterError if a batch does not
+    have an end for each matrix."""
     if not ends:
         return [(0, rows)] * (batches[0] if batches else 1)
     spans = (rows_of_matrices if batches else groups_of_rows)(state, op, ends[0], rows)

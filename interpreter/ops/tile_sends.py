@@ -1,4 +1,4 @@
-"""A shard of A that is sent to other ranks: tile.send_shard, and the same in a tile.gemm."""
+"""Sends the rank's shard of A to other ranks: for tile.send_shard, and for a tile.gemm with `peers`."""
 
 from typing import Any
 
@@ -23,8 +23,9 @@ def send(state: AgentState, op: DecodedOp, a: Any, peers: Any, turn: Any, sent: 
 
 
 def send_shard(state: AgentState, op: DecodedOp, operands: tuple[Matrix, Matrix, Matrix, Matrix]) -> Steps:
-    """Copy this agent's rows of the rank's shard to each peer that has a place for it, then tell the peer. `operands`:
-    A, `peers`, `turn` and `sent`. The host function, in a tile.gemm, acts as the only CTA."""
+    """For each peer whose place is not 0: copy this agent's rows of the rank's shard there, and then count the CTA. The
+    last CTA writes the flag. `operands`: A, `peers`, `turn` and `sent`. In a tile.gemm, the host function acts as the
+    only CTA."""
     a, peers, turn, sent = operands
     is_host, members = state.machine.launch is not None, state.team.members
     ctas = 1 if is_host else state.machine.grid
@@ -50,7 +51,7 @@ def send_shard(state: AgentState, op: DecodedOp, operands: tuple[Matrix, Matrix,
 
 
 def _copy(state: AgentState, op: DecodedOp, shard: Matrix, place: int, rows: Any) -> None:
-    """Copy rows of a shard to a place in which rows are as far apart."""
+    """Copy rows of a shard to a place where rows are as far apart as in the shard."""
     memory, name, size = state.machine.memory, shard.element.name, shard.element.bytes
     if not rows.size or not shard.shape[1]:
         return

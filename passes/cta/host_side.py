@@ -190,7 +190,8 @@ def _checks_of_operands(
         if kind is OperandKind.arrived:
             checks.append((operand, 0, extent(d, 0), "arrived must have a number for each shard of A"))
         if kind in SENDS:
-            checks.append((operand, 0, extent(d, 0), f"{kind} must have a row for each shard of A"))
+            has = "a row" if kind is OperandKind.peers else "a number"
+            checks.append((operand, 0, extent(d, 0), f"{kind} must have {has} for each shard of A"))
         if kind is OperandKind.a_rows:
             checks.append((operand, 0, m, f"a_rows must have {rows}"))
         if kind in SCALES:

@@ -77,9 +77,9 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
              … tile.view %a[%from, %m, %k] …
              %late = tile.is_late %status : memref<4xi32>
              tile.store %acc into %d[%batch, select(%late, %M, %m), %n] … }
-         If the kernel also sends the shard of this GPU, all threads do so before the work tiles:
+         If the kernel also sends the shard of this GPU, all its threads do so before the work tiles:
            tile.send_shard %a to %peers in_turn %turn counting %sent by 16 : …
-        With grid.waves = synchronized, the first loop begins with tile.await_wave on a counter that the host makes as
+         With grid.waves = synchronized, the first loop begins with tile.await_wave on a counter that the host makes as
          a zeroed tile.workspace of one element.
 Needs    level problem, with a complete schedule.
 Refuses  more than one tile.gemm in a function; a schedule without a field that it reads; an epilogue that reads a host

@@ -32,15 +32,16 @@ HARDWARE_OPS = frozenset(
     {"math.fma", "math.exp2", "math.log2", "math.sqrt", "math.rsqrt", "math.roundeven", "math.absf", "math.copysign"}
 )
 
-# With these, an argument x · c needs no product. For exp, c is ± a power of two, so the constant is not rounded again,
-# unless it is subnormal. For erfc, c has a size that keeps the coefficients in range.
+# With these, an argument x · c needs no product. For exp, c is ± a power of two from 2⁻¹⁰⁰ to 2¹⁰⁰, so the constant is
+# not rounded again; a subnormal one would be. For erfc, c has a size that keeps the coefficients in range.
 _WITH_SCALE: dict[str, Callable[["IrOps", ir.Value, float], ir.Value]] = {
     "math.exp": formulas.exp,
     "math.erfc": formulas.erfc,
 }
 _LEAST_SCALE, _MOST_SCALE = 2.0**-8, 2.0**8
 _LEAST_POWER, _MOST_POWER = 2.0**-100, 2.0**100
-# Of erfc. Others would cost accuracy, since the logarithm of the factor is added to the power before it is rounded.
+# Constants in a product with erfc that become part of its formula. Others would cost accuracy: the logarithm of the
+# constant is added to the power before it is rounded.
 FACTORS = (0.5, 2.0, 4.0)
 
 EXPANDED_OPS: dict[str, Callable[["IrOps", ir.Value], ir.Value]] = {

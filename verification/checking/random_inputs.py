@@ -49,13 +49,13 @@ def random_inputs(
     normally distributed, integers are any of their type, and scalars are Python floats.
 
     Rows: those of A, B and scales of blocks begin at multiples of 16 bytes from the first, as most kernels require.
-    With `alignments`, bytes for "a" and "b", they begin at odd multiples of the smaller number. `row_padding` elements
-    follow each row, rounded up in the same way; for full operands exactly as many, unless `alignments` has bytes for
-    "full". Padding is NaN, so that a read of it shows.
+    With `alignments`, bytes by the name of an input, they begin at odd multiples of a smaller number. At least
+    `row_padding` elements follow each row, and as many more as that needs. In full operands exactly `row_padding`
+    follow, unless `alignments` has bytes for "full". Padding is NaN, so that a read of it shows.
 
     Batches: there are `batch` matrices (`None`: the spec's number). Those named in `shared` have no batch dimension
-    (`None`: some are drawn, but not A). `batch_padding` rows of NaN follow each other matrix, and in A and B as many
-    bytes as `batches` has below 16.
+    (`None`: some are drawn, but not A). `batch_padding` rows of NaN follow each matrix of the other inputs.
+    In A and B, as many bytes follow as `batches` has by name, if these are fewer than 16.
 
     Groups: the ends of `groups` groups (`None`: the spec's number, or at most 5 if it is known only at run time) are
     drawn, and do not decrease; `counts` are drawn, too. Indices of rows of D are drawn for a D of m + m // 4 + 1 rows.

@@ -71,7 +71,7 @@ def check_ranks(
     At the first level, faults of parts and of sums that copy engines send are planted, too; no kernel takes part in
     these steps. M, N and K are those of the spec. If the spec does not set them, a shard has part of a tile of rows.
 
-    `seed`: of inputs and orders. Raises SpecError for a kernel without arrivals, with an extent of 0, or of
+    `seed`: of inputs and orders. Raises SpecError for a kernel without arrivals, with an extent of 0, or for
     another number of ranks.
     """
     spec = subject.spec
@@ -83,8 +83,8 @@ def check_ranks(
     _check_number(ranks, next(iter(spec.batch_shape), None))
     if 0 in (spec.m, spec.n, spec.k):
         raise SpecError(
-            "a check of ranks with an extent of 0, so that faults of copies show nothing; leave the extent None, or "
-            "give 1 or more [check-ranks-empty]"
+            "a check of ranks with an extent of 0, where no fault of a copy shows; leave the extent None, or give 1 or "
+            "more [check-ranks-empty]"
         )
     scatters, extents = bool(spec.lists), _extents(subject)
     inputs = inputs_of_ranks(spec, extents, ranks, seed)
@@ -110,11 +110,11 @@ def check_ranks(
 
 
 def _check_number(ranks: int, of_spec: int | None) -> None:
-    """`of_spec`: the batch of the kernel, if it is fixed. Raises SpecError."""
+    """Raise SpecError for a number of ranks that cannot run. `of_spec`: the batch of the kernel; None: any."""
     if of_spec is not None and not 2 <= of_spec <= MOST_RANKS:
         raise SpecError(
-            f"a check of ranks of a kernel for {of_spec}; 2 to {MOST_RANKS} ranks run together: compile it for so "
-            "many, or with batch=None [check-ranks-batch]"
+            f"a check of the ranks of a kernel for {of_spec} ranks; compile it for 2 to {MOST_RANKS} ranks, or with "
+            "batch=None [check-ranks-batch]"
         )
     if not 2 <= ranks <= MOST_RANKS or of_spec not in (None, ranks):
         wanted = f"2 to {MOST_RANKS} ranks" if of_spec is None else f"{of_spec} ranks, the kernel's batch"

@@ -64,10 +64,17 @@ def error_bound(spec: GemmSpec, a: np.ndarray, b: np.ndarray, **operands: Any) -
     """The largest error of each element of D, or of each result by name, against `reference`, in float64. The
     arguments, the shapes and the errors raised are those of `reference`.
 
-    It is 0 if the reference is NaN or infinite: D must then be the same. It is also 0 for rows that are not written
-    because the index of rows of D does not name them. It is infinite, so that D is not judged, if the row belongs to no
-    group; if the result, or a value from which it is computed, may overflow; if the epilogue divides by a value that
-    may be 0; or if rounding decides whether the result is NaN.
+    The bound is 0
+
+    - if the reference is NaN or infinite: D must then be the same
+    - for rows that are not written because the index of rows of D does not name them
+
+    It is infinite, so that D is not judged,
+
+    - if the row belongs to no group
+    - if the result, or a value from which it is computed, may overflow
+    - if the epilogue divides by a value that may be 0
+    - if rounding decides whether the result is NaN
     """
     return reference_with_bound(spec, a, b, **operands)[1]
 

@@ -1,4 +1,4 @@
-"""Results, operands and times in words. Commands that run nothing use them, too: no interpreter is imported."""
+"""Results, operands and times in words. This imports no interpreter, because commands that run nothing use it, too."""
 
 from lowtide.compiler.epilogue.results import gives_d_alone
 from lowtide.compiler.spec import GemmSpec

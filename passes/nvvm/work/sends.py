@@ -1,8 +1,8 @@
-"""tile.send_shard in one thread's program: the copies of a rank's shard to its peers, and the flags behind them.
+"""tile.send_shard in one thread's program: copies of the rank's shard to its peers, each followed by a flag.
 
-The threads of the grid take the units of the shard in turn, row by row. A barrier orders the stores of a CTA before the
-count of its first thread. Each count acquires those before it, so the release of the flag covers what all CTAs have
-stored (PTX ISA, "Causality order").
+The threads of the grid take the units of the shard in turn, row by row. A barrier orders the stores of a CTA before its
+first thread counts the CTA. Each count acquires those before it. So the release of the flag covers the stores of all
+CTAs (PTX ISA, "Causality order").
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _HALF = 32  # bits of an element of `peers`
 
 
 def lower_send_shard(context: Context, op: tile.SendShardOp) -> None:
-    """A loop over the peers, the one that needs the shard first in front."""
+    """A loop over the peers. It begins with the one that needs the shard first."""
     build = context.build
     a, peers, turn, sent = (context.get(each) for each in (op.a, op.peers, op.turn, op.sent))
     assert isinstance(a, GlobalMatrix) and isinstance(peers, GlobalMatrix)
@@ -58,7 +58,7 @@ def _loop(build: Builder, first: ir.Value, end: ir.Value, step: ir.Value) -> Ite
 
 
 def _copy(context: Context, a: GlobalMatrix, source: ir.Value, target: ir.Value, unit: int) -> None:
-    """This thread's units of a shard of A. Rows are as far apart in the source as in the target."""
+    """Copy this thread's units of a shard of A. Rows are as far apart in the target as in the source."""
     build, count = context.build, unit * 8 // element_bits(a.element)
     rows, columns = a.extents[1:]
     in_row = build.udiv(columns if isinstance(columns, ir.Value) else build.constant(columns), count)

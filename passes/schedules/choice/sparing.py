@@ -4,7 +4,7 @@ The same tile is tried first. Operands of the epilogue that are loaded ahead to 
 half as many are. If the parts of the epilogue are half as wide, the epilogue holds half as many elements at once.
 Without a cluster, the producer issues fewer copies: those of panels, in an unrolled loop, may need more than its
 registers. Fragments that are not loaded ahead take half as many registers. If FMAs multiply all of K in one step, there
-is no loop, and ptxas loads many fragments early; with half the step there is one. After several schedules have been
+is no loop, and ptxas loads many fragments early. With half the step there is a loop. After several schedules have been
 passed over, the next ones hold fewer sums per thread.
 """
 

@@ -116,7 +116,7 @@ class Warps:
         return runs
 
     def cycles(self, tiles: int) -> float:
-        """The cost of so many tiles."""
+        """The cost of a grid of so many tiles."""
         return sum(run.cycles for run in self.runs(tiles)) + self.found.first
 
 
@@ -133,8 +133,8 @@ def cost(schedule: Schedule, problem: Problem, target: Target, tail: Tail | None
 
 
 def costs(schedule: Schedule, product: Product, problem: Problem, target: Target, tail: Tail | None) -> np.ndarray:
-    """The `cost` for a product, or for each entry of a product of arrays. Except for an extent of D, they are that of
-    `problem`."""
+    """The `cost` for a product, or for each entry of a product of arrays. `problem` may have another extent of D along
+    one axis; all else is the same."""
     if not is_comparable(schedule, problem, target):
         rows, columns, _ = schedule.tile_mnk
         tiles = np.ceil(product.m / rows) * np.ceil(product.n / columns) * product.batch

@@ -61,7 +61,7 @@ def _column(numbers: Sequence[Any]) -> Any:
 
 
 def taken(product: Product, numbers: np.ndarray | slice) -> Product:
-    """Some entries of a product of arrays; a number is the same for all entries."""
+    """Some entries of a product of arrays. What is a number, not an array, stays: it is the same for all entries."""
     columns = {each.name: _entries(getattr(product, each.name), numbers) for each in fields(Product)}
     columns["row_bytes"] = tuple(_entries(size, numbers) for size in product.row_bytes)
     return Product(**columns)

@@ -1,6 +1,6 @@
 """Where the estimated time of one schedule goes: the terms of the estimate, for the tiles of a CTA.
 
-The CTA has a tile in every wave. Equal tiles are described once, since a large problem has billions of them. All
+The CTA has a tile in every wave. Equal tiles are described once, because a large problem may have billions. All
 numbers are cycles of an SM at its highest clock.
 """
 

@@ -253,7 +253,7 @@ def _requests(row_bytes: Numbers, found: Constants) -> np.ndarray:
 
 
 def _is_multiple(size: Numbers, unit: Numbers) -> np.ndarray:
-    """Whether a size is a multiple of a unit. The remainder itself takes longer."""
+    """Whether a size is a multiple of a unit. numpy's remainder would take longer."""
     return np.asarray(np.floor(size / unit) * unit == size)
 
 
@@ -402,7 +402,7 @@ def _zeros(grids: Grids, product: Product) -> np.ndarray:
 
 
 def _last_empty(extent: Numbers, side: np.ndarray) -> np.ndarray:
-    """The rows of the last tile that lie outside. A remainder takes longer than the quotient."""
+    """The rows of the last tile that lie outside of the matrix. numpy's remainder would take longer."""
     return np.asarray(np.ceil(extent / side) * side - extent)
 
 

@@ -79,8 +79,8 @@ def moved_alignment(name: str, schedule: Schedule, problem: Problem) -> int:
 
 
 def sent_at_once(schedule: Schedule, problem: Problem) -> int:
-    """The bytes of a shard of A that one access copies to another GPU: as many as A is aligned to, if rows are known to
-    be multiples of them; otherwise one element."""
+    """The bytes of a shard of A that one access copies to another GPU. If K is known: the most to which both A and the
+    length of its rows are aligned. Otherwise: those of an element."""
     element = element_type(problem.a).bytes
     return element if problem.k is None else gcd(moved_alignment("a", schedule, problem), problem.k * element)
 

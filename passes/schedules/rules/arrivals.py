@@ -30,10 +30,10 @@ WITH_ARRIVALS: Table = MappingProxyType(
         "epilogue.pack": (None, PackKind.none),
     }
 )
-# The same if the kernel sends a shard. The last CTA to send sets the flag, so all CTAs must run at the same time.
+# The same if the kernel sends a shard. WHY_SENT has the reason.
 WITH_SENDS: Table = MappingProxyType({"grid.scheduler": (SchedulerKind.persistent,)})
 WHY = "shards of A arrive while the kernel runs, and the agent that reads one waits for it"
-WHY_SENT = "all CTAs send the shard, the last one sets its flag, and others wait for flags; so all run at the same time"
+WHY_SENT = "a flag is set once all CTAs have sent, and CTAs that have sent wait for flags, so all must run together"
 
 
 def arrivals(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:

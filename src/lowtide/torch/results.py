@@ -69,7 +69,7 @@ def results(
         own = dict(out) if out else None
         try:
             found: dict[str, torch.Tensor] = kernel(*matrices, out=own, **given)
-        except MisalignedError:
+        except MisalignedError:  # the kernel of `compiled` copies the matrix
             kernel = _KERNELS[wanted] = wanted.compiled()
             found = kernel(*matrices, out=own, **given)
     return found

@@ -10,7 +10,7 @@ from lowtide.verification.mutation.edits import Edit, drop, earlier, first, late
 # Levels with ops on a whole CTA, and levels with one thread's program.
 CTA_LEVELS = ("cta", "smem", "pipelined", "atoms", "epilogue")
 THREAD_LEVELS = ("nvvm", "llvm")
-# Predicates of comparisons of integers: with the bound in place of without it, or the reverse; and their opposites.
+# For predicates that compare integers: those that treat the bound in the other way, and the opposites.
 WITH_BOUND = {"ult": "ule", "slt": "sle", "sge": "sgt", "uge": "ugt", "ugt": "uge"}
 INVERTED = {"ult": "uge", "slt": "sge", "sge": "slt", "uge": "ult", "ugt": "ule", "eq": "ne", "ne": "eq"}
 _OF_LINES = {"dropped": drop, "first": first, "later": later, "earlier": earlier, "twice": twice}

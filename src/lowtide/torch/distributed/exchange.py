@@ -76,7 +76,7 @@ class Exchange:
         self, call: Call, out: torch.Tensor, make: Callable[[Call, torch.Tensor], Work], way: Hashable = None
     ) -> Work:
         """Returns what `make` returns for a call in this epoch's slot. It is kept for later calls on the same memory
-        and of the same `way`, unless `make` had to copy tensors (`held`)."""
+        with the same `way`, unless `make` had to copy tensors (`held`). `way`: what else the result depends on."""
         key = call.place(out), self.slot, len(self._windows), way
         found: Any = self._prepared[key]
         if found is None:

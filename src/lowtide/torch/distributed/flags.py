@@ -1,7 +1,7 @@
 """Flags by which a rank tells other ranks that its data have arrived.
 
-The epoch is a counter on the device, so that it also grows when a CUDA graph is replayed. After the data, a copy of 4
-bytes in the same stream writes the epoch to this rank's flag on a peer, or the kernel that has sent the data does. A
+The epoch is a counter on the device, so that it also grows when a CUDA graph is replayed. After the data, the epoch is
+written to this rank's flag on a peer: by a copy of 4 bytes in the same stream, or by the kernel that sent the data. A
 wait ends when the flag has this epoch or a later one, so a rank never takes data of an earlier epoch for those of this
 one. A kernel with `arrivals` waits: either the product itself, or a product with one tile for each rank, whose result
 is not used. If a flag is late, the kernel writes the status and ends.

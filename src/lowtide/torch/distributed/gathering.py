@@ -2,8 +2,8 @@
 
 The kernel computes a batch: each product reads the rows of one rank (`GemmSpec(batch=ranks, arrivals=True)`). It begins
 with the rows of its own rank, then takes those of the next ranks, in a ring. It waits for a rank's flag before it reads
-that rank's rows. A rank sends its rows first to the peer that needs them first: by the copy engine, or by the kernel
-itself before it multiplies (`kernel_sends`).
+that rank's rows. A rank sends its rows first to the peer that needs them first. The copy engine sends them, or the
+kernel itself before it multiplies (`kernel_sends`).
 """
 
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ _MOST = 512  # tables of places that are kept
 class _Work:
     """A prepared call. `held`: tensors that the work uses and that were made for it, such as copies of operands.
     `source`, `size`: the address and the bytes of this rank's rows. `places`: the addresses to which they go, on each
-    rank. `sends`: whether the kernel sends them. `whole`: the gathered rows of A, (ranks, most rows, K). `d`: None if
-    the kernel stores D in `out`; otherwise D as (ranks, most rows, N)."""
+    rank. `sends`: whether the kernel sends them, not the copy engine. `whole`: the gathered rows of A, (ranks, most
+    rows, K). `d`: None if the kernel stores D in `out`; otherwise D as (ranks, most rows, N)."""
 
     held: list[torch.Tensor]
     source: int
@@ -103,8 +103,8 @@ class Gathering:
         return _Work(held, a.data_ptr(), a.nbytes, tuple(places), sends, launch, whole, kept)
 
     def _places(self, shape: tuple[int, int], dtype: torch.dtype) -> torch.Tensor:
-        """The operand `peers` for this epoch's slot, s32 (ranks, 4). Those for all slots are made together, because
-        none can be made in a capture. They are kept, because launches read them."""
+        """The operand `peers` for this epoch's slot, s32 (ranks, 4). The tables for all slots are made together,
+        because none can be made in a capture. They are kept, because launches read them."""
         exchange, rank, key = self.exchange, self._ranks.rank, (shape, dtype, self.exchange.window)
         if self._peers[key] is None:
             places = [exchange.parts(peer, rank, shape, dtype) for peer in range(self._ranks.size)]

@@ -1,7 +1,8 @@
 """Chooses how a rank sends its rows of A to the other ranks, and the parts of a sum to their owners.
 
-Rows of A are sent by the copy engine, or by the kernel that multiplies them. The kernel needs no operation for each
-copy and each flag, but its tiles begin only after it has sent. So it is for few bytes.
+The copy engine sends rows of A, or the kernel that multiplies them does. The copy engine has an operation for each copy
+and each flag, which takes time to start. The kernel has none, but multiplies no tile before it has sent. So it is for
+few bytes.
 
 For parts of a sum, either one kernel stores all parts in the memory of their owners, or each part is a product of its
 own, and the copy engine sends it while the next product runs. The estimate assumes that stores do not overlap with
@@ -22,7 +23,8 @@ _LINK = (
     180  # bytes per cycle at the highest clock, of a copy to a peer: 16.8 MB in 47 µs between two H200s, by a profile
 )
 LARGEST_PUSHED = 0
-"""Bytes of the largest shard of A that a kernel sends. 0: none, because no time of it was measured."""
+"""Bytes of the largest shard of A that a kernel sends. 0: the copy engine sends all, because kernels that send have not
+been timed."""
 _START = 6000  # cycles: a kernel's start and end
 
 

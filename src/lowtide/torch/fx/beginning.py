@@ -49,7 +49,8 @@ def begin_results(a: Any, b: Any, epilogue: str) -> None:
 
 
 def are_known(nodes: Sequence[Any]) -> bool:
-    """Whether all sizes and strides are known when the graph is compiled. Layouts must be fixed."""
+    """Whether all sizes and strides of these nodes are known when the graph is compiled. Their layouts must be
+    fixed."""
     return all(str(extent).isdecimal() for node in nodes for extent in (*node.get_size(), *node.get_stride()))
 
 

@@ -27,8 +27,9 @@ _cuda_empty: Any = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", None)
 def run(
     a: torch.Tensor, b: torch.Tensor, *operands: torch.Tensor, out: torch.Tensor, lies: str | None, **asked: Any
 ) -> None:
-    """`lies`: types, sizes, strides and device of the tensors, and `asked`; None if they are not known. If they are,
-    the call has a kernel of this shape alone. `asked`: fields of `How`. Raises as `lowtide::gemm_out` does."""
+    """`lies`: types, sizes, strides and device of the tensors, and `asked`; None if any is known only at run time. If
+    it is not None, the call has a kernel of this shape alone. `asked`: fields of `How`. Raises as `lowtide::gemm_out`
+    does."""
     key = (lies, a.data_ptr(), b.data_ptr(), out.data_ptr(), *[x.data_ptr() for x in operands])
     launch = _LAUNCHES[key] or _launch_at(key)
     if launch is not None:
