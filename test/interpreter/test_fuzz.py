@@ -11,6 +11,7 @@ from lowtide.dialects.tile import CacheHint, KDivisionKind, RasterKind, Schedule
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.atoms.bind_ring import BindRing
 from lowtide.passes.cta import launch_preparations
+from lowtide.passes.llvm import convert_ptx_ops_to_asm
 from lowtide.targets import COPY_ATOMS
 from lowtide.verification.fuzz.case import Case, Ended, Result, refusal, run_case
 from lowtide.verification.fuzz.search import Journal, fuzz
@@ -81,6 +82,22 @@ def test_shards_that_arrive_are_products_of_a_batch() -> None:
     found = run_case(case)
     assert found.ended is Ended.right, found.message
     assert "arrivals-field" in refusal(Case((*tile, ("arrivals", "while it runs"), ("grid.tail", "halves"))))
+
+
+def test_ranks_run_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    tile = (("target", "sm_90a"), ("grid.tile", "[64, 32]"), ("steps", "1"), ("known", "n"))
+    for word, sends in (("on ranks", False), ("on ranks, sent by kernels", True)):
+        case = Case((*tile, ("arrivals", word)), seed=3)
+        assert case.spec.arrivals and case.spec.sends is sends
+        found = run_case(case)
+        assert (found.ended, found.words["arrivals"]) == (Ended.right, word), found.message
+    listed = run_case(Case((*tile, ("arrivals", "on ranks"), ("lists", "d")), seed=3))
+    assert (listed.ended, listed.words["lists"]) == (Ended.right, "d"), listed.message
+    assert "[sends-beside]" in refusal(Case((*tile, ("arrivals", "on ranks, sent by kernels"), ("lists", "d"))))
+    wait = convert_ptx_ops_to_asm._AWAIT_ARRIVAL
+    monkeypatch.setattr(convert_ptx_ops_to_asm, "_AWAIT_ARRIVAL", wait.replace("acquire.sys", "relaxed.sys"))
+    early = run_case(Case((*tile, ("arrivals", "on ranks")), seed=3))
+    assert early.ended is Ended.failed and "level ptx" in early.message and "race" in early.message
 
 
 def test_groups_of_k_are_split_as_the_words_say() -> None:

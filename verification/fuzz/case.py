@@ -26,8 +26,11 @@ from lowtide.verification.checking.interpretation import Batch, estimated_second
 from lowtide.verification.checking.splits import COUNTS, Ends, ends_of, groups_of
 from lowtide.verification.checking.subjects import Subject, of_kernel
 from lowtide.verification.checking.trials import Extents, Finding, Trial, domains_of, loaded, outcomes
+from lowtide.verification.fuzz.on_ranks import outcomes_on_ranks
 from lowtide.verification.fuzz.words import (
+    ON_RANKS,
     SCALES,
+    SENT,
     WEIGHTS,
     Words,
     factors,
@@ -111,7 +114,8 @@ class Case:
             block_scales=SCALES[words["scales"]],
             batch={"none": UNBATCHED, "run time": None}.get(words["batch"], _MATRICES),
             counts=words["counts"] == "of each product",
-            arrivals=words["arrivals"] == "while it runs",
+            arrivals=words["arrivals"] != "there",
+            sends=words["arrivals"] == SENT,
             groups=_GROUPS[words["groups"]],
             a_rows=words["a_rows"] == "at an index",
             d_rows=words["d_rows"] == "at an index",
@@ -169,8 +173,13 @@ def run_case(case: Case) -> Result:
     own = {others[case.seed % len(others)].level, *map(str, _ALWAYS)}
     sources = [source for source in subject.interpreted if source.level in own]
     note = ""
+    on_ranks = words["arrivals"] in ON_RANKS
+    if on_ranks:
+        found = outcomes_on_ranks(spec, sources, trial)
+    else:
+        found = outcomes(subject.problem, sources, trial, ordering=subject.ordering)
     try:
-        for outcome in outcomes(subject.problem, sources, trial, ordering=subject.ordering):
+        for outcome in found:
             if outcome.finding is Finding.broken and outcome.report is not None:
                 note = f"level {outcome.level}: {outcome.message}"
             elif outcome.finding is Finding.unknown:
@@ -226,7 +235,7 @@ def _trial(case: Case, subject: Subject) -> Trial:
     n, m = sides if subject.is_swapped else sides[::-1]
     stages = schedule.mainloop.stages or 2
     steps = {"1": 1, "0": 0, "stages - 1": stages - 1, "stages": stages, "ragged stages + 1": stages + 1}
-    fewest = max(least_steps(schedule), 1 if spec.is_mixed else 0)  # K of packed weights is not 0
+    fewest = max(least_steps(schedule), 1 if spec.is_mixed or spec.sends else 0)  # these have no K of 0
     depth = max(steps[words["steps"]], fewest) * k.tile
     extents: Extents = (
         spec.m if spec.m is not None else _extent(m, words["rows"], case.seed),
@@ -250,6 +259,8 @@ def _as_it_lies(words: Words, trial: Trial) -> Words:
     no rows are split."""
     anywhere = any(bytes_of < WIDEST for aligned in trial.place.of_matrices for bytes_of in aligned)
     lies, shared, splits = factors()["lies"], factors()["shared"], factors()["split"]
+    if words["arrivals"] in ON_RANKS:
+        anywhere = False
     return {
         "lies": lies[anywhere],
         "split": words["split"] if trial.ends is not None else splits[0],
@@ -263,6 +274,8 @@ def _batch(case: Case, spec: GemmSpec) -> Batch | None:
     operands = (operand.name for operand in spec.operands if operand.kind.value not in ("scalar", "ends"))
     shared = {"a": ("a",), "b and operands": ("b", *operands)}.get(case.full["shared"], ())
     matrices = spec.batch if isinstance(spec.batch, int) else 1 + case.seed % _MATRICES
+    if case.full["arrivals"] in ON_RANKS:
+        return Batch(max(matrices, 2))
     return Batch(matrices, shared, case.seed % 2)
 
 

@@ -53,6 +53,10 @@ WEIGHTS: Mapping[str, tuple[str, int | None, bool] | None] = MappingProxyType(
     }
 )
 
+# Shards of A that arrive while ranks run together: copy engines send them, or the kernels do.
+SENT = "on ranks, sent by kernels"
+ON_RANKS = ("on ranks", SENT)
+
 # The drawn properties of a problem and of a run; the simplest word first.
 _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -75,7 +79,7 @@ _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "a_rows": ("in order", "at an index"),
         "d_rows": ("in order", "at an index"),
         "lists": ("none", "b", "d", "abd"),
-        "arrivals": ("there", "while it runs"),
+        "arrivals": ("there", "while it runs", *ON_RANKS),
         "pairs": ("none", "stacked, product", "interleaved, product", "stacked, swiglu", "interleaved, swiglu-saved"),
     }
 )
@@ -132,7 +136,7 @@ COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
         **{("weights", name): MappingProxyType({"dtype": "bf16"}) for name in list(WEIGHTS)[1:]},
         ("groups", "3 of K"): MappingProxyType({"layout": "nt"}),
         ("counts", "of each product"): _BATCH,
-        ("arrivals", "while it runs"): _BATCH,
+        **{("arrivals", name): _BATCH for name in ("while it runs", *ON_RANKS)},
         ("lists", "b"): MappingProxyType({"groups": "3"}),
         ("lists", "d"): _BATCH,
         ("lists", "abd"): MappingProxyType({**_BATCH, "counts": "of each product"}),
