@@ -1,4 +1,4 @@
-"""Faults of kernels on several ranks: the waits for shards, what kernels send, and the owners of parts."""
+"""Faults of kernels on several ranks: in the waits for shards, and in the flags and counts of a kernel that sends."""
 
 from lowtide.verification.mutation.edits import fixed, into
 from lowtide.verification.mutation.operators.operator import CTA_LEVELS, Faults, Kind, Operator, rows
