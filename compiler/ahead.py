@@ -7,9 +7,9 @@ So errors, kernels and bits are those of a process without `Ahead`.
 
 The processes are new ones (`ahead_process.py`): a fork would inherit CUDA's state, and processes of `multiprocessing`
 would run the user's script again. They end after a minute without work, or when this process ends. A later job starts
-them again. `LOWTIDE_PROCESSES` is their number, or `off`. The default is half of this process's cores, at most eight;
-if torchrun starts several ranks on a host, each rank counts its share of the cores. There are no processes before
-`start` is called, and none without a cache on disk.
+them again. `LOWTIDE_PROCESSES` is their number, at most 256, or `off`. The default is half of this process's cores, at
+most eight; if torchrun starts several ranks on a host, each rank counts its share of the cores. There are no processes
+before `start` is called, and none without a cache on disk.
 """
 
 import os
