@@ -2,8 +2,8 @@
 
 For `lowtide-opt --verify-diagnostics`, as in mlir-opt: `// expected-error @+1 {{part of the message}}`, with error,
 warning, remark or note. It refers to its own line, or to `@+n`, `@-n`, `@above`, `@below` (the next line without an
-expectation), or `@unknown` for a diagnostic without a location. In `expected-error-re`, `{{…}}` inside the braces is a
-regular expression.
+expectation), or `@unknown` for a diagnostic without a location in the file. In `expected-error-re`, `{{…}}` inside the
+braces is a regular expression.
 """
 
 import re
@@ -19,16 +19,24 @@ _EXPECTED = re.compile(
 
 @dataclass(frozen=True)
 class Report:
-    """One diagnostic; `line` and `column` are None if it has no location in the file."""
+    """One diagnostic; `line` and `column` are None if it has no location in the file. `elsewhere`: its location in
+    another file, or "" if it has none."""
 
     kind: str
     line: int | None
     column: int | None
     message: str
+    elsewhere: str = ""
 
     def __str__(self) -> str:
-        place = "" if self.line is None else f"{self.line}:{self.column}: "
-        return f"{place}{self.kind}: {self.message}"
+        return f"{self.place}{self.kind}: {self.message}"
+
+    @property
+    def place(self) -> str:
+        """The text before a message: `line:column: `, `file:line:column: `, or nothing."""
+        if self.line is None:
+            return f"{self.elsewhere}: " if self.elsewhere else ""
+        return f"{self.line}:{self.column}: "
 
 
 @dataclass(frozen=True)
@@ -45,9 +53,14 @@ class Expectation:
         return report.kind == self.kind and report.line == self.line and self.pattern.search(report.message) is not None
 
 
+def lines_of(text: str) -> list[str]:
+    """The lines as MLIR's parser counts them: only a line feed ends one."""
+    return [line.removesuffix("\r") for line in text.split("\n")]
+
+
 def expectations(text: str, first_line: int = 1) -> list[Expectation]:
     """Every expectation in a text; `first_line` numbers its first line. Raises Error for an invalid pattern."""
-    lines = text.splitlines()
+    lines = lines_of(text)
     found = [_EXPECTED.search(line) for line in lines]
     result = []
     for index, match in enumerate(found):
@@ -99,8 +112,7 @@ def unmet(expected: list[Expectation], reports: list[Report]) -> list[str]:
         if match is not None:
             open_expectations.remove(match)
         else:
-            place = "" if report.line is None else f"{report.line}:{report.column}: "
-            complaints.append(f"{place}unexpected {report.kind}: {report.message}")
+            complaints.append(f"{report.place}unexpected {report.kind}: {report.message}")
     for expectation in open_expectations:
         complaints.append(
             f'{expectation.written_at}: expected {expectation.kind} "{expectation.text}" was not produced'

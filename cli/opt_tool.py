@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mlir import ir
 
-from lowtide.cli.expected_diagnostics import Report, expectations, unmet
+from lowtide.cli.expected_diagnostics import Report, expectations, lines_of, unmet
 from lowtide.compiler.contexts import make_context
 from lowtide.compiler.native import resolve
 from lowtide.compiler.pass_pipeline import Element, UpstreamFailure, parse_pipeline, run_pipeline
@@ -31,6 +31,8 @@ from lowtide.runtime.files import bounded, read_file
 from lowtide.targets import Target
 
 _SEPARATOR = re.compile(r"^// -----.*\n?", re.MULTILINE)
+_HERE = "-"  # the name that MLIR's parser gives to a text
+_PLACE_HERE = re.compile(r"-:(\d+):(\d+): ")
 _CURRENT_OPERATION = "see current operation:"
 
 
@@ -140,7 +142,7 @@ class _Job:
         except Error as error:
             if isinstance(error, UpstreamFailure) or self._has_errors():
                 return None
-            self._report(Report("error", None, None, str(error)))
+            self._report(_of_error(str(error)))
         finally:
             handler.detach()
         return None
@@ -204,7 +206,7 @@ class _Job:
         if self.options.verify_diagnostics:
             return
         print(f"{self.options.input}:{report}" if report.line else report, file=sys.stderr)
-        lines = self.text.splitlines()
+        lines = lines_of(self.text)
         index = (report.line or 0) - self.first_line
         if report.line and 0 <= index < len(lines):
             print(f"{lines[index]}\n{' ' * ((report.column or 1) - 1)}^", file=sys.stderr)
@@ -212,8 +214,20 @@ class _Job:
 
 def _as_report(diagnostic: ir.Diagnostic, kind: str) -> Report:
     place = place_of(diagnostic.location)
-    line, column = (None, None) if place is None else place[1:]
+    if place is None:
+        return Report(kind, None, None, diagnostic.message)
+    file, line, column = place
+    if file != _HERE:
+        return Report(kind, None, None, diagnostic.message, elsewhere=f"{file}:{line}:{column}")
     return Report(kind, line, column, diagnostic.message)
+
+
+def _of_error(message: str) -> Report:
+    """An error of Lowtide; the message may begin with a place in the file."""
+    place = _PLACE_HERE.match(message)
+    if place is None:
+        return Report("error", None, None, message)
+    return Report("error", int(place[1]), int(place[2]), message[place.end() :])
 
 
 if __name__ == "__main__":

@@ -115,3 +115,39 @@ def test_locations_and_the_generic_form_print_on_request(tmp_path: Path, capsys:
     assert 'loc("' in capsys.readouterr().out
     assert main([path, "--mlir-print-op-generic"]) == 0
     assert '"builtin.module"' in capsys.readouterr().out
+
+
+def test_only_a_line_feed_ends_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "// form feed \f, tab \v, separator \u2028\n" + BAD.replace("\n", " // expected-error {{an integer}}\r\n")
+    assert main([write(tmp_path, text), "--verify-diagnostics"]) == 0
+    assert main([write(tmp_path, text)]) == 1
+    assert "in.mlir:2:67: error: stages takes an integer" in (shown := capsys.readouterr().err)
+    assert BAD.strip() in shown
+
+
+RETURNS_I64 = """func.func @f(%a: i32) -> i64 {
+  return %a : i32 loc("elsewhere.py":1:3)
+}
+"""
+
+
+def test_a_place_in_another_file_keeps_the_name_of_that_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, RETURNS_I64)
+    assert main([path]) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith("elsewhere.py:1:3: error: type of return operand") and "in.mlir" not in shown
+    assert main([path, "--verify-diagnostics"]) == 1
+    assert "elsewhere.py:1:3: unexpected error: type of return operand" in capsys.readouterr().err
+    at_first = write(tmp_path, RETURNS_I64.replace("{\n", "{ // expected-error {{type of return operand}}\n", 1))
+    assert main([at_first, "--verify-diagnostics"]) == 1
+    nowhere = write(tmp_path, "// expected-error @unknown {{type of return operand}}\n" + RETURNS_I64)
+    assert main([nowhere, "--verify-diagnostics"]) == 0
+
+
+def test_errors_of_lowtide_name_the_file_and_the_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, "\nmodule {} // expected-error {{[module-lacks]}}\n")
+    assert main([path, "--check-level"]) == 1
+    assert f"{path}:2:1: error: the module lacks tile.level" in capsys.readouterr().err
+    assert main([path, "--check-level", "--verify-diagnostics"]) == 0

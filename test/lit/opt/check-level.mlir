@@ -2,7 +2,7 @@
 // RUN: lowtide-opt %s --split-input-file > %t.out
 // RUN: not lowtide-opt %s --split-input-file --check-level 2>&1 | filecheck %s
 
-// CHECK: 10:3: sm.copy does not belong in device code at level pipelined; it lives from smem to smem: the step to pipelined should have replaced it
+// CHECK: check-level.mlir:10:3: error: sm.copy does not belong in device code at level pipelined; it lives from smem to smem: the step to pipelined should have replaced it
 module attributes {tile.level = "pipelined"} {
 tile.kernel @k(%w: !tile.view<8x8xf16>) {
   %s = sm.alloc : memref<8x8xf16, #gpu.address_space<workgroup>>

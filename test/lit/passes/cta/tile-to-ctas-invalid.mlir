@@ -42,7 +42,7 @@ func.func @two(%a: memref<64x32xf16>, %b: memref<64x32xf16>, %d: memref<64x64xf1
 // -----
 
 // A pass takes IR of its own level only.
-// expected-error @unknown {{tile-to-ctas takes level problem, but the module is of level smem: run the passes from problem on, or correct tile.level [pass-level]}}
+// expected-error @below {{tile-to-ctas takes level problem, but the module is of level smem: run the passes from problem on, or correct tile.level [pass-level]}}
 module attributes {tile.level = "smem", tile.target = "sm_80"} {
 }
 // -----
