@@ -157,6 +157,8 @@ def _with_batch(given: Mapping[str, Operand], kinds: Mapping[str, str]) -> dict[
 
 def _merged(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int] | None:
     """Several dimensions as one: its extent and stride. None if the elements are not evenly spaced."""
+    if 0 in shape:
+        return 0, strides[-1]
     extent, stride = 1, None
     for own, apart in zip(reversed(shape), reversed(strides), strict=True):
         if own == 1:

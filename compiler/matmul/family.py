@@ -56,8 +56,9 @@ class Family:
         return self._spec(epilogue, None, None, None, None)
 
     def example(self, epilogue: Callable[..., Any] | None, m: int | None) -> GemmSpec:
-        """The problem of an M; None: with a run-time M, and the other extents of the family."""
-        return self._spec(epilogue, m, self.n, self.k, self.batch)
+        """The problem of an M; None: with a run-time M, and the other extents of the family. A batch of 0 is a run-time
+        one: a spec has at least 1."""
+        return self._spec(epilogue, m, self.n, self.k, self.batch or None)
 
     @property
     def extents(self) -> dict[str, int]:

@@ -362,3 +362,9 @@ def test_what_the_options_ask_for_is_compiled_once(fake: FakeDriver, made: list[
     with pytest.raises(SpecError, match=r"unknown precision 'tf32': valid are f16.*\[unknown-word\]"):
         multiply.explain(a, b, precision="tf32")
     assert len(fake.launches) == 8
+
+
+def test_a_batch_of_no_products_is_a_family_like_others(fake: FakeDriver, made: list[tuple[Family, str]]) -> None:
+    a, b = (aligned(2 * rows, columns).reshape(2, 1, rows, columns)[:, :0] for rows, columns in ((M, K), (K, N)))
+    found = Matmul().explain(Tensor(a), Tensor(b))
+    assert (found.family.batch, found.m, found.spec.batch) == (0, M, None)
