@@ -8,7 +8,7 @@ from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.epilogue.signatures import operand_types
 from lowtide.compiler.matmul.arrangement import arrange
 from lowtide.compiler.matmul.family import Family, family_of
-from lowtide.compiler.matmul.options import Options
+from lowtide.compiler.matmul.options import Options, check_epilogue
 from lowtide.compiler.native import target_of
 from lowtide.errors import LaunchError
 from lowtide.keywords import nearest
@@ -35,6 +35,7 @@ class Calls:
     def __init__(self, epilogue: Epilogue | None, options: Options, names: Sequence[str]) -> None:
         """Raises LaunchError for operands that do not match the epilogue and the options, SpecError for an invalid
         epilogue."""
+        check_epilogue(epilogue)
         self.epilogue = epilogue
         self.options = options
         self.kinds = {name: each.kind for name, each in operand_types(epilogue).items()} | options.kinds(names)

@@ -19,7 +19,7 @@ from lowtide.compiler.matmul.calls import wants_gradients
 from lowtide.compiler.matmul.family import result_type
 from lowtide.compiler.matmul.grouped_products import Epilogue, Grouped, padded_product_of, product_of, share_of
 from lowtide.compiler.matmul.listed import fields_anywhere, pairs_of
-from lowtide.compiler.matmul.options import Options
+from lowtide.compiler.matmul.options import Options, check_epilogue
 from lowtide.compiler.native import target_of
 from lowtide.errors import CompileError, LaunchError, ScheduleError
 from lowtide.runtime import driver
@@ -126,6 +126,7 @@ class GroupedMatmul:
         Raises LaunchError for arrays that do not fit, and if autograd would record the call; SpecError for types or an
         epilogue that groups do not support; DeviceError without a GPU; and the errors of `compile_gemm`.
         """
+        check_epilogue(epilogue)
         if isinstance(a, list | tuple):
             others = {"ends": ends, "counts": counts, "expected_rows": expected_rows, "pairs": pairs, "a_rows": a_rows}
             others |= {"d_rows": d_rows, "weights": weights, "block_scales": block_scales, "precision": precision}

@@ -64,7 +64,10 @@ class Matmul:
         and what `compile_gemm` raises, if the kernel must be compiled (see `explain`).
         """
         asked = (epilogue, numerics, precision, weights, block_scales, tuned, alone, *operands)
-        calls: Calls | None = self._calls[asked]
+        try:
+            calls: Calls | None = self._calls[asked]
+        except TypeError:  # what cannot be hashed is no valid option: it is refused below
+            calls = None
         if calls is None:
             options = Options(numerics, precision, weights, block_scales, tuned, alone)
             calls = self._calls[asked] = Calls(epilogue, options, tuple(operands))

@@ -1,10 +1,12 @@
 """The options of a call of `lt.matmul`, and the operands that they add to those of the epilogue."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Any
 
 from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.epilogue.operands import OperandKind
+from lowtide.compiler.epilogue.signatures import check_callable
 from lowtide.compiler.numerics_words import BATCH_INVARIANT, REPEATABLE, check_numerics
 from lowtide.compiler.spec_fields import SCALES, ZEROS
 from lowtide.elements import element_type, weight_types
@@ -26,6 +28,13 @@ class Options:
     def __post_init__(self) -> None:
         """Raises SpecError."""
         check_numerics(self.numerics)
+        if not isinstance(self.precision, str | None):
+            raise SpecError(
+                f"precision={self.precision!r}: it must be a word, such as 'tf32' for f32, or None [precision-kind]"
+            )
+        for name, flag in (("tuned", self.tuned), ("alone", self.alone)):
+            if not isinstance(flag, bool):
+                raise SpecError(f"{name}={flag!r}: it must be True or False [option-flag]")
         if self.weights is not None and self.weights not in weight_types():
             raise SpecError(
                 f"weights={self.weights!r}: packed weights are one of {', '.join(weight_types())}, or None"
@@ -56,3 +65,17 @@ class Options:
             return {}
         own = {SCALES: OperandKind.GROUP_SCALE, ZEROS: OperandKind.GROUP_ZERO}
         return {name: kind for name, kind in own.items() if name in names}
+
+
+def check_epilogue(epilogue: Callable[..., Any] | None) -> None:
+    """Raises SpecError for an epilogue that cannot be called, and for one by which no kernel can be kept."""
+    if epilogue is None:
+        return
+    check_callable(epilogue)
+    try:
+        hash(epilogue)
+    except TypeError:
+        raise SpecError(
+            f"epilogue is a {type(epilogue).__name__}, which cannot be hashed, but kernels are kept by their epilogue: "
+            "pass a function, or give its class a __hash__ [epilogue-hash]"
+        ) from None

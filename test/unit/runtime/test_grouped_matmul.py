@@ -395,3 +395,12 @@ def test_a_schedule_whose_code_spills_is_replaced(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("LOWTIDE_CACHE", "off")
     assert grouped.kernel_for(product).manifest["target"] == "sm_90a"
     assert [len(schedule) for schedule in asked] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("option", "code"), [({"epilogue": []}, "epilogue-function"), ({"precision": ["f16"]}, "precision-kind")]
+)
+def test_options_of_the_wrong_kind_are_refused(fake: FakeDriver, option: dict[str, Any], code: str) -> None:
+    a, b = InterfaceArray(aligned(8, 32)), InterfaceArray(aligned(3 * 24, 32).reshape(3, 24, 32).swapaxes(1, 2))
+    with pytest.raises(lt.SpecError, match=rf"\[{code}\]"):
+        lt.grouped_matmul(a, b, InterfaceArray(np.zeros(3, np.int32)), **option)

@@ -368,3 +368,30 @@ def test_a_batch_of_no_products_is_a_family_like_others(fake: FakeDriver, made: 
     a, b = (aligned(2 * rows, columns).reshape(2, 1, rows, columns)[:, :0] for rows, columns in ((M, K), (K, N)))
     found = Matmul().explain(Tensor(a), Tensor(b))
     assert (found.family.batch, found.m, found.spec.batch) == (0, M, None)
+
+
+class Unhashable:
+    __hash__ = None  # type: ignore[assignment]
+
+    def __call__(self, acc: Any) -> Any:
+        return acc
+
+
+@pytest.mark.parametrize(
+    ("option", "code"),
+    [
+        ({"numerics": []}, "numerics-word"),
+        ({"precision": ["f16"]}, "precision-kind"),
+        ({"weights": [1]}, "packed-words"),
+        ({"block_scales": {}}, "block-scales-kind"),
+        ({"tuned": []}, "option-flag"),
+        ({"alone": "no"}, "option-flag"),
+        ({"epilogue": []}, "epilogue-function"),
+        ({"epilogue": Unhashable()}, "epilogue-hash"),
+    ],
+)
+def test_options_of_the_wrong_kind_are_refused(fake: FakeDriver, option: dict[str, Any], code: str) -> None:
+    (a, b, _), multiply = arrays(), Matmul()
+    for call in (multiply, multiply.explain):
+        with pytest.raises(SpecError, match=rf"\[{code}\]"):
+            call(a, b, **option)
