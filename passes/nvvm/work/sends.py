@@ -1,8 +1,8 @@
 """tile.send_shard in one thread's program: copies of the rank's shard to its peers, each followed by a flag.
 
-The threads of the grid take the units of the shard in turn, row by row. A barrier orders the stores of a CTA before its
-first thread counts the CTA. Each count acquires those before it. So the release of the flag covers the stores of all
-CTAs (PTX ISA, "Causality order").
+The CTAs take the rows of the shard in turn, and the threads of a CTA the units of a row: no number is larger than an
+extent, and none is divided. A barrier orders the stores of a CTA before its first thread counts the CTA. Each count
+acquires those before it. So the release of the flag covers the stores of all CTAs (PTX ISA, "Causality order").
 """
 
 from collections.abc import Iterator
@@ -60,15 +60,14 @@ def _loop(build: Builder, first: ir.Value, end: ir.Value, step: ir.Value) -> Ite
 def _copy(context: Context, a: GlobalMatrix, source: ir.Value, target: ir.Value, unit: int) -> None:
     """Copy this thread's units of a shard of A. Rows are as far apart in the target as in the source."""
     build, count = context.build, unit * 8 // element_bits(a.element)
-    rows, columns = a.extents[1:]
-    in_row = build.udiv(columns if isinstance(columns, ir.Value) else build.constant(columns), count)
-    units = build.mul(in_row, rows)
-    first = build.add(build.mul(nvvm.BlockIdXOp(build.i32).result, context.threads), context.tid)
-    together = build.mul(nvvm.GridDimXOp(build.i32).result, context.threads)
-    with _loop(build, first, units, together) as number:
-        row = build.udiv(number, in_row)
-        column = build.mul(build.sub(number, build.mul(row, in_row)), count)
-        offset = build.add(build.mul(build.zext(row, build.i64), a.strides[1]), build.zext(column, build.i64))
+    rows, columns = (each if isinstance(each, ir.Value) else build.constant(each) for each in a.extents[1:])
+    ctas, threads = nvvm.GridDimXOp(build.i32).result, build.constant(context.threads)
+    with (
+        _loop(build, nvvm.BlockIdXOp(build.i32).result, rows, ctas) as row,
+        _loop(build, context.tid, build.udiv(columns, count), threads) as number,
+    ):
+        column = build.zext(build.mul(number, count), build.i64)
+        offset = build.add(build.mul(build.zext(row, build.i64), a.strides[1]), column)
         start, to = (element_pointer(each, offset, a.element) for each in (source, target))
         value = llvm.LoadOp(vector_type(count, a.element), start, alignment=unit).result
         llvm.StoreOp(value, to, alignment=unit)

@@ -15,9 +15,11 @@
 // CHECK:         arith.cmpi ne, %{{.+}}, %c0_i64
 // CHECK:         scf.if
 // CHECK:           %[[PLACE:.+]] = llvm.inttoptr
-// CHECK:           scf.for
-// CHECK:             %[[UNIT:.+]] = llvm.load %{{.+}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<8xbf16>
-// CHECK:             llvm.store %[[UNIT]], %{{.+}} {alignment = 16 : i64} : vector<8xbf16>, !llvm.ptr<1>
+// CHECK:           %[[STRIDE:.+]] = nvvm.read.ptx.sreg.nctaid.x
+// CHECK:           scf.for %{{.+}} = %{{.+}} to %{{.+}} step %[[STRIDE]]
+// CHECK:             scf.for %{{.+}} = %{{.+}} to %c8{{[^ ]*}} step %c128
+// CHECK:               %[[UNIT:.+]] = llvm.load %{{.+}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<8xbf16>
+// CHECK:               llvm.store %[[UNIT]], %{{.+}} {alignment = 16 : i64} : vector<8xbf16>, !llvm.ptr<1>
 // CHECK:           nvvm.barrier0
 // CHECK:           scf.if
 // CHECK:             %[[COUNTER:.+]] = llvm.getelementptr %[[SENT]]
