@@ -27,6 +27,7 @@ from lowtide.interpreter.machine.teams import WARP, Seat, Team, seats_of, team_o
 from lowtide.interpreter.machine.views import Strong
 from lowtide.interpreter.numbers.accesses import Access, Described, Ints, Span
 from lowtide.interpreter.numbers.domains import Domain
+from lowtide.interpreter.numbers.registers import number
 from lowtide.interpreter.program.program import Role
 
 
@@ -186,6 +187,8 @@ class Cta:
         names = [seat.name for seat in machine.seats]
         self.shared = SharedMemory(len(names), shared_memory, machine.domain.payload, names, origin, machine.spans)
         self.shared.changes = machine.memory.changes
+        if machine.level == "ptx":
+            self.shared.numbers_of_bits = lambda bits, dtype: number(bits, dtype, machine.domain)
         if machine.shape is not None:
             self.shared.extent = (
                 f"; the launch gives {machine.dynamic_bytes} bytes of it beside the kernel's own (shared_bytes)"

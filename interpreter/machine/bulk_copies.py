@@ -120,15 +120,12 @@ def store(state: AgentState, op: Described, destination: Any, source: Any, size:
 
 
 def elements(cells: SharedMemory, access: Access, span: Span, dtype: str, domain: Domain) -> NDArray[Any]:
-    """Bytes read as elements of a type, also if they were written as integers of the same bits: payload (1, n)."""
+    """Bytes read as elements of a type, as integers also if they were written as numbers of the same bits: payload
+    (1, n)."""
     width = ELEMENT_BYTES[dtype]
     first = cells.dtypes_at(access, span.addresses + cells.origin)
     there = next(iter(first), ZERO_TYPE)
-    is_float, are_floats = dtype[0] in "fb", there[0] in "fb"
-    if is_float and there != ZERO_TYPE and not are_floats:
-        bits = cells.bits(access, span, width)
-        return np.asarray(domain.from_bits(bits.view(f"u{width}"), dtype))
-    if not is_float and are_floats:
+    if dtype[0] not in "fb" and there[0] in "fb":
         held = cells.numbers(access, span, there)
         words = np.ascontiguousarray(domain.to_bits(held, there)).view(f"i{width}")
         return words.astype(cells.payload.dtype)

@@ -18,7 +18,7 @@ from lowtide.interpreter.numbers.accesses import Access, Described, Ints
 from lowtide.interpreter.numbers.codes import ELEMENT_BYTES, ZERO_TYPE
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.integers import INTEGERS
-from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
+from lowtide.interpreter.numbers.packed import Packed
 from lowtide.interpreter.numbers.registers import Number, is_raw, number, numbers_of, raw, types_of
 from lowtide.interpreter.numbers.storage import cut, in_memory, is_cut
 from lowtide.interpreter.program.batches import NotTogether
@@ -112,12 +112,12 @@ def _words(register: Any, domain: Domain) -> NDArray[np.int16]:
 
 
 def _type_of_halves(registers: Sequence[Any]) -> str:
-    """The type of the numbers that registers hold in pairs; any type for bits."""
+    """The type of the numbers that registers hold in pairs; integers for bits alone, whose type nobody has given."""
     for register in registers:
         for dtype in types_of(register):
             return dtype
     has_bits = any(is_raw(register) and np.any(register) for register in registers)
-    return PACKED_TYPES[0] if has_bits else ZERO_TYPE
+    return "i16" if has_bits else ZERO_TYPE
 
 
 def elements_of(registers: Sequence[Any], dtype: str, domain: Domain, lanes: int = WARP) -> Values:

@@ -115,6 +115,9 @@ class Cells:
 
     state: tuple[str, ...] = ()
     words: Any = None  # that threads share by strong operations (machine/words.py)
+    numbers_of_bits: Callable[[Values, str], Values] | None = (
+        None  # where registers have no types: reads bits as numbers
+    )
 
     def __init__(self, space: str, origin: int, size: int, payload: Any, spans: dict[Any, Span] | None = None) -> None:
         self.space = space
@@ -165,12 +168,26 @@ class Cells:
             (name for name, word in PATTERNS.items() if word == written[0] and ELEMENT_BYTES[name] == width), None
         )
         if dtype is None:
-            bits = self._bits(span, width)
+            bits = self._bits(span.elements(1), width)
             if bits is not None:
                 return bits, f"i{8 * width}"
             self._refuse_contents(access, span, words == written[0], f"a {8 * width}-bit element", width)
+        if self.numbers_of_bits is not None and dtype in INTEGERS:
+            dtype = self._number_among(words, width) or dtype
         dtype = in_memory(dtype)
         return self._read(access, span, dtype, count), dtype
+
+    def _number_among(self, words: Values, width: int) -> str | None:
+        """A type of numbers that some elements have, by their codes; None if all are bits."""
+        kinds = set(np.unique(words).tolist())
+        return next(
+            (
+                name
+                for name, word in PATTERNS.items()
+                if word in kinds and ELEMENT_BYTES[name] == width and name not in INTEGERS
+            ),
+            None,
+        )
 
     def load_bytes(self, access: Access, addresses: Ints, size: int) -> Values:
         """`size` bytes from each address, written as integers of any width: (n, size). Raises as `load`."""
@@ -354,9 +371,13 @@ class Cells:
             words = span.get(self.codes).view(WORDS[width])
             bad = (words != PATTERNS[dtype]) & (words != ZEROS[width])
             if bad.any():
-                bits = self._bits(span, width) if dtype in INTEGERS else None
-                if bits is not None:
-                    return loaded(bits, dtype)
+                if dtype in INTEGERS:
+                    bits = self._bits(span.elements(1), width)
+                    found = None if bits is None else loaded(bits, dtype)
+                else:
+                    found = self._numbers_of_bits(span, bad, dtype)
+                if found is not None:
+                    return found
                 self._refuse_contents(access, span, bad, dtype, width)
         return loaded(self.payload[span.elements(width)], dtype)
 
@@ -366,7 +387,7 @@ class Cells:
 
     def bits(self, access: Access, span: Span, width: int) -> Values:
         """Integers in a span that may be read, as integers of `width` bytes. Raises InterpreterError."""
-        found = self._bits(span, width)
+        found = self._bits(span.elements(1), width)
         if found is None:
             bad = np.ones((len(span.addresses), span.size // width), np.bool_)
             self._refuse_contents(access, span, bad, f"a {8 * width}-bit integer", width)
@@ -380,10 +401,22 @@ class Cells:
         span.put(self.codes, np.broadcast_to(codes, (len(span.addresses), span.size)))
         self.payload[span.elements(ELEMENT_BYTES[dtype])] = stored(payload, dtype)
 
-    def _bits(self, span: Span, width: int) -> Values | None:
-        """The bytes of a span as integers of `width` bytes. None unless each byte is zero-filled or part of an integer,
-        of any width."""
-        at = span.elements(1)
+    def _numbers_of_bits(self, span: Span, bad: Values, dtype: str) -> Values | None:
+        """The elements of a span, some of which (`bad`, a mask) were written as integers. None if these hold anything
+        else, or if registers have types, so that an integer is none of these numbers."""
+        if self.numbers_of_bits is None:
+            return None
+        width = ELEMENT_BYTES[dtype]
+        bits = self._bits(span.elements(width)[bad][:, None] + np.arange(width), width)
+        if bits is None:
+            return None
+        payload = self.payload[span.elements(width)]
+        payload[bad] = self.numbers_of_bits(bits[:, 0], in_memory(dtype))
+        return loaded(payload, dtype)
+
+    def _bits(self, at: Ints, width: int) -> Values | None:
+        """Bytes at places in rows (n, size), as integers of `width` bytes. None unless each byte is zero-filled or part
+        of an integer, of any width."""
         result, known = np.zeros(at.shape, np.int8), self.codes[at] == ZERO
         for size, code in CODES_OF_INTEGERS.items():  # smallest first: one may have overwritten a part of a larger one
             begins = at & -size

@@ -77,7 +77,10 @@ def _two(form: Form, target: str, source: str) -> Callable[..., Any]:
         return lambda value: narrowed(numbers_of(value, 2 * narrow.bits, narrow.ir, domain))
 
     def compute(high: Any, low: Any) -> Packed:
-        parts = [np.atleast_1d(number(value, source, domain)) for value in (low, high)]
+        is_half = (high is None) != (low is None)  # the other half may be used: LLVM converts pairs for one number
+        unwritten = Number(domain.payload(np.nan if domain.is_float else 0), source)  # any number: NaN is seen in D
+        halves = [unwritten if is_half and value is None else value for value in (low, high)]
+        parts = [np.atleast_1d(number(value, source, domain)) for value in halves]
         return narrowed(np.stack(np.broadcast_arrays(*parts), axis=1))
 
     return compute

@@ -11,7 +11,8 @@ After    %c = llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 0;
          sm.ptx_await_wave becomes an atom.inc and a bounded loop of loads. sm.ptx_await_arrival becomes a loop of
          ld.acquire.sys with a time limit and, before TMA loads, a fence.proxy.async; sm.ptx_read_status an
          ld.relaxed.sys; sm.ptx_tell_last an atom.acq_rel.gpu and a st.release.sys; sm.ptx_keep_pair an
-         nvvm.shfl.sync, sm.ptx_mask_or a lop3.
+         nvvm.shfl.sync, sm.ptx_mask_or a lop3. An sm.ptx_wgmma_wait whose result nobody reads becomes an
+         nvvm.wgmma.wait.group.sync.aligned.
 Needs    level nvvm.
 Refuses  registers that are not a struct of f32 or of i32; stores of a size other than 2, 4, 8 or 16 bytes, of
          unsupported elements, or with a hint that st.global does not have.
@@ -169,7 +170,7 @@ class ConvertPtxOpsToAsm(Pass):
     def run(self, module: ir.Module, target: Target) -> None:
         for wait in walk(module, sm.PtxWgmmaWaitOp):
             with before(wait), wait.operation.location:
-                replace(wait, [_wait_through_registers(wait)])
+                replace(wait, [_wait_through_registers(wait) if _is_read(wait) else _wait_alone(wait)])
         for product in walk(module, sm.PtxWgmmaOp):
             with before(product), product.operation.location:
                 replace(product, [_wgmma(product)])
@@ -274,6 +275,16 @@ def _assembly(text: str, operands: list[ir.Value], constraints: str) -> None:
 # The letter of inline assembly for registers of a type.
 _REGISTERS: dict[type[ir.Type], str] = {ir.F32Type: "f", ir.IntegerType: "r"}
 _REGISTER_BITS = 32
+
+
+def _is_read(wait: sm.PtxWgmmaWaitOp) -> bool:
+    return next(iter(wait.result.uses), None) is not None
+
+
+def _wait_alone(wait: sm.PtxWgmmaWaitOp) -> ir.Value:
+    """The wait of an epilogue that ignores the sums. LLVM may copy assembly into both sides of a branch."""
+    nvvm.WgmmaWaitGroupSyncOp(wait.pending)
+    return wait.acc
 
 
 def _wait_through_registers(wait: sm.PtxWgmmaWaitOp) -> ir.Value:

@@ -8,7 +8,9 @@ from lowtide.errors import InterpreterError
 from lowtide.interpreter.machine.clocks import Clocks
 from lowtide.interpreter.machine.global_memory import GlobalMemory
 from lowtide.interpreter.machine.memory import SharedMemory
+from lowtide.interpreter.numbers.domains import FloatDomain
 from lowtide.interpreter.numbers.integers import INTEGERS
+from lowtide.interpreter.numbers.registers import number
 
 
 @pytest.fixture
@@ -127,6 +129,23 @@ def test_the_bytes_left_of_an_overwritten_integer_may_be_read() -> None:
 def test_reading_another_type_of_the_same_width_is_an_error() -> None:
     with pytest.raises(InterpreterError, match=r"wrong type: f16 read where bf16 was written.*\[wrong-type\]"):
         written().load(by(), LANES * 16, "f16", 8)
+
+
+def test_integers_are_numbers_only_where_registers_have_no_types() -> None:
+    """Half of the elements are written as bits, by a thread that knows a constant."""
+    memory, at = shared(), np.array([16])
+    memory.store(by(lanes=[0]), at, np.full((1, 4), 2.0), "bf16", 4)
+    memory.store(by(lanes=[0]), at + 8, np.full((1, 4), 0x3FC0), "i16", 4)
+    with pytest.raises(InterpreterError, match=r"wrong type: bf16 read where i16 was written.*\[wrong-type\]"):
+        memory.load(by(lanes=[0]), at, "bf16", 8)
+    memory.numbers_of_bits = lambda bits, dtype: number(bits, dtype, FloatDomain())
+    assert memory.load(by(lanes=[0]), at, "bf16", 8).tolist() == [[2.0] * 4 + [1.5] * 4]
+    memory.store(by(lanes=[0]), at, np.full((1, 4), 0x3FC0), "i16", 4)
+    memory.store(by(lanes=[0]), at + 8, np.full((1, 4), 2.0), "bf16", 4)
+    payload, dtype = memory.load_any(by(lanes=[0]), at, 2, 8)
+    assert dtype == "bf16" and payload.tolist() == [[1.5] * 4 + [2.0] * 4]
+    with pytest.raises(InterpreterError, match=r"wrong type: f16 read where.*\[wrong-type\]"):
+        memory.load(by(lanes=[0]), at, "f16", 8)
 
 
 def test_load_any_says_which_type_lies_there() -> None:

@@ -17,6 +17,15 @@ func.func @wait(%p: !llvm.struct<(f32, f32, f32)>) -> !llvm.struct<(f32, f32, f3
   return %c : !llvm.struct<(f32, f32, f32)>
 }
 
+// Sums that nobody reads: this is no assembly, which LLVM may copy into both sides of a branch.
+// CHECK-LABEL: func.func @unread(
+// CHECK-NEXT:  nvvm.wgmma.wait.group.sync.aligned 0
+// CHECK-NEXT:  return
+func.func @unread(%p: !llvm.struct<(f32, f32)>) {
+  %c = sm.ptx_wgmma_wait 0, %p : !llvm.struct<(f32, f32)>
+  return
+}
+
 // Sums of integers are in registers of theirs.
 // CHECK-LABEL: func.func @integers(
 // CHECK:       llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 0;", "=r,=r,0,1" %{{.+}}, %{{.+}} : (i32, i32)
