@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from lowtide.dialects.tile import LaunchKind, OperandsKind, PackKind, RepeatKind, SchedulerKind, TailKind, WavesKind
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.passes.schedules.rules.required import Table, not_taken
+from lowtide.passes.schedules.rules.required import WHOLE_K, Table, not_taken
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 
@@ -20,7 +20,7 @@ WITH_ARRIVALS: Table = MappingProxyType(
     {
         "grid.launch": (LaunchKind.serialized, None),
         "grid.tail": (TailKind.whole, None),
-        "grid.k_division": (None,),
+        "grid.k_division": WHOLE_K,
         "grid.waves": (WavesKind.free, None),
         "grid.operands": (None, OperandsKind.as_given),
         "mainloop.prologue": (RepeatKind.per_tile, None),

@@ -25,7 +25,7 @@ from lowtide.dialects.tile import (
 )
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
-from lowtide.passes.schedules.rules.required import Table, not_taken
+from lowtide.passes.schedules.rules.required import WHOLE_K, Table, not_taken
 from lowtide.passes.support.agents.atoms import TMA_RANKS
 from lowtide.passes.support.problem.matrix_layouts import a_is_mk
 from lowtide.passes.support.problem.problem import Problem
@@ -51,7 +51,7 @@ WITH_GROUPS: Table = MappingProxyType(
 WITH_GROUPS_OF_K: Table = MappingProxyType(
     {
         "grid.tail": (TailKind.whole, None),
-        "grid.k_division": (None,),
+        "grid.k_division": WHOLE_K,
         "grid.operands": (None, OperandsKind.as_given),
         "mainloop.prologue": (RepeatKind.per_tile, None),
         "mainloop.k_order": (KOrderKind.forward, None),

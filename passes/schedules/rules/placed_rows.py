@@ -9,14 +9,14 @@ from types import MappingProxyType
 
 from lowtide.dialects.tile import EpilogueStart, OperandsKind, PackKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.passes.schedules.rules.required import Table, not_taken
+from lowtide.passes.schedules.rules.required import WHOLE_K, Table, not_taken
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 
 WITH_PLACED_ROWS: Table = MappingProxyType(
     {
         "grid.operands": (None, OperandsKind.as_given),
-        "grid.k_division": (None,),
+        "grid.k_division": WHOLE_K,
         "epilogue.path": (None, StorePath.smem, StorePath.direct),
         "epilogue.start": (None, EpilogueStart.all_sums),
         "epilogue.pack": (None, PackKind.none),

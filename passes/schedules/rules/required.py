@@ -6,9 +6,13 @@ The first value is the default. None: the field is left out.
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from lowtide.dialects.tile import KDivisionKind
+from lowtide.dialects.tile.division import KDivision
 from lowtide.dialects.tile.schedule import Schedule
 
 Table: TypeAlias = Mapping[str, tuple[Any, ...]]
+WHOLE_K = (None, KDivision(KDivisionKind.none))
+"""The values of `grid.k_division` with which one CTA or warpgroup sums all K of a tile."""
 
 
 class NotTaken(NamedTuple):

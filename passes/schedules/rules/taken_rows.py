@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from lowtide.dialects.tile import OperandsKind, RepeatKind, TailKind
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.passes.schedules.rules.required import Table, not_taken
+from lowtide.passes.schedules.rules.required import WHOLE_K, Table, not_taken
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 
@@ -15,7 +15,7 @@ WITH_TAKEN_ROWS: Table = MappingProxyType(
         "grid.operands": (None, OperandsKind.as_given),
         "grid.cluster": ((1, 1), None),
         "grid.tail": (TailKind.whole, None),
-        "grid.k_division": (None,),
+        "grid.k_division": WHOLE_K,
         "mainloop.prologue": (RepeatKind.per_tile, None),
         "mainloop.a.load": (RepeatKind.per_tile, None),
         "mainloop.a.copy": ("cp.async.16", "cp.async.8", "cp.async.4"),
