@@ -218,7 +218,7 @@ def check_sends(spec: GemmFields) -> None:
             "number, and arrivals=True [sends-arrivals]"
         )
     beside = {f"lists={spec.lists!r}": spec.lists is not None, "a K of 0": spec.k == 0}
-    _refuse("a shard that the kernel sends", beside, "copy it by the copy engine, without sends [sends-beside]")
+    _refuse("shards that kernels send", beside, "copy them by the copy engine, without sends [sends-beside]")
 
 
 def check_arrival_results(spec: GemmFields) -> None:
