@@ -378,7 +378,9 @@ class Cells:
                     found = self._numbers_of_bits(span, bad, dtype)
                 if found is not None:
                     return found
-                self._refuse_contents(access, span, bad, dtype, width)
+                others = bad & (words != PATTERNS[f"i{8 * width}"])
+                is_allowed = self.numbers_of_bits is not None and others.any()
+                self._refuse_contents(access, span, others if is_allowed else bad, dtype, width)
         return loaded(self.payload[span.elements(width)], dtype)
 
     def numbers(self, access: Access, span: Span, dtype: str) -> Values:

@@ -144,7 +144,7 @@ def test_integers_are_numbers_only_where_registers_have_no_types() -> None:
     memory.store(by(lanes=[0]), at + 8, np.full((1, 4), 2.0), "bf16", 4)
     payload, dtype = memory.load_any(by(lanes=[0]), at, 2, 8)
     assert dtype == "bf16" and payload.tolist() == [[1.5] * 4 + [2.0] * 4]
-    with pytest.raises(InterpreterError, match=r"wrong type: f16 read where.*\[wrong-type\]"):
+    with pytest.raises(InterpreterError, match=r"wrong type: f16 read where bf16 was written.*\[wrong-type\]"):
         memory.load(by(lanes=[0]), at, "f16", 8)
 
 
