@@ -18,7 +18,7 @@ from lowtide.interpreter.numbers.accesses import Access, Described, Ints
 from lowtide.interpreter.numbers.codes import ELEMENT_BYTES, ZERO_TYPE
 from lowtide.interpreter.numbers.domains import Domain
 from lowtide.interpreter.numbers.integers import INTEGERS
-from lowtide.interpreter.numbers.packed import Packed
+from lowtide.interpreter.numbers.packed import PACKED_TYPES, Packed
 from lowtide.interpreter.numbers.registers import Number, is_raw, number, numbers_of, raw, types_of
 from lowtide.interpreter.numbers.storage import cut, in_memory, is_cut
 from lowtide.interpreter.program.batches import NotTogether
@@ -74,10 +74,13 @@ def stmatrix(
     """Lanes 8 j to 8 j + 7 give the addresses of the rows of matrix j, each of 16 bytes. `given`: the registers of each
     op; the ops run as one. Raises NotTogether if the registers hold different types."""
     whole_warp(state, ops[0])
-    types = {_type_of_halves(registers) for registers in given}
+    domain, shared = state.machine.domain, state.cta.shared
+    # Reads of bits as numbers are possible where registers have no types; elsewhere bits are those of a type.
+    of_bits = PACKED_TYPES[0] if shared.numbers_of_bits is None else "i16"
+    types = {_type_of_halves(registers, of_bits) for registers in given}
     if len(types) > 1:
         raise NotTogether
-    (dtype,), domain, shared = types, state.machine.domain, state.cta.shared
+    (dtype,) = types
     together, lanes = [register for registers in given for register in registers], np.arange(8 * len(given[0]))
     if dtype != ZERO_TYPE and ELEMENT_BYTES[dtype] > (2 if trans else _WORD_BYTES):
         dtype = "i16"  # bits
@@ -111,13 +114,13 @@ def _words(register: Any, domain: Domain) -> NDArray[np.int16]:
     return np.ascontiguousarray(by_lane(raw(register, 32, domain)).astype(np.int32)[:, None]).view(np.int16)
 
 
-def _type_of_halves(registers: Sequence[Any]) -> str:
-    """The type of the numbers that registers hold in pairs; integers for bits alone, whose type nobody has given."""
+def _type_of_halves(registers: Sequence[Any], of_bits: str) -> str:
+    """The type of the numbers that registers hold in pairs; `of_bits` if there are only bits, which have no type."""
     for register in registers:
         for dtype in types_of(register):
             return dtype
     has_bits = any(is_raw(register) and np.any(register) for register in registers)
-    return "i16" if has_bits else ZERO_TYPE
+    return of_bits if has_bits else ZERO_TYPE
 
 
 def elements_of(registers: Sequence[Any], dtype: str, domain: Domain, lanes: int = WARP) -> Values:

@@ -170,7 +170,8 @@ class ConvertPtxOpsToAsm(Pass):
     def run(self, module: ir.Module, target: Target) -> None:
         for wait in walk(module, sm.PtxWgmmaWaitOp):
             with before(wait), wait.operation.location:
-                replace(wait, [_wait_through_registers(wait) if _is_read(wait) else _wait_alone(wait)])
+                parts = _registers_of(wait)
+                replace(wait, [_wait_through_registers(wait, parts) if _is_read(wait) else _wait_alone(wait)])
         for product in walk(module, sm.PtxWgmmaOp):
             with before(product), product.operation.location:
                 replace(product, [_wgmma(product)])
@@ -287,14 +288,22 @@ def _wait_alone(wait: sm.PtxWgmmaWaitOp) -> ir.Value:
     return wait.acc
 
 
-def _wait_through_registers(wait: sm.PtxWgmmaWaitOp) -> ir.Value:
-    """Every register is an input and an output, so that its reads stay after the wait."""
+def _registers_of(wait: sm.PtxWgmmaWaitOp) -> list[ir.Type]:
+    """The types of the registers of the sums. Raises Refusal."""
     parts = list(wait.acc.type.body) if isinstance(wait.acc.type, llvm.StructType) else []
-    kinds = {letter for part in parts for kind, letter in _REGISTERS.items() if isinstance(part, kind)}
-    if len(set(parts)) != 1 or not kinds or element_bits(parts[0]) != _REGISTER_BITS:
+    if len(set(parts)) != 1 or _letter(parts[0]) is None or element_bits(parts[0]) != _REGISTER_BITS:
         raise Refusal(wait, f"threads a struct of f32 or of i32 registers, not {wait.acc.type} [wait-registers]")
+    return parts
+
+
+def _letter(of: ir.Type) -> str | None:
+    return next((letter for kind, letter in _REGISTERS.items() if isinstance(of, kind)), None)
+
+
+def _wait_through_registers(wait: sm.PtxWgmmaWaitOp, parts: list[ir.Type]) -> ir.Value:
+    """Every register is an input and an output, so that its reads stay after the wait."""
     registers = [llvm.ExtractValueOp(part, wait.acc, [i]).result for i, part in enumerate(parts)]
-    constraints = ",".join([f"={kinds.pop()}"] * len(parts) + [str(i) for i in range(len(parts))])
+    constraints = ",".join([f"={_letter(parts[0])}"] * len(parts) + [str(i) for i in range(len(parts))])
     text = f"wgmma.wait_group.sync.aligned {wait.pending.value};"
     if len(parts) == 1:  # LLVM has a single output as it is, not in a struct
         waited = llvm.InlineAsmOp(parts[0], registers, text, constraints, has_side_effects=True).res
