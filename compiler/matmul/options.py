@@ -68,7 +68,7 @@ class Options:
 
 
 def check_epilogue(epilogue: Callable[..., Any] | None) -> None:
-    """Raises SpecError for an epilogue that cannot be called, and for one by which no kernel can be kept."""
+    """Raises SpecError for an epilogue that cannot be called, or cannot be hashed."""
     if epilogue is None:
         return
     check_callable(epilogue)

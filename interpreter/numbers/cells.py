@@ -404,8 +404,8 @@ class Cells:
         self.payload[span.elements(ELEMENT_BYTES[dtype])] = stored(payload, dtype)
 
     def _numbers_of_bits(self, span: Span, bad: Values, dtype: str) -> Values | None:
-        """The elements of a span, some of which (`bad`, a mask) were written as integers. None if these hold anything
-        else, or if registers have types, so that an integer is none of these numbers."""
+        """The elements of a span as numbers. `bad`: a mask of those written with another type. None if they are not
+        integers, or if registers have types, so that an integer is no number of these."""
         if self.numbers_of_bits is None:
             return None
         width = ELEMENT_BYTES[dtype]

@@ -97,7 +97,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Warps:
-    """CTAs of warps that copy and multiply, of which `on_sm` fit on an SM. `parts` of them share the K of a tile."""
+    """CTAs of warps that copy and multiply. `on_sm`: how many fit on an SM. `parts`: how many share the K of a tile."""
 
     work: Work
     found: Calibration
