@@ -1,7 +1,7 @@
 """Products with their collectives on several GPUs, compared with NCCL and torch's fused operations.
 
     torchrun --nproc-per-node 4 benchmarks/ranks.py [--work ag rs ar] [--seconds 90] [--rounds 15] [--seed 1]
-        [--commit HASH] [--out ranks.json] [--push]
+        [--commit HASH] [--out ranks.json] [--sends]
 
 M, N and K are those of the whole product, in bf16. For AG+GEMM, the rows of A and the columns of B are divided among
 the ranks. For GEMM+RS and GEMM+AR, K is divided. All ranks shuffle the contenders of a round in the same way. A time is
@@ -9,7 +9,7 @@ that of the slowest rank, per call. "The product alone" is this project's produc
 time of another contender divided by this project's time in the same round: above 1, this project takes less time. Its
 median, least and greatest are written. Before the timing, results of this project and of torch's fused operations are
 compared with NCCL's; those that differ are not timed. Rows that do not begin within `--seconds` are left out. A process
-that takes 30 s more ends itself. With `--push`, AG+GEMM is also timed with kernels that send the rows themselves,
+that takes 30 s more ends itself. With `--sends`, AG+GEMM is also timed with kernels that send the rows themselves,
 whatever their size. The file is a result of benchmarks/record.py, for docs/performance.md.
 """
 
@@ -44,7 +44,7 @@ CONTENDERS = {
     "fused": "torch's fused operation",
     "alone": "the product alone",
     "cublas": "torch.mm alone",
-    "pushed": "rows sent by the kernel",
+    "sent": "rows sent by the kernel",
 }
 COLUMNS = ("work", "µs", *(f"to {label}" for label in CONTENDERS.values()), "plain, because")
 LABELS = {"ag": "AG+GEMM", "rs": "GEMM+RS", "ar": "GEMM+AR"}
@@ -63,16 +63,16 @@ def gather(shape: tuple[int, int, int], rank: int, size: int) -> Contenders:
         dist.all_gather_into_tensor(whole, a)
         return torch.mm(whole, weight.mT, out=out)
 
-    def pushed() -> torch.Tensor:
-        largest, sending.LARGEST_PUSHED = sending.LARGEST_PUSHED, a.nbytes
+    def sent() -> torch.Tensor:
+        largest, sending.LARGEST_SENT = sending.LARGEST_SENT, a.nbytes
         try:
             return distributed.all_gather_matmul(a, weight.mT, out=ours)
         finally:
-            sending.LARGEST_PUSHED = largest
+            sending.LARGEST_SENT = largest
 
     return {
         "nccl": nccl,
-        "pushed": pushed,
+        "sent": sent,
         "ours": lambda: distributed.all_gather_matmul(a, weight.mT, out=ours),
         "alone": lambda: ltt.matmul(local, weight.mT, out=ours),
         "cublas": lambda: torch.mm(local, weight.mT, out=out),
@@ -188,7 +188,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--commit", default="")
-    parser.add_argument("--push", action="store_true")
+    parser.add_argument("--sends", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("ranks.json"))
     asked = parser.parse_args()
     begun = time.monotonic()
@@ -204,8 +204,8 @@ def main() -> None:
             break
         torch.manual_seed(asked.seed * 100 + rank)
         contenders = WORKS[work](shape, rank, size)
-        if not asked.push:
-            contenders.pop("pushed", None)
+        if not asked.sends:
+            contenders.pop("sent", None)
         said = "; ".join(f"{name}: {what}" for name, what in errors(contenders).items() if what)
         said = said or next(iter(plain_reasons()), "")
         rows.append(row(work, shape, timed(contenders, asked.rounds, asked.seed), said))

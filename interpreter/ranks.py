@@ -4,7 +4,7 @@ Each rank has a device with memory of its own. The agents of all devices take tu
 of a rank copies its own shard to each other rank, in parts, and then writes the flag of the shard there, in the order
 of its stream (`STREAM_ORDER`). A wait for a flag that nobody writes any more is a deadlock. What a copy engine writes
 is ordered before the accesses of a kernel only by an acquire of the flag at the scope .sys. There are no copy engines
-if the kernels send their shards themselves (pushes.py).
+if the kernels send their shards themselves (sent_shards.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from lowtide.interpreter.api import Loaded, Run
 from lowtide.interpreter.machine.options import MAX_STEPS, Observers, Options
 from lowtide.interpreter.numbers import domains
 from lowtide.interpreter.peers import sum_on_owners
-from lowtide.interpreter.pushes import PEERS, pushes
+from lowtide.interpreter.sent_shards import PEERS, sent_shards
 from lowtide.interpreter.shards import CopyEngine
 from lowtide.interpreter.turns import Rank, Sending, take_turns
 from lowtide.interpreter.windows import Calls
@@ -75,7 +75,7 @@ def interpret_ranks(
         for device in devices:
             device.place()
         is_sent = any(each.name == PEERS for each in devices[0].arguments)
-        writers: list[Any] = [*(pushes if is_sent else _copy_engines)(devices, sendings)]
+        writers: list[Any] = [*(sent_shards if is_sent else _copy_engines)(devices, sendings)]
         take_turns([Rank(*each) for each in enumerate(devices)], writers, Random(seed))
     return [device.results(("a", "arrived", PEERS)) for device in devices]
 

@@ -1,5 +1,5 @@
 """What writes a rank's shard of A, and then its flag, in the memory of another rank: copy engines, and the base of
-kernels that send (pushes.py)."""
+kernels that send (sent_shards.py)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

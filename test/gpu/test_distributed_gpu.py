@@ -95,13 +95,13 @@ def test_rows_of_e4m3_with_scales(name: str) -> None:
 
 
 @pytest.fixture
-def pushed(monkeypatch: pytest.MonkeyPatch) -> None:
+def sent_by_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels send this rank's rows of A, of any size."""
-    monkeypatch.setattr(sending, "LARGEST_PUSHED", 2**40)
+    monkeypatch.setattr(sending, "LARGEST_SENT", 2**40)
 
 
 @pytest.mark.parametrize("name", cases.EPILOGUES)
-def test_rows_that_kernels_send(pushed: None, name: str) -> None:
+def test_rows_that_kernels_send(sent_by_kernels: None, name: str) -> None:
     cases.check_values((1024, 512, 256), torch.bfloat16, _DEVICE, name)
     size = dist.get_world_size()
     cases.check_ragged([320, 64, 512, 160][:size], (512, 256), torch.bfloat16, _DEVICE, name)
@@ -109,7 +109,7 @@ def test_rows_that_kernels_send(pushed: None, name: str) -> None:
     assert not reasons()[-1], "the kernels were not taken"
 
 
-def test_rows_that_kernels_send_have_the_same_bits_and_are_sent_by_graphs(pushed: None) -> None:
+def test_rows_that_kernels_send_have_the_same_bits_and_are_sent_by_graphs(sent_by_kernels: None) -> None:
     of, drawn = cases.Products((1024, 512, 256), torch.bfloat16, _DEVICE), random.Random(dist.get_rank())
     rows, b = (x.clone() for x in of.gathered())
     wanted = distributed.all_gather_matmul(rows, b).clone()

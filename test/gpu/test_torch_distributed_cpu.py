@@ -177,7 +177,7 @@ def by_compiled_kernels() -> None:
     with fakes.gpus(dist.get_rank(), fakes.Interpreted):
         ranks = distributed.ranks_of(None)
         cases.check_values((64, 64, 64), torch.bfloat16, "cpu", "residual")
-        with mock.patch("lowtide.torch.distributed.sending.LARGEST_PUSHED", 2**40):  # the kernels send rows of A
+        with mock.patch("lowtide.torch.distributed.sending.LARGEST_SENT", 2**40):  # the kernels send rows of A
             cases.check_ragged([40, 24], (64, 64), torch.bfloat16, "cpu", "residual")
         cases.check_scales([40, 9], (64, 64), "cpu", "gelu_bias")
         assert "plain" not in distributed.report() and len(ranks.engines) == 2
@@ -187,10 +187,10 @@ def calls_on_the_same_memory() -> None:
     """A prepared call is used again, with the data that its tensors have by then. Rows of A and parts are sent in both
     ways."""
     rule = "lowtide.torch.distributed.scattering.sends_copies"
-    largest = "lowtide.torch.distributed.sending.LARGEST_PUSHED"
+    largest = "lowtide.torch.distributed.sending.LARGEST_SENT"
     for sends_copies in (True, False):
-        pushed = mock.patch(largest, 0 if sends_copies else 2**40)
-        with fakes.gpus(dist.get_rank()), mock.patch(rule, return_value=sends_copies), pushed:
+        sent = mock.patch(largest, 0 if sends_copies else 2**40)
+        with fakes.gpus(dist.get_rank()), mock.patch(rule, return_value=sends_copies), sent:
             of = cases.Products((16, 8, 24), torch.float32, "cpu")
             rows, a, b = of.gathered()[0].clone(), of.a[of.rank].clone(), of.b[of.rank]
             outs = torch.empty(16, 8), torch.empty(16 // of.size, 8), torch.empty(16, 8)
@@ -391,7 +391,7 @@ def test_parts_are_copied_if_they_fill_the_gpu_and_stored_if_they_are_small() ->
 
 def test_a_kernel_sends_shards_of_at_most_the_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
     sending = importlib.import_module("lowtide.torch.distributed.sending")
-    monkeypatch.setattr(sending, "LARGEST_PUSHED", 4096)
+    monkeypatch.setattr(sending, "LARGEST_SENT", 4096)
     assert [sending.kernel_sends(size) for size in (0, 16, 4096, 4097)] == [False, True, True, False]
 
 

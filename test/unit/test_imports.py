@@ -69,7 +69,7 @@ INTERPRETER = (
     "windows",
     "peers",
     "shards",
-    "pushes",
+    "sent_shards",
     "ranks",
 )
 

@@ -22,7 +22,7 @@ _CHOSEN = "lowtide.compiler.chosen"  # imports MLIR, which takes half a second
 _LINK = (
     180  # bytes per cycle at the highest clock, of a copy to a peer: 16.8 MB in 47 µs between two H200s, by a profile
 )
-LARGEST_PUSHED = 0
+LARGEST_SENT = 0
 """Bytes of the largest shard of A that a kernel sends. 0: the copy engine sends all, because kernels that send have not
 been timed."""
 _START = 6000  # cycles: a kernel's start and end
@@ -31,7 +31,7 @@ _START = 6000  # cycles: a kernel's start and end
 def kernel_sends(size: int) -> bool:
     """Whether the kernel of an all-gather sends this rank's shard of A of `size` bytes; otherwise the copy engine does.
     Other ranks may choose otherwise."""
-    return 0 < size <= LARGEST_PUSHED
+    return 0 < size <= LARGEST_SENT
 
 
 def sends_copies(spec: lt.GemmSpec, rows: Sequence[int], rank: int, size: int) -> bool:

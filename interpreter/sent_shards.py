@@ -32,7 +32,7 @@ _HALF = 32  # bits of an element of `peers`
 
 
 @dataclass
-class Push(ShardWriter):
+class SentShard(ShardWriter):
     """The kernel of rank `source`, as it writes in the memory of rank `target`. `place`, `flag`: the addresses on its
     own device that stand for those of the shard and of the flag on the target."""
 
@@ -88,13 +88,13 @@ class Push(ShardWriter):
         self.write_flag(epoch, strong, Ordering(max(scopes), releases=True) if scopes and strong else None)
 
 
-def pushes(devices: Sequence[Run], sendings: Mapping[tuple[int, int], Sending]) -> list[Push]:
+def sent_shards(devices: Sequence[Run], sendings: Mapping[tuple[int, int], Sending]) -> list[SentShard]:
     """The kernel of each rank, once for each other rank. `devices`: with their arguments in memory."""
     ranks = range(len(devices))
     found = []
     for source, device in enumerate(devices):
         own = [
-            Push(source, target, devices, sendings.get((source, target), Sending()))
+            SentShard(source, target, devices, sendings.get((source, target), Sending()))
             for target in ranks
             if target != source
         ]
