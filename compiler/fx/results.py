@@ -196,14 +196,46 @@ def _ancestors_without(nodes: Iterable[Any], within: set[Any], without: set[Any]
 
 def _is_wanted(reduced: Reduced, region: Region, wanted: list[Any]) -> bool:
     """Whether a kernel should compute a sum: over a column of a value that products read, such as the gradient of a
-    bias; or over a row of a value that is computed from the tensors that stored values are computed from."""
+    bias; or over a row of a value that is computed from the tensors that stored values are computed from, unless a
+    kernel of Inductor's gets the sum on its way."""
     assert region.results is not None
     node = reduced.source
     if reduced.kind == COLUMN_SUM:
         while node not in wanted and (str(node.target) in RESHAPES or str(node.target) in CASTS):
             node = node.args[0]
         return node in wanted
-    return _matrices([node], region) <= _matrices(region.results.full, region)
+    return _matrices([node], region) <= _matrices(region.results.full, region) and not _is_normalized(reduced, region)
+
+
+def _is_normalized(reduced: Reduced, region: Region) -> bool:
+    """Whether ops compute values of D's size from a sum over rows and from values of the region, as a norm that is
+    stored. Inductor has a kernel for them, which reads whole rows and so can add them, too."""
+    root = value_of(region.nodes[0])
+    assert root is not None
+    seen, waiting = set(), [reduced.node]
+    while waiting:
+        for user in waiting.pop().users:
+            if user in seen or str(user.target) not in OPS:
+                continue
+            seen.add(user)
+            if not is_full(user, root.shape):
+                waiting.append(user)
+            elif _reads_pointwise(user, {*region.nodes}):
+                return True
+    return False
+
+
+def _reads_pointwise(node: Any, wanted: set[Any]) -> bool:
+    """Whether pointwise ops compute a node from one of the wanted ones."""
+    seen, waiting = set(), [node]
+    while waiting:
+        other = waiting.pop()
+        if other in wanted:
+            return True
+        if other not in seen and str(other.target) in OPS:
+            seen.add(other)
+            waiting += other.all_input_nodes
+    return False
 
 
 def _matrices(nodes: Iterable[Any], region: Region) -> set[Any]:

@@ -50,7 +50,7 @@ TRAINED: dict[str, list[str]] = {  # the results of the kernels that store more 
     "gated by slices": ["mul, halves of mm"],
     "gated of two": ["mm, mul", "mul_1, convert_element_type_18", "add_2"],
     "biases": ["addmm, convert_element_type_4", "convert_element_type_14, column sum of view_7"],
-    "residual": ["add, row sum of pow_1"],
+    "residual": [],
 }
 INFERRED = {
     "gated": ["mul"],
@@ -236,9 +236,6 @@ def test_two_sizes_of_run_time_are_no_error(name: str, eager: None) -> None:
         for each in (x, *(y for y in given if y.dim() == 3)):
             torch._dynamo.mark_dynamic(each, 0)
             torch._dynamo.mark_dynamic(each, 1)
-        if name == "residual":
-            assert max(errors(compiled, function, [x, *given]).values()) < 2**-5
-            continue
         with torch.no_grad():
             exact = function(*(y.double() for y in (x, *given)))
             assert error(compiled(x, *given), exact) < 2**-6

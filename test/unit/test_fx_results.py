@@ -123,6 +123,21 @@ def test_sums_of_a_stored_value_are_results(op: str, dims: list[int], word: str)
     assert chosen(graph, sums).row.results == f"{added.name}, {word} of {added.name}"
 
 
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_a_sum_over_rows_beside_a_norm_that_is_stored_is_left(is_stored: bool) -> None:
+    """The kernel that computes the norm reads whole rows. If another product is scaled instead, none reads them."""
+    graph = Graph()
+    sums = product(graph)
+    added = graph.call("aten.add.Tensor", sums, graph.input(M, N))
+    reduced = graph.call("aten.mean.dim", added, [-1], True, shape=(M, 1))
+    scale = graph.call("aten.rsqrt.default", reduced)
+    weight = graph.input(N, N)
+    source = added if is_stored else graph.call("aten.mm.default", added, weight, shape=(M, N))
+    scaled = graph.call("aten.mul.Tensor", source, scale)
+    graph.output(added, read(graph, scaled))
+    assert chosen(graph, sums).row.results == ("" if is_stored else f"{added.name}, row sum of {added.name}")
+
+
 def test_a_column_sum_of_what_no_product_reads_is_left() -> None:
     """A kernel that reads the whole matrix anyway computes it beside other sums, as for LayerNorm's bias."""
     graph = Graph()
