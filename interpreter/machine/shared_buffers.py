@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from mlir import ir
 from numpy.typing import NDArray
 
 from lowtide.errors import InterpreterError
@@ -95,6 +96,9 @@ def alignment_of(type: MemRef) -> int:
     return max(128, type.element.bytes << sum(swizzle)) if swizzle else 128
 
 
-def name_of(op: DecodedOp, index: int = 0) -> str:
-    """The SSA name of a result, for messages."""
-    return op.source.results[index].get_name()
+def name_of(op: DecodedOp, program: Program) -> str:
+    """The SSA name of the first result, for messages. Only while the program is decoded."""
+    result = op.source.results[0]
+    if program.names is None:
+        program.names = ir.AsmState(result)  # of all values in the module: it takes as long as one name
+    return str(result.get_name(program.names))

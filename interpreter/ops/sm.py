@@ -29,7 +29,7 @@ def _prepare_alloc(op: DecodedOp, program: Program) -> Any:
     instances = _instances(op)
     each = type.bytes if instances == 1 else -(-type.bytes // INSTANCE_UNIT) * INSTANCE_UNIT
     size = each * (instances - 1) + type.bytes
-    return reserve(op, program, name_of(op), size, op.attributes.get("at"), alignment_of(type)), each
+    return reserve(op, program, name_of(op, program), size, op.attributes.get("at"), alignment_of(type)), each
 
 
 def _instances(op: DecodedOp) -> int:
@@ -67,7 +67,7 @@ def _prepare_ring(op: DecodedOp, program: Program) -> Any:
     kept, shared = tuple(op.attributes.get("kept", ())), op.attributes.get("kept_stages", type.stages)
     copies = tuple(shared if number in kept else type.stages for number in range(len(type.buffers)))
     starts = tuple(
-        reserve(op, program, f"{name_of(op)} buffer {index}", count * buffer.bytes, start, alignment_of(buffer))
+        reserve(op, program, f"{name_of(op, program)} buffer {index}", count * buffer.bytes, start, alignment_of(buffer))
         for index, (buffer, start, count) in enumerate(zip(type.buffers, at, copies, strict=True))
     )
     return starts, kept, copies, program.ring_users.setdefault(op.results[0], RingUsers())

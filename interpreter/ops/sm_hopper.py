@@ -79,14 +79,15 @@ def _operand_groups(op: DecodedOp, program: Program) -> list[tuple[int, ...]]:
 
 
 def _prepare_mbarriers(op: DecodedOp, program: Program) -> Any:
-    type = op.result_types[0]
+    """(offset, name)."""
+    type, name = op.result_types[0], name_of(op, program)
     size = type.count * mbarriers.OBJECT_BYTES
-    at = reserve(op, program, name_of(op), size, op.attributes.get("at"), mbarriers.OBJECT_BYTES)
+    at = reserve(op, program, name, size, op.attributes.get("at"), mbarriers.OBJECT_BYTES)
     if at % mbarriers.OBJECT_BYTES:
         raise InterpreterError(
             f"{op.describe()}: mbarriers must be at multiples of {mbarriers.OBJECT_BYTES} bytes [mbarriers-offset]"
         )
-    return at
+    return at, name
 
 
 @OPS.implements("sm.mbarriers", prepare=_prepare_mbarriers)
@@ -97,9 +98,10 @@ def make_mbarriers(state: AgentState, op: DecodedOp) -> None:
             op, "all threads of the CTA must see the mbarriers initialised; make them before sm.roles [mbarriers-made]"
         )
     if slot not in made:
-        names = (f"{name_of(op)}[{index}]" for index in range(type.count))
-        made[slot] = [Mbarrier.of(name, op.attributes["arrivals"], state.cta, clusters.born(state)) for name in names]
-        state.cta.shared.claim(name_of(op), op.data, type.count * mbarriers.OBJECT_BYTES)
+        at, name = op.data
+        names = (f"{name}[{index}]" for index in range(type.count))
+        made[slot] = [Mbarrier.of(each, op.attributes["arrivals"], state.cta, clusters.born(state)) for each in names]
+        state.cta.shared.claim(name, at, type.count * mbarriers.OBJECT_BYTES)
     state.values[slot] = made[slot]
 
 

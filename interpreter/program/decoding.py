@@ -67,6 +67,7 @@ def decode(function: ir.Operation, level: str, domain: Domain, table: Mapping[st
             program.graph = decoder.graph(blocks)
         else:
             program.block = decoder.region(blocks, "")
+    program.names = None  # it must not outlive the module
     return program
 
 

@@ -98,6 +98,7 @@ class Program:
     local_bytes: int = 0
     graph: Graph | None = None
     pointees: dict[str, Type] = field(default_factory=dict)  # types that pointers step by, by their text
+    names: Any = None  # MLIR's names of the module's values, only while the function is decoded
     is_of_independent_ctas: bool = False
     reads_grid_workspace: bool = False
     dependences: list[Any] | None = None  # on data and timing (dependence.py), once known

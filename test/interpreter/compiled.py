@@ -1,9 +1,11 @@
 """Compiled GEMMs, pass by pass, and small integer inputs for them: what tests of the passes and of the levels share."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from mlir import ir
 from numpy.typing import NDArray
 
 import lowtide as lt
@@ -23,14 +25,35 @@ TARGET = targets.get("sm_80")
 LAST_PASS = "convert-math-to-intrinsics"
 
 
+class Printed:
+    """A module as it is now, whose text is made when it is read: printing takes as long as all passes do."""
+
+    def __init__(self, module: ir.Module) -> None:
+        self._op = module.operation.clone()
+
+    @cached_property
+    def text(self) -> str:
+        return str(self._op.get_asm(assume_verified=True))  # each pass has just verified it
+
+
 @dataclass(frozen=True)
 class Step:
-    """One pass of a compilation, and the module's text before and after it."""
+    """One pass of a compilation, and the module before and after it."""
 
     level: Level
     name: str
-    before: str
-    after: str
+    first: Printed
+    last: Printed
+
+    @property
+    def before(self) -> str:
+        """The module's text before the pass."""
+        return self.first.text
+
+    @property
+    def after(self) -> str:
+        """The module's text after the pass."""
+        return self.last.text
 
 
 def spec(layout: str = "tn", dtype: str = "bf16", epilogue: Any = None, **changes: Any) -> lt.GemmSpec:
@@ -43,11 +66,11 @@ def steps_of(spec: lt.GemmSpec, schedule: str, target: targets.Target = TARGET, 
     context = make_context()
     module = parse_text(problem_text(spec, target, lt.Schedule.parse(schedule)), context, "problem")
     steps: list[Step] = []
-    before = str(module)
+    before = Printed(module)
     for level, entries in STEPS.items():
         for element in (e for entry in entries for e in parse_pipeline(entry.text(target), context)):
             run_element(element, module, target)
-            after = module.operation.get_asm(assume_verified=True)  # as each pass has just done
+            after = Printed(module)
             steps.append(Step(level, str(element), before, after))
             before = after
             if steps[-1].name == last:
@@ -57,7 +80,12 @@ def steps_of(spec: lt.GemmSpec, schedule: str, target: targets.Target = TARGET, 
 
 def levels_of(spec: lt.GemmSpec, schedule: str, target: str = TARGET.name) -> dict[str, str]:
     """The last text of each level, from problem to the LLVM dialect."""
-    return {str(step.level): step.after for step in steps_of(spec, schedule, targets.get(target))}
+    return {str(level): text for level, text in last_texts(steps_of(spec, schedule, targets.get(target))).items()}
+
+
+def last_texts(steps: list[Step]) -> dict[Level, str]:
+    """The last text of each level."""
+    return {level: step.after for level, step in {step.level: step for step in steps}.items()}
 
 
 def level_of(compiled: CompiledKernel, level: str) -> Any:

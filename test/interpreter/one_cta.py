@@ -31,7 +31,7 @@ def run_kernel(
         memory.allocate(name, rows, columns, columns, dtype, payload)
         for name, rows, columns, dtype, payload in matrices
     )
-    with ir.Context(), ir.Location.unknown():
+    with ir.Context(load_on_create_dialects=[]), ir.Location.unknown():  # the parser loads those that it needs
         module = ir.Module.parse(text)
         body = module.body.operations[0].regions[0].blocks[0].operations
         function = next(op.operation for op in body if op.operation.name in LEVELS)

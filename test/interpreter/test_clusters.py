@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from compiled import expected, inputs_of, spec, steps_of
+from compiled import expected, inputs_of, levels_of, spec
 from planting import IN_FLIGHT, RACE, Fault, assert_found, exactly
 
-from lowtide import targets
 from lowtide.dialects.sm import ClusterLine
 from lowtide.dialects.tile import RasterKind, SchedulerKind
 from lowtide.errors import InterpreterError
@@ -14,26 +13,20 @@ from lowtide.interpreter.machine.clusters import clusters_at_a_time
 from lowtide.interpreter.machine.work_order import Place, WorkOrder
 
 SPEC = spec(d="f32")
-SM_90A = targets.get("sm_90a")
 SMALL = "roles = cooperative(1), grid.tile = [64, 16], k = 64, stages = 2, epilogue.path = direct"
 INPUTS = inputs_of(SPEC, 140, 40, 64 * 4 + 3)  # 3 × 3 tiles, ragged in every direction; five K steps
-
-
-def levels_of(schedule: str) -> dict[str, str]:
-    """The last text of each level."""
-    return {str(step.level): step.after for step in steps_of(SPEC, schedule, SM_90A)}
 
 
 @pytest.fixture(scope="module")
 def pair() -> dict[str, str]:
     """Two CTAs along M, which share B."""
-    return levels_of(f"{SMALL}, cluster = [2, 1]")
+    return levels_of(SPEC, f"{SMALL}, cluster = [2, 1]", "sm_90a")
 
 
 @pytest.fixture(scope="module")
 def square() -> dict[str, str]:
     """Two by two CTAs, which share A along N and B along M."""
-    return levels_of(f"{SMALL}, cluster = [2, 2]")
+    return levels_of(SPEC, f"{SMALL}, cluster = [2, 2]", "sm_90a")
 
 
 # Work tiles -----------------------------------------------------------------------------------------------------------

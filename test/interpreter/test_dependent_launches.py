@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from compiled import expected, inputs_of, spec, steps_of
+from compiled import expected, inputs_of, last_texts, spec, steps_of
 from planting import Fault, assert_found, exactly
 
 import lowtide as lt
@@ -29,10 +29,9 @@ EARLY = "the kernels before this one may still write here; wait for them by grid
 def texts() -> dict[tuple[str, Level], str]:
     """The last text of each level, by schedule."""
     return {
-        (schedule, step.level): step.after
+        (schedule, level): text
         for schedule in (ROLES, SINGLE)
-        for step in steps_of(SPEC, schedule, SM_90A)
-        if Level.EPILOGUE <= step.level <= Level.NVVM
+        for level, text in last_texts(steps_of(SPEC, schedule, SM_90A)).items()
     }
 
 

@@ -7,7 +7,7 @@ of the buffers: what the passes write must make the two agree.
 
 import numpy as np
 import pytest
-from compiled import Step, expected, inputs_of, spec, steps_of
+from compiled import expected, inputs_of, last_texts, spec, steps_of
 
 import lowtide as lt
 from lowtide import targets
@@ -39,14 +39,10 @@ CASES += [("tn", "parts"), ("nt", "one by two")]
 CASES += [("tt", "three"), ("nn", "three"), ("tn", "panels of 16"), ("nn", "panels of 16")]
 
 
-def last_of(steps: list[Step]) -> dict[Level, str]:
-    return {step.level: step.after for step in steps if step.level <= Level.NVVM}
-
-
 @pytest.mark.parametrize(("layout", "schedule"), CASES)
 def test_every_level_gives_the_same_d(layout: str, schedule: str) -> None:
     problem = spec(layout, "f16" if schedule == "deep" else "bf16", d="f32")
-    levels = last_of(steps_of(problem, SCHEDULES[schedule], SM_90A))
+    levels = last_texts(steps_of(problem, SCHEDULES[schedule], SM_90A))
     # M, N and K are ragged. One CTA computes four work tiles, and the ring of two stages wraps around.
     rows, columns, depth = lt.Schedule.parse(SCHEDULES[schedule]).tile_mnk
     inputs = inputs_of(problem, rows + 34, 2 * columns - 3, 2 * depth + 11)
@@ -61,7 +57,7 @@ def test_maps_of_more_dimensions_move_all_panels_at_once(copy: str, layout: str)
     problem = spec(layout, d="f32")
     hints = "a.cache = evict_first, b.cache = evict_last"
     schedule = f"{TWO}, grid.tile = [128, 96], k = 64, a.copy = {copy}, b.copy = {copy}, a.swizzle = <2,3,3>, {hints}"
-    levels = last_of(steps_of(problem, schedule, SM_90A))
+    levels = last_texts(steps_of(problem, schedule, SM_90A))
     assert levels[Level.NVVM].count("nvvm.cp.async.bulk.tensor.shared.cluster.global") == 2
     inputs = inputs_of(problem, 160, 96, 192)
     for level in (Level.ATOMS, Level.EPILOGUE, Level.NVVM):
@@ -72,7 +68,7 @@ def test_maps_of_more_dimensions_move_all_panels_at_once(copy: str, layout: str)
 def test_panels_that_do_not_divide_the_matrix_are_refused_on_the_host() -> None:
     problem = spec("tn", d="f32")
     schedule = f"{TWO}, grid.tile = [128, 32], k = 64, a.copy = tma.3d, b.copy = tma.3d"
-    levels = last_of(steps_of(problem, schedule, SM_90A))
+    levels = last_texts(steps_of(problem, schedule, SM_90A))
     with pytest.raises(lt.Error, match=r"tma.3d: the contiguous extent .* multiple of 64.*\[assertion-failed\]"):
         interpret(levels[Level.ATOMS], inputs_of(problem, 128, 32, 72), domain="exact")
 
@@ -89,7 +85,7 @@ def test_panels_that_do_not_divide_the_matrix_are_refused_on_the_host() -> None:
 def test_a_planted_fault_in_a_descriptor_is_caught(layout: str, old: int, new: int) -> None:
     problem = spec(layout, d="f32")
     schedule = f"{TWO}, grid.tile = [128, 128], k = {64 if layout == 'tn' else 32}"
-    text = last_of(steps_of(problem, schedule, SM_90A))[Level.NVVM]
+    text = last_texts(steps_of(problem, schedule, SM_90A))[Level.NVVM]
     base = (1 << 62) | (64 << 32) | ((256 if layout == "nt" else 1) << 16)
     inputs = inputs_of(problem, 128, 128, 64)
     assert np.array_equal(interpret(text, inputs, domain="exact"), expected(problem, inputs))

@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled import expected, inputs_of, spec, steps_of
+from compiled import expected, inputs_of, levels_of, spec
 from planting import RACE, WRONG_NUMBERS, Fault, assert_found, exactly
 
 import lowtide as lt
-from lowtide import targets
 from lowtide.interpreter import interpret
 
-SM_90A = targets.get("sm_90a")
 
 
 def added(acc: Any, x: lt.Full) -> Any:
@@ -64,7 +62,7 @@ FAULTS = [
 @pytest.fixture(scope="module")
 def levels() -> dict[str, str]:
     """The last text of each level."""
-    return {str(step.level): step.after for step in steps_of(SPEC, SHARED, SM_90A)}
+    return levels_of(SPEC, SHARED, "sm_90a")
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
@@ -77,7 +75,7 @@ def test_each_level_is_right(fields: str) -> None:
     """Operands of two sizes, several results, and a reduction, whose stores come last."""
     own = spec(n=104, epilogue=two_sizes)
     inputs = inputs_of(own, 140, 104, 67, full_padding=8)
-    texts = {str(step.level): step.after for step in steps_of(own, fields, SM_90A)}
+    texts = levels_of(own, fields, "sm_90a")
     for level in ("atoms", "epilogue", "nvvm"):
         found = interpret(texts[level], inputs, sms=1, domain="exact")
         for name, values in expected(own, inputs).items():

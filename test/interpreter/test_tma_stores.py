@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from compiled import expected, inputs_of, spec, steps_of
+from compiled import expected, inputs_of, last_texts, spec, steps_of
 
 import lowtide as lt
 from lowtide import targets
@@ -69,7 +69,7 @@ SHAPE = (256, 64, 64)
 
 @pytest.fixture(scope="module")
 def texts() -> dict[Level, str]:
-    return {step.level: step.after for step in steps_of(FAULTY, SCHEDULE, SM_90A) if step.level <= Level.NVVM}
+    return last_texts(steps_of(FAULTY, SCHEDULE, SM_90A))
 
 
 def faulty(text: str, pattern: str, replacement: str, at: int = 0) -> str:
@@ -180,7 +180,7 @@ def test_a_wait_of_one_too_many_before_the_narrow_buffer_is_used_again_is_found(
     level: Level, wait: str, name: str, in_flight: int
 ) -> None:
     problem, schedule = NARROW[name]
-    text = [step for step in steps_of(problem, schedule, SM_90A) if step.level == level][-1].after
+    text = last_texts(steps_of(problem, schedule, SM_90A))[level]
     # The last of a tile's waits is the narrow part's; the next tile's is one group short.
     pattern = wait.format(in_flight)
     text = faulty(text, pattern, rf"\1 {in_flight + 1}" + (r"\2" if level is Level.NVVM else "") + "\n", at=-1)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from compiled import inputs_of, spec, steps_of
+from compiled import inputs_of, last_texts, spec, steps_of
 from support import assert_same_order
 
 from lowtide import targets
@@ -160,7 +160,7 @@ LEVELS = (Level.CTA, Level.SMEM, Level.PIPELINED, Level.ATOMS, Level.EPILOGUE, L
 def traces_of(target: str, schedule: str, sms: int, levels: tuple[Level, ...] = LEVELS) -> list[Trace]:
     """The order observed at each level. (`assert_same` compares it before and after each pass.)"""
     given = inputs_of(PLAIN, *(90, 88, 16) if target == "sm_80" else (300, 88, 16))
-    texts = {step.level: step.after for step in steps_of(PLAIN, schedule, targets.get(target))}
+    texts = last_texts(steps_of(PLAIN, schedule, targets.get(target)))
     traces = []
     for level in levels:
         traces.append(Trace())
@@ -188,7 +188,7 @@ def test_every_level_keeps_each_ctas_sequence_of_work_tiles(target: str, schedul
 def test_the_first_wave_that_explain_tells_of_is_the_one_observed_at_level_nvvm(raster: str, scheduler: str) -> None:
     problem, sm_80 = spec(m=150, n=88, k=16), replace(targets.get("sm_80"), sm_count=4)
     schedule = f"{ONE_PER_SM}, order = {raster}, scheduler = {scheduler}"
-    texts = {step.level: step.after for step in steps_of(problem, schedule)}
+    texts = last_texts(steps_of(problem, schedule))
     trace = Trace()
     interpret(texts[Level.NVVM], inputs_of(problem, 150, 88, 16), sms=4, domain="exact", trace=trace)
     stored = trace.stored_tiles((row, column, 32, 32) for row in range(0, 150, 32) for column in range(0, 88, 32))

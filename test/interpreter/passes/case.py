@@ -75,7 +75,7 @@ def hold(steps: list[Step], name: str, case: Case) -> None:
     if is_idle:
         return
     if step.level > Level.CTA:
-        step = replace(step, before=[each.after for each in steps if each.level == Level.CTA][-1])
+        step = replace(step, first=[each.last for each in steps if each.level == Level.CTA][-1])
     # Whether a run is free of races does not depend on its order, and what depends on it after a pass still does after
     # the last one, which has both orders on the first shape. Each other pass and shape has one in turn.
     tried = [each.name for each in steps if each.name in case.passes and each.name not in case.idle]

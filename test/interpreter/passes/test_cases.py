@@ -7,7 +7,7 @@ import pytest
 from by_level import ALL, case_named
 from case import Case, check, step_named
 from cases import CASES, CLEARING, EVERY, OURS, PACKING, SPLITTING, WITH_ROLES
-from compiled import Step, expected, inputs_of
+from compiled import Step, expected, inputs_of, last_texts
 from role_cases import CASES as WITH_A_PRODUCER
 
 from lowtide.dialects.levels import Level
@@ -60,7 +60,7 @@ def test_the_persistent_kernels_give_each_cta_at_least_three_work_tiles(
 def test_every_level_of_a_kernel_with_roles_gives_the_same_d_under_every_order(
     steps: Callable[[Case], list[Step]], case: Case
 ) -> None:
-    last = {step.level: step.after for step in steps(case) if step.level <= Level.NVVM}
+    last = last_texts(steps(case))
     inputs = inputs_of(case.spec, 70, 40, 200)  # four tiles for one CTA
     for level in (Level.CTA, Level.PIPELINED, Level.ATOMS, Level.EPILOGUE, Level.NVVM):
         for seed in (0, 1, 2):
