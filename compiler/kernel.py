@@ -166,6 +166,12 @@ class CompiledKernel:
         return runtime.Kernel(self.manifest, self.ptx, self.cubin)
 
     @cached_property
+    def _interpreted(self) -> dict[str, Any]:
+        """The levels that were interpreted, parsed and decoded. A run takes its level out, so that no other thread
+        runs the same program."""
+        return {}
+
+    @cached_property
     def _anywhere(self) -> runtime.Kernel | None:
         """The same kernel with launches that copy unaligned matrices; None if there is none."""
         lowered = packing(self._lowered)
@@ -276,9 +282,12 @@ class CompiledKernel:
         inputs = {name: (given | outputs)[name] for name in names if name in given or name in outputs}
         _check_alignment(inputs, arguments)
         interpreter = importlib.import_module(_INTERPRETER)
-        is_ptx = level == str(Level.PTX)
-        source = interpreter.Loaded(self.levels[str(Level.LLVM)], self.ptx) if is_ptx else self.levels[level]
-        found = interpreter.interpret(source, inputs, sms=sms, seed=seed, domain=domain, max_steps=max_steps)
+        loaded = self._interpreted.pop(level, None)
+        if loaded is None:
+            is_ptx = level == str(Level.PTX)
+            loaded = interpreter.Loaded(self.levels[str(Level.LLVM if is_ptx else level)], self.ptx if is_ptx else None)
+        found = interpreter.interpret(loaded, inputs, sms=sms, seed=seed, domain=domain, max_steps=max_steps)
+        self._interpreted[level] = loaded
         results = found if len(full) > 1 else {full[0]: found}
         for name, array in outputs.items():
             if isinstance(results[name], np.ndarray) and array.dtype == results[name].dtype:

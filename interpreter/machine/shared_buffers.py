@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from mlir import ir
 from numpy.typing import NDArray
 
 from lowtide.errors import InterpreterError
@@ -94,11 +93,3 @@ def alignment_of(type: MemRef) -> int:
     """The default alignment of a buffer: its swizzle's pattern, at least 128 bytes."""
     swizzle = type.layout.swizzle if type.layout else None
     return max(128, type.element.bytes << sum(swizzle)) if swizzle else 128
-
-
-def name_of(op: DecodedOp, program: Program) -> str:
-    """The SSA name of the first result, for messages. Only while the program is decoded."""
-    result = op.source.results[0]
-    if program.names is None:
-        program.names = ir.AsmState(result)  # of all values in the module: it takes as long as one name
-    return str(result.get_name(program.names))

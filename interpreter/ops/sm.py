@@ -10,7 +10,7 @@ from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.barriers import together
 from lowtide.interpreter.machine.matrices import is_inside, load_window, resolved
 from lowtide.interpreter.machine.memory import start_copy
-from lowtide.interpreter.machine.shared_buffers import SharedBuffer, alignment_of, name_of, reserve, store_buffer
+from lowtide.interpreter.machine.shared_buffers import SharedBuffer, alignment_of, reserve, store_buffer
 from lowtide.interpreter.program.decoded import DecodedOp
 from lowtide.interpreter.program.op_table import OpTable
 from lowtide.interpreter.program.program import Program, RingUsers
@@ -29,7 +29,7 @@ def _prepare_alloc(op: DecodedOp, program: Program) -> Any:
     instances = _instances(op)
     each = type.bytes if instances == 1 else -(-type.bytes // INSTANCE_UNIT) * INSTANCE_UNIT
     size = each * (instances - 1) + type.bytes
-    return reserve(op, program, name_of(op, program), size, op.attributes.get("at"), alignment_of(type)), each
+    return reserve(op, program, op.name_in(program), size, op.attributes.get("at"), alignment_of(type)), each
 
 
 def _instances(op: DecodedOp) -> int:
@@ -66,8 +66,9 @@ def _prepare_ring(op: DecodedOp, program: Program) -> Any:
     at = op.attributes.get("at") or (None,) * len(type.buffers)
     kept, shared = tuple(op.attributes.get("kept", ())), op.attributes.get("kept_stages", type.stages)
     copies = tuple(shared if number in kept else type.stages for number in range(len(type.buffers)))
+    name = op.name_in(program)
     starts = tuple(
-        reserve(op, program, f"{name_of(op, program)} buffer {index}", count * buffer.bytes, start, alignment_of(buffer))
+        reserve(op, program, f"{name} buffer {index}", count * buffer.bytes, start, alignment_of(buffer))
         for index, (buffer, start, count) in enumerate(zip(type.buffers, at, copies, strict=True))
     )
     return starts, kept, copies, program.ring_users.setdefault(op.results[0], RingUsers())

@@ -14,7 +14,7 @@ from lowtide.interpreter.machine.barriers import barrier, together
 from lowtide.interpreter.machine.execution import run_block
 from lowtide.interpreter.machine.lanes import active_lane_numbers
 from lowtide.interpreter.machine.mbarriers import Mbarrier
-from lowtide.interpreter.machine.shared_buffers import name_of, reserve, store_buffer
+from lowtide.interpreter.machine.shared_buffers import reserve, store_buffer
 from lowtide.interpreter.machine.teams import COPIERS, PRODUCER, WARP, WARPGROUP
 from lowtide.interpreter.machine.views import Scope
 from lowtide.interpreter.ops.tile_operands import matrix_at
@@ -80,7 +80,7 @@ def _operand_groups(op: DecodedOp, program: Program) -> list[tuple[int, ...]]:
 
 def _prepare_mbarriers(op: DecodedOp, program: Program) -> Any:
     """(offset, name)."""
-    type, name = op.result_types[0], name_of(op, program)
+    type, name = op.result_types[0], op.name_in(program)
     size = type.count * mbarriers.OBJECT_BYTES
     at = reserve(op, program, name, size, op.attributes.get("at"), mbarriers.OBJECT_BYTES)
     if at % mbarriers.OBJECT_BYTES:

@@ -11,7 +11,7 @@ from mlir import ir
 from lowtide.dialects import Outline
 from lowtide.dialects.locations import place_of
 from lowtide.interpreter.program.batches import Bulk
-from lowtide.interpreter.program.program import DecodedBlock
+from lowtide.interpreter.program.program import DecodedBlock, Program
 
 _CONSTANTS = ("arith.constant", "llvm.mlir.constant")
 
@@ -50,6 +50,13 @@ class DecodedOp:
             groups.append(self.operands[start : start + size])
             start += size
         return groups
+
+    def name_in(self, program: Program) -> str:
+        """The SSA name of the first result, for messages; only for `prepare`."""
+        result = self.source.results[0]
+        if program.names is None:
+            program.names = ir.AsmState(result)  # of all values in the module: it takes as long as one name
+        return str(result.get_name(program.names))
 
     @property
     def line(self) -> int:

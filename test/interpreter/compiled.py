@@ -1,7 +1,7 @@
 """Compiled GEMMs, pass by pass, and small integer inputs for them: what tests of the passes and of the levels share."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -88,9 +88,15 @@ def last_texts(steps: list[Step]) -> dict[Level, str]:
     return {level: step.after for level, step in {step.level: step for step in steps}.items()}
 
 
-def level_of(compiled: CompiledKernel, level: str) -> Any:
+@lru_cache(maxsize=8)
+def loaded(text: str, ptx: str | None = None) -> Loaded:
+    """A module for `interpret`, parsed and decoded once for runs that follow one another."""
+    return Loaded(text, ptx)
+
+
+def level_of(compiled: CompiledKernel, level: str) -> Loaded:
     """What `interpret` takes of a compiled kernel to run it at a level."""
-    return Loaded(compiled.levels["llvm"], compiled.ptx) if level == "ptx" else compiled.levels[level]
+    return loaded(compiled.levels["llvm"], compiled.ptx) if level == "ptx" else loaded(compiled.levels[level])
 
 
 def aligned(rng: np.random.Generator, rows: int, columns: int, padding: int = 8, unit: int = 8) -> NDArray[Any]:

@@ -15,7 +15,6 @@ import lowtide as lt
 from lowtide.interpreter import interpret
 
 
-
 def added(acc: Any, x: lt.Full) -> Any:
     return acc + x
 
