@@ -56,6 +56,20 @@ def test_a_wave_more_takes_longer() -> None:
     assert other > 1.2 * one
 
 
+def test_consumers_in_turn_run_long_epilogues_at_the_same_time() -> None:
+    """The second tile of a CTA takes little longer than the first, the third as long as the first."""
+    in_turn = PLAIN._replace(columns=128, warpgroups=1, turns=2, band=WHOLE_COLUMN)
+    of = [replace(SQUARE, m=128, n=128 * 132 * count, k=256, computed=2.0) for count in (1, 2, 3)]
+    one, two, three = (estimated(each, in_turn)[0] for each in of)
+    assert two < 1.2 * one and three > 1.6 * one
+
+
+def test_clusters_wait_for_epilogues_with_operands() -> None:
+    pair = PLAIN._replace(cluster_rows=2)
+    alone, beside = (estimated(replace(SQUARE, awaited=awaited), PLAIN, pair) for awaited in (0.0, 0.3))
+    assert beside[1] / beside[0] > 1.01 * alone[1] / alone[0]
+
+
 def test_all_candidates_are_estimated_as_each_by_itself() -> None:
     texts = ("grid.tile = [128, 256], roles = cooperative(2)", "grid.tile = [64, 128], roles = pingpong(2)")
     schedules = [choose(LARGE, SM_90A, Schedule.parse(text)).schedule for text in texts]

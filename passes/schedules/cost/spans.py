@@ -145,7 +145,7 @@ def _repeated(wave: Wave, waves: float) -> Iterator[tuple[Wave, float, int]]:
 
 def _of_wave(wave: Wave, busy: float, count: int) -> TileSpans:
     of_ctas = either(wave.cta.total, wave.memory, FITTED.memory_sharpness)
-    products, tensor, shared, loads, _, of_step, steps, epilogue, _ = (float(np.ravel(each)[0]) for each in wave.cta)
+    products, tensor, shared, loads, _, of_step, steps, epilogue, *_ = (float(np.ravel(each)[0]) for each in wave.cta)
     return TileSpans(
         steps=int(steps),
         products=products,

@@ -31,6 +31,9 @@ _PAIR, _LOADS_MORE = 2, 1.02
 # With more sums in a thread, no registers are left to load operands of the epilogue ahead. Then it takes longer by this
 # factor (dSwiGLU, 8192×14336×4096, H200).
 _MOST_SUMS, _THREADS, _WAITS = 176, 128, 1.8
+# If TMA loads operands of the epilogue, the CTAs of a cluster also wait for each other's epilogues. That took longer by
+# this factor, more than the constants account for (median of 20 pairs of kernels, which took 0.96 to 1.18, H200).
+_CLUSTERS_WAIT = 1.04
 # The factor by which the epilogue takes longer with one warpgroup, or with one of several that take turns. The share of
 # its loads and stores by which it delays the multiplication of another consumer.
 _OF_ONE, _COMPETES = 2.0, 0.07
@@ -154,6 +157,8 @@ class Cta(NamedTuple):
     steps: np.ndarray
     epilogue: np.ndarray
     """Of the whole tile, also if the products of another consumer hide it."""
+    longer: np.ndarray
+    """The part of the epilogue's work that takes longer than the products of the next tile."""
     total: np.ndarray
 
 
@@ -212,8 +217,10 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     last_wave, full_wave = wave(np.minimum(parts * over, at_once), parts), wave(at_once, np.ones(len(grids)))
     last = np.ceil(parts * over / at_once) * last_wave.total
     total = of_waves = full * full_wave.total + np.where(over > 0, last, 0)
-    after_turns = np.where(grids.turns > 1, found.last_in_turn + stored + sum(_work(grids, product)), 0)
-    total = total + (after_turns + np.where(grids.cluster > 1, found.cluster_launch, 0))
+    # Consumers whose epilogues take longer than the products end about together, each with a tile of its own.
+    ends = np.where(np.ceil(ctas / at_once) % grids.turns == 0, 1.0, 0.5) * full_wave.cta.longer
+    after_turns = found.last_in_turn + stored + sum(_work(grids, product)) - ends
+    total = total + np.where(grids.turns > 1, after_turns, 0) + np.where(grids.cluster > 1, found.cluster_launch, 0)
     beside_last = max(0, found.launch - found.launch_beside)
     total += np.where(_fit_in_pairs(grids, product), beside_last, found.launch) + found.launch_of_cta * busy
     total += _zeros(grids, product)
@@ -222,6 +229,7 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     more = (grids.rows - grids.columns) * (grids.cluster_rows - grids.cluster_columns) > 0
     more &= (grids.cluster == _PAIR) & (np.minimum(of_rows, of_columns) >= _PAIR)  # the other pair is possible, too
     factor *= np.where(more, _LOADS_MORE, 1.0)
+    factor *= np.where((grids.cluster > 1) & (np.asarray(product.awaited) > 0), _CLUSTERS_WAIT, 1.0)
     whole = either(total, limit, found.power_sharpness) * factor
     return Estimate(full, over, full_wave, last_wave, total - of_waves, whole)
 
@@ -328,7 +336,10 @@ def _cta(
         longer = (stored + work - (grids.turns - 1) * of_steps) / grids.turns
         total = np.asarray(of_steps + beside + np.where(in_turn, np.maximum(_COMPETES * moved, longer), work))
         epilogue = np.where(in_turn, beside + stored + work, total - of_steps)
-        return Cta(products / parts, tensor / parts, shared / parts, loads, arrival, of_step, steps, epilogue, total)
+        of_work = np.clip(stored + work - of_steps, 0, work)
+        return Cta(
+            products / parts, tensor / parts, shared / parts, loads, arrival, of_step, steps, epilogue, of_work, total
+        )
 
     return of
 
