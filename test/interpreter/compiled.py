@@ -94,6 +94,11 @@ def loaded(text: str, ptx: str | None = None) -> Loaded:
     return Loaded(text, ptx)
 
 
+def ready(module: Any) -> Any:
+    """What `interpret` takes, `loaded` if it is a text."""
+    return loaded(module) if isinstance(module, str) else module
+
+
 def level_of(compiled: CompiledKernel, level: str) -> Loaded:
     """What `interpret` takes of a compiled kernel to run it at a level."""
     return loaded(compiled.levels["llvm"], compiled.ptx) if level == "ptx" else loaded(compiled.levels[level])

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled import expected, loaded
+from compiled import expected, ready
 
 import lowtide as lt
 from lowtide.errors import InterpreterError
@@ -52,7 +52,7 @@ def exactly(spec: lt.GemmSpec, inputs: Mapping[str, Any], **how: Any) -> IsRight
     """Of small integers, no sum of which is rounded; `how`: more arguments of `interpret`."""
 
     def is_right(text: str, seed: int) -> bool:
-        d = interpret(loaded(text), inputs, seed=seed, domain="exact", **how)
+        d = interpret(ready(text), inputs, seed=seed, domain="exact", **how)
         return bool(np.array_equal(d, expected(spec, inputs)))
 
     return is_right
@@ -62,7 +62,7 @@ def within_bound(spec: lt.GemmSpec, inputs: Mapping[str, Any], **how: Any) -> Is
     """Of floats, within the derived bound."""
 
     def is_right(text: str, seed: int) -> bool:
-        d = interpret(loaded(text), inputs, seed=seed, **how)
+        d = interpret(ready(text), inputs, seed=seed, **how)
         return lt.compare(spec, d, *lt.reference_with_bound(spec, **inputs)).ok
 
     return is_right

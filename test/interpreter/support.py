@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from compiled import loaded
+from compiled import ready
 from mlir import ir
 from numpy.typing import NDArray
 
@@ -17,11 +17,7 @@ Array = NDArray[Any]
 def run_of(module: str | ir.Module, inputs: Mapping[str, Any], sms: int = 2) -> tuple[Array, Trace]:
     """D on exact integers, and what was done for it: what another module is compared with."""
     trace = Trace()
-    return interpret(_ready(module), inputs, sms=sms, domain="exact", trace=trace), trace
-
-
-def _ready(module: str | ir.Module) -> Any:
-    return loaded(module) if isinstance(module, str) else module
+    return interpret(ready(module), inputs, sms=sms, domain="exact", trace=trace), trace
 
 
 def assert_same(
@@ -49,7 +45,7 @@ def assert_as(
     expected, first = before
     for seed in orders:
         second = Trace()
-        found = interpret(_ready(after), inputs, sms=sms, seed=seed, domain="exact", trace=second)
+        found = interpret(ready(after), inputs, sms=sms, seed=seed, domain="exact", trace=second)
         wrong = np.argwhere(found != expected)
         place = tuple(wrong[0].tolist()) if len(wrong) else ()
         assert not len(wrong), (

@@ -23,7 +23,7 @@ from lowtide.verification.checking.conditions import (
     sharings_of,
 )
 from lowtide.verification.checking.interpretation import Batch
-from lowtide.verification.checking.workload import Work, work_of
+from lowtide.verification.checking.workload import Work, work_of, works_of
 
 _OF_GIVEN = ("rows", "batch")  # subjects of conditions on the given matrices
 _PAIRS = (("M", "N"), ("rows", "columns"), ("row", "column"), ("A", "B"))
@@ -127,8 +127,7 @@ class _Coverer:
             seconds = self.cost(extents, matrices)
             if seconds > self.budget or (self.problem.batch is None and matrices > 1 and m * n > _MOST_TILES):
                 continue
-            for each in sms:
-                work = work_of(schedule, self.problem, self.target, (m, n, steps), each, matrices)
+            for work in works_of(schedule, self.problem, self.target, (m, n, steps), sms, matrices):
                 yield Blank(work, extents, seconds)
 
     def _matrices(self) -> Sequence[int]:

@@ -4,6 +4,7 @@ The order of work is the interpreter's (`machine/work_order.py`), which no pass 
 host function's formula, and a test compares both with the execution.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -51,21 +52,41 @@ def work_of(
     schedule: Schedule, problem: Problem, target: Target, tiles: tuple[int, int, int], sms: int, matrices: int = 1
 ) -> Work:
     """The work on `matrices` products. `tiles`: rows and columns of CTA tiles, and steps of K of each."""
+    (work,) = works_of(schedule, problem, target, tiles, (sms,), matrices)
+    return work
+
+
+def works_of(
+    schedule: Schedule,
+    problem: Problem,
+    target: Target,
+    tiles: tuple[int, int, int],
+    sms: Sequence[int],
+    matrices: int = 1,
+) -> list[Work]:
+    """As `work_of`, for each number of SMs. Grids of as many CTAs have the same work items."""
     rows, columns, steps = tiles
-    resident = _resident(schedule, problem, target, sms)
-    ctas = _grid(schedule, rows, columns, steps, resident, matrices)
     order = schedule.grid.order
     assert order is not None and schedule.grid.scheduler is not None
-    items: list[tuple[WorkItem, ...]] = []
-    grids = [(rows, columns)] * matrices
     loops = [
         WorkOrder(schedule.grid.scheduler, order.kind, order.rows, order.columns, part, schedule.k_division)
         for _, part in work_loops(schedule.grid)
     ]
-    for cta in range(ctas):
-        taken = (loop.items_of(cta, ctas, grids, max(steps, 1), schedule.cluster) for loop in loops)
-        items.append(tuple(item for loop in taken for item in loop))
-    return Work(rows, columns, steps, sms, resident, tuple(items), matrices)
+    grids = [(rows, columns)] * matrices
+    known: dict[int, tuple[tuple[WorkItem, ...], ...]] = {}
+    works = []
+    for number in sms:
+        resident = _resident(schedule, problem, target, number)
+        ctas = _grid(schedule, rows, columns, steps, resident, matrices)
+        if ctas not in known:
+            known[ctas] = tuple(
+                tuple(
+                    item for loop in loops for item in loop.items_of(cta, ctas, grids, max(steps, 1), schedule.cluster)
+                )
+                for cta in range(ctas)
+            )
+        works.append(Work(rows, columns, steps, number, resident, known[ctas], matrices))
+    return works
 
 
 def _resident(schedule: Schedule, problem: Problem, target: Target, sms: int) -> int:
