@@ -117,6 +117,7 @@ def _product_of(pairs: Sequence[tuple[Shape, Form, bool]]) -> Product:
         result_bytes=size,
         row_bytes=(rows[:, 0], rows[:, 1]),
         stores_columns=np.array([form.stores_columns for _, form, _ in pairs]),
+        stores_transposed=np.array([form.is_swapped and not form.stores_columns for _, form, _ in pairs]),
         stores_early=np.array([form.stores_early for _, form, _ in pairs]),
         a_is_k_major=k_major[:, 0],
         b_is_k_major=k_major[:, 1],

@@ -282,3 +282,12 @@ def test_tiles_with_roles_that_are_too_narrow_for_scratch_are_stored_directly(co
     problem = Problem(None, None, None, a, a, acc, d, GemmLayout.tn)
     given = Schedule.parse(f"grid.tile = [64, {columns}], roles = cooperative(1)")
     assert str(choose(problem, get("sm_90a"), given).schedule.epilogue.path) == path
+
+
+@pytest.mark.parametrize(("n", "stages"), [(4096, 8), (5376, 7), (8448, 8)])
+def test_the_next_kernel_fits_beside_a_grid_that_leaves_some_pairs_of_sms_half_idle(n: int, stages: int) -> None:
+    """Tiles of 64×48: 64 CTAs have a pair of SMs each, 84 share some pairs, and 132 fill all."""
+    given = Schedule.parse("grid.tile = [64, 48], operands = swapped, consumer.warps = 4, consumer.instances = 1")
+    choice = choose(replace(LARGE, m=44, n=n), get("sm_90a"), given)
+    assert choice.schedule.mainloop.stages == stages
+    assert ("fit beside those of this one" in choice.reasons["mainloop.stages"]) == (stages == 7)

@@ -19,7 +19,7 @@ from lowtide.passes.schedules.cost.described import fields_of, grid_of, is_estim
 from lowtide.passes.schedules.cost.fitted import FITTED
 from lowtide.passes.schedules.cost.grids import WHOLE_COLUMN, Grid, Grids, Product
 from lowtide.passes.schedules.cost.traffic import tile_of
-from lowtide.passes.schedules.cost.wgmma import cycles, either, may_be_halved
+from lowtide.passes.schedules.cost.wgmma import cycles, either, fit_in_pairs, may_be_halved
 from lowtide.passes.support.problem.problem import Problem
 
 SQUARE = Product(4096, 4096, 4096, 1, 2.0, 2.0, (8192, 8192), stores_columns=False)
@@ -158,3 +158,21 @@ def test_a_problem_and_a_measured_shape_have_the_same_product(layout: str, swapp
     for name in ("m", "n", "k", "a_is_k_major", "b_is_k_major", "operand_bytes", "result_bytes"):
         assert np.all(getattr(own, name) == getattr(measured, name)), name
     assert [float(each) for each in own.row_bytes] == [float(each[0]) for each in measured.row_bytes]
+
+
+@pytest.mark.parametrize(("rows_of_d", "columns", "fits"), [(5120, 40, True), (5120, 48, True), (4096, 48, False)])
+def test_two_kernels_share_an_sm_only_if_a_tile_of_d_fits_too(rows_of_d: int, columns: int, fits: bool) -> None:
+    """Eight stages of 64×48 alone take less than half of the shared memory, but not beside a tile of D. With 80 tiles
+    the choice takes seven, with 64 it takes eight. Threads that store D need no tile."""
+    few = Product(rows_of_d, 40, 4096, 1, 2.0, 2.0, (8192, 8192), stores_columns=False)
+    grids = Grids.of([PLAIN._replace(rows=64, columns=columns, warpgroups=1)])
+    assert fit_in_pairs(grids, few, SM_90A.sm_count)[0] == fits
+    assert fit_in_pairs(grids, replace(few, stores_columns=True), SM_90A.sm_count)[0]
+
+
+def test_a_share_of_a_tile_takes_its_own_bytes() -> None:
+    """Beside eight stages of 64×48, a third of the tile does not fit, unless threads store it."""
+    few = Product(1024, 48, 4096, 1, 2.0, 2.0, (8192, 8192), stores_columns=False)
+    grids = Grids.of([PLAIN._replace(rows=64, columns=48, warpgroups=1, parts=3, adds_shares=True)])
+    assert fit_in_pairs(grids, few, SM_90A.sm_count)[0]
+    assert not fit_in_pairs(grids, replace(few, stores_transposed=True), SM_90A.sm_count)[0]

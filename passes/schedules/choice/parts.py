@@ -13,8 +13,8 @@ SWIZZLES = ("mainloop.a.swizzle", "mainloop.b.swizzle", "epilogue.swizzle")
 def follow(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
     """The fields that follow from the tile and the agents, except swizzles, which are chosen by their conflicts.
 
-    With a producer, stages come after the epilogue: the most that fit beside its scratch. Without, the candidate sets
-    them. The CTAs per SM come last.
+    With a producer, stages come after the epilogue, beside its scratch. Without, the candidate sets them. The CTAs per
+    SM come last.
     """
     schedule = schedule.filled(mainloop.scales(schedule, problem))
     schedule = schedule.filled(multiply.follow(schedule, problem, target))
@@ -24,7 +24,7 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
     schedule = epilogue.parts(schedule, problem, target)
     schedule = packing.follow(schedule, problem)
     if schedule.mainloop.stages is None and not schedule.is_direct:
-        schedule = schedule.set({"mainloop.stages": max(2, mainloop.fitting_stages(schedule, problem, target))})
+        schedule = schedule.set({"mainloop.stages": mainloop.stages(schedule, problem, target)})
     return schedule.filled(grid.ctas(schedule, problem, target))
 
 

@@ -189,6 +189,8 @@ def _why_stages(schedule: Schedule, problem: Problem, target: Target) -> str:
     if stages is None or stages >= MOST_STAGES:
         return f"at most {MOST_STAGES}: so many fit beside the epilogue's scratch"
     more = shared_memory_bytes(schedule.set({"mainloop.stages": stages + 1}), problem) - used
+    if used + more <= target.smem_bytes_per_cta:
+        return f"one less than {stages + 1}: so the CTAs of the next kernel fit beside those of this one"
     next_one = "3rd" if stages == 2 else f"{stages + 1}th"
     return (
         f"shared memory holds {stages} beside the epilogue's scratch; a {next_one} needs {more:,} bytes and "

@@ -135,6 +135,7 @@ def product_of(problem: Problem) -> Product:
         result_bytes=_result_bytes(problem),
         row_bytes=(of_a, of_b),
         stores_columns=problem.d_is_column_major and not _is_transposed_by_tma(problem),
+        stores_transposed=problem.d_is_column_major and _is_transposed_by_tma(problem),
         stores_early=_may_store_early(problem),
         a_is_k_major=a_is_k_major,
         b_is_k_major=b_is_k_major,

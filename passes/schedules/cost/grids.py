@@ -27,6 +27,8 @@ class Product:
     """The bytes of a row of A, and of B, along its contiguous dimension."""
     stores_columns: "bool | np.ndarray"
     """Whether D lies by columns and threads store single elements of it."""
+    stores_transposed: "bool | np.ndarray" = False
+    """Whether D lies by columns and TMA stores it, also in shares."""
     stores_early: "bool | np.ndarray" = False
     """Whether the first of two blocks of rows may be stored while the last K step multiplies the second."""
     a_is_k_major: "bool | np.ndarray" = True

@@ -38,6 +38,11 @@ _CLUSTERS_WAIT = 1.04
 # its loads and stores by which it delays the multiplication of another consumer.
 _OF_ONE, _COMPETES = 2.0, 0.07
 _SHARED, _MOST_STAGES = 227 * 1024, 8  # bytes of shared memory for a ring of stages, and its most stages
+# The bytes of ring and scratch with which two CTAs fit on an SM: beside mbarriers, and 1 KiB that the system reserves.
+_SHARED_OF_TWO = 228 * 1024 // 2 - 1024 - 2 * 8 * _MOST_STAGES
+# The factor by which reads from memory take longer with one stage less: three shapes of 44 to 47 rows took 1.03 to 1.05
+# of the time estimated without it (H200).
+_ONE_STAGE_LESS = 1.04
 
 
 @dataclass(frozen=True)
@@ -196,7 +201,9 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     ctas = of_rows * of_columns * grids.parts * product.batch
     busy = np.minimum(ctas, at_once)
     moved = _bytes_of_memory(grids, product, found, of_rows, of_columns, busy)
-    of_pair = np.where(_fit_in_pairs(grids, product), found.memory, found.memory_of_pair)
+    fit = fit_in_pairs(grids, product, sm_count)
+    of_pair = np.where(fit, found.memory, found.memory_of_pair)
+    slower = np.where(_spares_a_stage(grids, product, sm_count), _ONE_STAGE_LESS, 1.0)
     beside = _exchange(grids, found)
     empty = _empty_rows(grids, product, found, of_rows, of_columns)
     requests = [_requests(size, found) for size in product.row_bytes]
@@ -206,7 +213,7 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     def wave(running: np.ndarray, parts: np.ndarray) -> Wave:
         """A wave of `running` CTAs. `parts`: CTAs that share the rows of a tile."""
         of_cta = cta(running, parts)
-        from_memory = moved / ctas / parts * _cycles_per_byte(running, found.memory, of_pair, sm_count)
+        from_memory = moved / ctas / parts * slower * _cycles_per_byte(running, found.memory, of_pair, sm_count)
         total = either(of_cta.total, from_memory, found.memory_sharpness) + beside + empty * running / ctas / parts
         return Wave(of_cta, from_memory, total)
 
@@ -222,8 +229,8 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     after_turns = found.last_in_turn + stored + sum(_work(grids, product)) - ends
     total = total + np.where(grids.turns > 1, after_turns, 0) + np.where(grids.cluster > 1, found.cluster_launch, 0)
     beside_last = max(0, found.launch - found.launch_beside)
-    total += np.where(_fit_in_pairs(grids, product), beside_last, found.launch) + found.launch_of_cta * busy
-    total += _zeros(grids, product)
+    total += np.where(fit, beside_last, found.launch) + found.launch_of_cta * busy
+    total += _zeros(grids, product, sm_count)
     limit = _at_power_limit(grids, product, found, requests, moved, sm_count)
     factor = np.where(grids.cluster > _MOST_FITTED, _NOT_FITTED, 1.0)
     more = (grids.rows - grids.columns) * (grids.cluster_rows - grids.cluster_columns) > 0
@@ -288,18 +295,44 @@ def _stage_bytes(grids: Grids, product: Product) -> np.ndarray:
     return (grids.rows + grids.columns) * grids.depth * product.operand_bytes
 
 
-def _stages(grids: Grids, product: Product) -> np.ndarray:
-    """The stages of the ring that fit in shared memory; if TMA stores D, beside a tile of it."""
-    by_tma = np.logical_not(product.stores_columns) & (grids.parts == 1) & (np.asarray(product.read_bytes) == 0)
-    tile = np.where(by_tma, grids.rows * grids.columns * product.result_bytes, 0)
-    return np.clip(np.floor((_SHARED - tile) / _stage_bytes(grids, product)), 2, _MOST_STAGES)
+def _stages(grids: Grids, product: Product, sm_count: int) -> np.ndarray:
+    """The stages of the ring that fit in shared memory, if TMA stores D beside a tile; less one if it is spared."""
+    return _most_stages(grids, product) - _spares_a_stage(grids, product, sm_count)
 
 
-def _fit_in_pairs(grids: Grids, product: Product) -> np.ndarray:
+def _most_stages(grids: Grids, product: Product) -> np.ndarray:
+    scratch = np.where(grids.parts == 1, _scratch_bytes(grids, product), 0)
+    return np.clip(np.floor((_SHARED - scratch) / _stage_bytes(grids, product)), 2, _MOST_STAGES)
+
+
+def _spares_a_stage(grids: Grids, product: Product, sm_count: int) -> np.ndarray:
+    """Whether the choice takes one stage less than fit, so that two CTAs fit on an SM."""
+    stage, scratch = _stage_bytes(grids, product), _scratch_bytes(grids, product)
+    ctas = np.multiply(*tiles_of(grids, product)) * product.batch
+    some_of_two = (ctas > sm_count / 2) & (ctas < sm_count) & (grids.cluster == 1) & (grids.parts == 1)
+    found = some_of_two & (_MOST_STAGES * stage + scratch > _SHARED_OF_TWO)
+    found &= _are_two(grids, (_MOST_STAGES - 1) * stage + scratch)
+    return np.asarray(found & (_most_stages(grids, product) == _MOST_STAGES))
+
+
+def _scratch_bytes(grids: Grids, product: Product) -> np.ndarray:
+    """The bytes of D that a CTA stores by TMA: its tile, or a share of the tile."""
+    by_tma = np.logical_not(product.stores_columns) & (np.asarray(product.read_bytes) == 0)
+    by_tma &= (grids.adds_shares == 0) | product.stores_transposed
+    shares = np.where(grids.adds_shares > 0, grids.parts, 1)
+    return np.where(by_tma, grids.rows * grids.columns / shares * product.result_bytes, 0)
+
+
+def _are_two(grids: Grids, shared: np.ndarray) -> np.ndarray:
+    """Whether two CTAs fit on an SM by their bytes of shared memory, and by the registers of their threads."""
+    return np.asarray((grids.warpgroups * grids.turns == 1) & (shared <= _SHARED_OF_TWO))
+
+
+def fit_in_pairs(grids: Grids, product: Product, sm_count: int) -> np.ndarray:
     """Whether two CTAs fit on an SM. Then the CTAs of the next grid wait beside those of this one. If not, some of them
     start late, on an SM of a pair whose other SM has a CTA."""
-    of_one = grids.warpgroups * grids.turns == 1
-    return np.asarray(of_one & (_MOST_STAGES * _stage_bytes(grids, product) <= _SHARED / 2))
+    ring = _stages(grids, product, sm_count) * _stage_bytes(grids, product)
+    return _are_two(grids, ring + _scratch_bytes(grids, product))
 
 
 def _cta(
@@ -320,7 +353,7 @@ def _cta(
     products, of_step = _products(grids, product, found), _step(grids, found)
     slices = _slices(grids, product)
     tensor, shared = slices * grids.columns / _COLUMNS_PER_CYCLE, slices * _reads(grids)
-    arrival = found.latency / (_stages(grids, product) - 1)
+    arrival = found.latency / (_stages(grids, product, sm_count) - 1)
     beside = np.where(in_turn, found.tile_in_turn, found.tile + stored)
     tall = np.where(product.stores_early, found.tall_early, found.tall)
     beside += np.where((grids.rows > _ROWS * grids.warpgroups) & ~in_turn, tall, 0)
@@ -404,12 +437,12 @@ def _clips(grids: Grids, product: Product) -> tuple[np.ndarray, np.ndarray]:
     return of_grid & product.a_is_k_major, of_grid & product.b_is_k_major
 
 
-def _zeros(grids: Grids, product: Product) -> np.ndarray:
+def _zeros(grids: Grids, product: Product, sm_count: int) -> np.ndarray:
     """The cycles in which threads store zeros in the rows of the ring that the boxes of the last tiles do not fill."""
     clips_a, clips_b = _clips(grids, product)
     of_a, of_b = _last_empty(product.m, grids.rows), _last_empty(product.n, grids.columns)
     rows = np.where(clips_a, of_a, 0) + np.where(clips_b, of_b, 0)
-    return rows * grids.depth * product.operand_bytes * _stages(grids, product) / _SHARED_MEMORY
+    return rows * grids.depth * product.operand_bytes * _stages(grids, product, sm_count) / _SHARED_MEMORY
 
 
 def _last_empty(extent: Numbers, side: np.ndarray) -> np.ndarray:
