@@ -123,9 +123,11 @@ class _Parts:
 
     @classmethod
     def of(cls, context: Context, op: tile.WorkTilesOp, most: ir.Value | None = None) -> "_Parts":
-        """As many parts as the op says, but at most one for each step, and at most `most`."""
-        build, depth = context.build, _Depth.of(context, op)
-        count = build.umin(depth.steps, op.k_parts.value)
+        """As many parts as the op says, but at most one for each step, and at most `most`. If parts add shares, each
+        has a step: the host has checked it."""
+        build, depth, division = context.build, _Depth.of(context, op), k_division(op)
+        has_steps = division is not None and division.is_scattered
+        count = build.constant(op.k_parts.value) if has_steps else build.umin(depth.steps, op.k_parts.value)
         return cls(build, context.cluster, depth, count if most is None else build.umin(count, most))
 
     def _begin(self, part: ir.Value, each: ir.Value, over: ir.Value) -> ir.Value:

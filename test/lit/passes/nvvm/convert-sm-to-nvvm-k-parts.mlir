@@ -51,6 +51,17 @@
 // CHECK:         scf.for %{{.+}} = %c0{{.*}} to %{{.+}} step %c1{{.*}} iter_args({{.*}}) -> (vector<4xf32>)
 // CHECK-NOT:     scf.for {{.*}} -> (vector<4xf32>)
 // CHECK:       gpu.return
+
+// The host has checked that each of the 4 parts of a scatter has a step: only the tiles of a round are a run-time divisor.
+// CHECK-LABEL: gpu.func @scatter(
+// CHECK-NOT:   arith.minui %{{.+}}, %c4
+// CHECK:       %[[MOST:.+]] = arith.shrui %{{.+}}, %c2
+// CHECK:       scf.for
+// CHECK:         %[[HERE:.+]] = arith.minui %{{.+}}, %[[MOST]]
+// CHECK:         arith.divui %{{.+}}, %[[HERE]]
+// CHECK-NOT:     {{divui|remui}}
+// CHECK:         scf.for %{{.+}} = %c0{{.*}} to %c3{{.*}} step %c1
+// CHECK:       gpu.return
 #tv = #tile.tv<threads (4,8):(32,1), values (2,2):(16,8)>
 !c = !sm.fragment<16x8xf32, #tv>
 !w = memref<?xf32>
@@ -59,6 +70,7 @@ func.func @host(%w: !w, %n: index) {
   tile.launch @open grid(%n) threads(32) shared_memory(0) args(%w) : !w
   tile.launch @known grid(%n) threads(32) shared_memory(0) args(%w) : !w
   tile.launch @shares grid(%n) threads(32) shared_memory(0) args(%w) : !w
+  tile.launch @scatter grid(%n) threads(32) shared_memory(0) args(%w) : !w
   return
 }
 tile.kernel @open(%w: !w) {
@@ -92,6 +104,18 @@ tile.kernel @shares(%w: !w) {
   %K = memref.dim %w, %c0 : !w
   %c64 = arith.constant 64 : index
   tile.work_tiles (%i, %j) of (%c64, %c64) by [16, 8] k(%k0 to %k1 of %K by 32) stream_k (%p of %q at %s) order(<row>) persistent {
+    %acc = sm.splat 0.0 : !c
+    %others = arith.subi %q, %c1 : index
+    %sum = tile.add_partials %acc, %w[%s] count %others : !c, !w
+    tile.store_partial %sum into %w[%p] : !c, !w
+  }
+  tile.return
+}tile.kernel @scatter(%w: !w) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %K = memref.dim %w, %c0 : !w
+  %c64 = arith.constant 64 : index
+  tile.work_tiles (%i, %j) of (%c64, %c64) by [16, 8] k(%k0 to %k1 of %K by 32) scatter 4 (%p of %q at %s) order(<row>) persistent {
     %acc = sm.splat 0.0 : !c
     %others = arith.subi %q, %c1 : index
     %sum = tile.add_partials %acc, %w[%s] count %others : !c, !w
