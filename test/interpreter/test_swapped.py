@@ -111,11 +111,6 @@ def test_d_by_columns_may_be_in_place_of_an_operand():
         np.testing.assert_array_equal(d, product("tn", **given))
 
 
-def test_check_takes_swapped_kernels():
-    spec = lt.GemmSpec(a="bf16", b="bf16", d="bf16", layout="tt", d_order="column", epilogue=scaled)
-    assert lt.check(lt.compile_gemm(spec, "sm_80", schedule=f"{SMALL}, order = row, pack = none"), budget=1.0).ok
-
-
 # D by rows, of operands that are swapped all the same: the kernel sees a D by columns.
 TURNED = "operands = swapped, epilogue.path = smem, epilogue.store = 8, grid.tile ="
 ROADS = {
@@ -207,7 +202,7 @@ def test_check_takes_a_transposed_scratch(path, epilogue):
     spec = lt.GemmSpec(a="bf16", b="bf16", d="bf16", epilogue=epilogue)
     fields = "grid.tile = [64, 16], pack = none, stages = 2, roles = cooperative(1)"
     kernel = lt.compile_gemm(spec, "sm_90a", schedule=f"operands = swapped, epilogue.path = {path}, {fields}")
-    assert lt.check(kernel, budget=1.0, jobs=1).ok
+    assert lt.check(kernel, budget=0.7, jobs=1).ok
 
 
 @pytest.mark.parametrize(("dtype", "target"), [("f32", "sm_80"), ("f64", "sm_90a")])
