@@ -284,10 +284,17 @@ def test_tiles_with_roles_that_are_too_narrow_for_scratch_are_stored_directly(co
     assert str(choose(problem, get("sm_90a"), given).schedule.epilogue.path) == path
 
 
-@pytest.mark.parametrize(("n", "stages"), [(4096, 8), (5376, 7), (8448, 8)])
+@pytest.mark.parametrize(("n", "stages"), [(4096, 8), (4352, 8), (5376, 7), (8448, 8)])
 def test_the_next_kernel_fits_beside_a_grid_that_leaves_some_pairs_of_sms_half_idle(n: int, stages: int) -> None:
-    """Tiles of 64×48: 64 CTAs have a pair of SMs each, 84 share some pairs, and 132 fill all."""
+    """Tiles of 64×48: 64 CTAs have a pair of SMs each, 68 share two pairs, 84 share some, and 132 fill all."""
     given = Schedule.parse("grid.tile = [64, 48], operands = swapped, consumer.warps = 4, consumer.instances = 1")
     choice = choose(replace(LARGE, m=44, n=n), get("sm_90a"), given)
     assert choice.schedule.mainloop.stages == stages
     assert ("fit beside those of this one" in choice.reasons["mainloop.stages"]) == (stages == 7)
+
+
+def test_parts_of_k_count_as_ctas_where_a_stage_is_spared() -> None:
+    given = "grid.tile = [64, 48], operands = swapped, k_division = {}, consumer.warps = 4, consumer.instances = 1"
+    problem = replace(LARGE, m=44, n=1096, k=3216)
+    stages = [choose(problem, get("sm_90a"), Schedule.parse(given.format(f"scatter({n})"))) for n in (3, 6)]
+    assert [choice.schedule.mainloop.stages for choice in stages] == [8, 7]

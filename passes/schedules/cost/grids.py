@@ -99,6 +99,8 @@ class Grid(NamedTuple):
 
 
 WHOLE_COLUMN = 1 << 30
+#: The least CTAs per SM of a grid for which a stage is spared: with half of them, each has a pair of SMs for itself.
+LEAST_SHARED = 0.53
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lowtide.passes.schedules.cost.grids import Grids, Numbers, Product, tiles_of
+from lowtide.passes.schedules.cost.grids import LEAST_SHARED, Grids, Numbers, Product, tiles_of
 
 _LINE, _SECTOR = 128, 32  # bytes of L2
 _ROWS = 64  # of a wgmma
@@ -40,8 +40,7 @@ _OF_ONE, _COMPETES = 2.0, 0.07
 _SHARED, _MOST_STAGES = 227 * 1024, 8  # bytes of shared memory for a ring of stages, and its most stages
 # The bytes of ring and scratch with which two CTAs fit on an SM: beside mbarriers, and 1 KiB that the system reserves.
 _SHARED_OF_TWO = 228 * 1024 // 2 - 1024 - 2 * 8 * _MOST_STAGES
-# The factor by which reads from memory take longer with one stage less: three shapes of 44 to 47 rows took 1.03 to 1.05
-# of the time estimated without it (H200).
+# The factor by which a wave takes longer with one stage less, if A and B are K-major: 24 shapes of up to 56 rows, H200.
 _ONE_STAGE_LESS = 1.04
 
 
@@ -203,7 +202,8 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     moved = _bytes_of_memory(grids, product, found, of_rows, of_columns, busy)
     fit = fit_in_pairs(grids, product, sm_count)
     of_pair = np.where(fit, found.memory, found.memory_of_pair)
-    slower = np.where(_spares_a_stage(grids, product, sm_count), _ONE_STAGE_LESS, 1.0)
+    of_less = _spares_a_stage(grids, product, sm_count) & product.a_is_k_major & product.b_is_k_major
+    slower = np.where(of_less, _ONE_STAGE_LESS, 1.0)
     beside = _exchange(grids, found)
     empty = _empty_rows(grids, product, found, of_rows, of_columns)
     requests = [_requests(size, found) for size in product.row_bytes]
@@ -213,8 +213,9 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     def wave(running: np.ndarray, parts: np.ndarray) -> Wave:
         """A wave of `running` CTAs. `parts`: CTAs that share the rows of a tile."""
         of_cta = cta(running, parts)
-        from_memory = moved / ctas / parts * slower * _cycles_per_byte(running, found.memory, of_pair, sm_count)
-        total = either(of_cta.total, from_memory, found.memory_sharpness) + beside + empty * running / ctas / parts
+        from_memory = moved / ctas / parts * _cycles_per_byte(running, found.memory, of_pair, sm_count)
+        total = either(of_cta.total, from_memory, found.memory_sharpness) * slower
+        total = total + beside + empty * running / ctas / parts
         return Wave(of_cta, from_memory, total)
 
     full = np.floor(ctas / at_once)
@@ -306,21 +307,21 @@ def _most_stages(grids: Grids, product: Product) -> np.ndarray:
 
 
 def _spares_a_stage(grids: Grids, product: Product, sm_count: int) -> np.ndarray:
-    """Whether the choice takes one stage less than fit, so that two CTAs fit on an SM."""
+    """Whether the choice takes one stage less than fit, so that two CTAs fit on an SM. TMA stores D."""
     stage, scratch = _stage_bytes(grids, product), _scratch_bytes(grids, product)
-    ctas = np.multiply(*tiles_of(grids, product)) * product.batch
-    some_of_two = (ctas > sm_count / 2) & (ctas < sm_count) & (grids.cluster == 1) & (grids.parts == 1)
-    found = some_of_two & (_MOST_STAGES * stage + scratch > _SHARED_OF_TWO)
+    ctas = np.multiply(*tiles_of(grids, product)) * grids.parts * product.batch
+    some_of_two = (ctas > LEAST_SHARED * sm_count) & (ctas < sm_count) & (grids.cluster == 1)
+    found = some_of_two & (scratch > 0) & (_MOST_STAGES * stage + scratch > _SHARED_OF_TWO)
     found &= _are_two(grids, (_MOST_STAGES - 1) * stage + scratch)
     return np.asarray(found & (_most_stages(grids, product) == _MOST_STAGES))
 
 
 def _scratch_bytes(grids: Grids, product: Product) -> np.ndarray:
-    """The bytes of D that a CTA stores by TMA: its tile, or a share of the tile."""
+    """The bytes of D that a CTA stores by TMA: its tile, or a share of the tile. They do not count if one CTA adds all
+    parts of K: as measured, room for the CTAs of the next grid then does not matter."""
     by_tma = np.logical_not(product.stores_columns) & (np.asarray(product.read_bytes) == 0)
-    by_tma &= (grids.adds_shares == 0) | product.stores_transposed
-    shares = np.where(grids.adds_shares > 0, grids.parts, 1)
-    return np.where(by_tma, grids.rows * grids.columns / shares * product.result_bytes, 0)
+    by_tma &= (grids.parts == 1) | ((grids.adds_shares > 0) & product.stores_transposed)
+    return np.where(by_tma, grids.rows * grids.columns / grids.parts * product.result_bytes, 0)
 
 
 def _are_two(grids: Grids, shared: np.ndarray) -> np.ndarray:
