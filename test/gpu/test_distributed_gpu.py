@@ -27,6 +27,7 @@ if "LOCAL_RANK" not in os.environ or not torch.cuda.is_available():
 cases = importlib.import_module("distributed_cases")
 distributed = importlib.import_module("lowtide.torch.distributed")
 sending = importlib.import_module("lowtide.torch.distributed.sending")
+agreement = importlib.import_module("lowtide.torch.distributed.agreement")
 
 pytestmark = pytest.mark.gpu
 _DEVICE = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
@@ -49,6 +50,12 @@ def in_step(request: pytest.FixtureRequest) -> Iterator[None]:
     faulthandler.cancel_dump_traceback_later()
     failed = torch.tensor(request.session.testsfailed - before, device=_DEVICE)
     dist.all_reduce(failed)
+
+
+@pytest.fixture(autouse=True)
+def kernels_take_short_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shapes of tests are small. The limits are about speed."""
+    monkeypatch.setattr(agreement, "_FEWEST_SENT", {})
 
 
 def reasons() -> list[str]:

@@ -420,3 +420,16 @@ def test_the_precision_of_a_call_is_that_of_its_kernel() -> None:
     asked = agreement.Signature(call.SCATTER, *shapes, types, (), False, "tf32x3", ())
     said = agreement._own_reason(mock.Mock(size=2), a.device, asked)
     assert said == "no kernel of several ranks computes products of pieces (tf32x3)"
+
+
+def test_sums_of_few_bytes_are_computed_by_the_plain_ops() -> None:
+    call, agreement = (importlib.import_module(f"lowtide.torch.distributed.{name}") for name in ("call", "agreement"))
+
+    def said(op: str, rows: int) -> str:
+        asked = agreement.Signature(op, (rows, 64), (64, 8192), (torch.bfloat16,) * 3, (), False, None, ())
+        with mock.patch.object(agreement.symmetric, "why_not", lambda device, group: ""):
+            return agreement._own_reason(mock.Mock(size=2), torch.device("cpu"), asked)
+
+    assert said(call.SCATTER, 1022) == "the parts of the sum that a rank sends have 8,372,224 bytes, fewer than 8 MiB"
+    assert "16 MiB" in said(call.REDUCE, 2046)
+    assert [said(*each) for each in ((call.SCATTER, 1024), (call.REDUCE, 2048), (call.GATHER, 512))] == ["", "", ""]
