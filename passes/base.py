@@ -51,8 +51,9 @@ class Pass(ABC):
     """The level that `tile.level` names afterwards; None: unchanged. The first pass of a level sets it."""
 
     @abstractmethod
-    def run(self, module: ir.Module, target: Target) -> None:
-        """Rewrite the module in place. Raises Refusal for an op that it does not accept."""
+    def run(self, module: ir.Module, target: Target) -> bool | None:
+        """Rewrite the module in place. Returns False if it is as it was, so that it need not be verified again. Raises
+        Refusal for an op that it does not accept."""
 
     def apply(self, module: ir.Module, target: Target) -> None:
         """Run, with the checks around it: level on entry, level and verifier on exit.
@@ -62,7 +63,7 @@ class Pass(ABC):
         self._check_entry(module)
         with module.context, ir.Location.unknown():
             try:
-                self.run(module, target)
+                changed = self.run(module, target) is not False
             except Refusal as refusal:
                 refusal.op.location.emit_error(f"{self.name}: {refusal.rule}")
                 message = f"{where(refusal.op)}: '{refusal.op.name}': {self.name}: {refusal.rule}"
@@ -71,7 +72,8 @@ class Pass(ABC):
                 raise kind(message) from None
         if self.gives is not None and LEVEL_ATTRIBUTE in module.operation.attributes:
             set_level(module, self.gives)
-        verify(module, f"{self.name} left IR that does not verify")
+        if changed:
+            verify(module, f"{self.name} left IR that does not verify")
 
     def _check_entry(self, module: ir.Module) -> None:
         if self.needs is None or LEVEL_ATTRIBUTE not in module.operation.attributes:

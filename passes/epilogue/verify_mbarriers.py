@@ -46,7 +46,7 @@ class VerifyMbarriers(Pass):
 
     name: ClassVar[str] = "verify-mbarriers"
 
-    def run(self, module: ir.Module, target: Target) -> None:
+    def run(self, module: ir.Module, target: Target) -> bool:
         for kernel in walk(module, tile.KernelOp):
             roles = [role for op in walk(kernel, sm.RolesOp) for role in _roles(op)]
             cluster = next((cluster_shape(launch.cluster) for launch in launches_of(module, kernel)), (1, 1))
@@ -56,6 +56,7 @@ class VerifyMbarriers(Pass):
                     raise refusal
             for refusal in (*_shares(kernel, cluster), *_ends(kernel)):
                 raise refusal
+        return False
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class VerifySmemOffsets(Pass):
 
     name: ClassVar[str] = "verify-smem-offsets"
 
-    def run(self, module: ir.Module, target: Target) -> None:
+    def run(self, module: ir.Module, target: Target) -> bool:
         for kernel in walk(module, tile.KernelOp):
             places = sorted(_places(kernel), key=lambda place: place.start)
             own = launches_of(module, kernel)
@@ -50,6 +50,7 @@ class VerifySmemOffsets(Pass):
         for kernels in walk(module, gpu.GPUModuleOp):
             for refusal in _misaligned_base(kernels):
                 raise refusal
+        return False
 
 
 @dataclass(frozen=True)

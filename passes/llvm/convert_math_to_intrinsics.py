@@ -50,10 +50,11 @@ class ConvertMathToIntrinsics(Pass):
 
     name: ClassVar[str] = "convert-math-to-intrinsics"
 
-    def run(self, module: ir.Module, target: Target) -> None:
-        for division in walk(module, arith.DivFOp):
+    def run(self, module: ir.Module, target: Target) -> bool:
+        divisions, ops = walk(module, arith.DivFOp), math_ops(module)
+        for division in divisions:
             _divide_approx(division)
-        for op in math_ops(module):
+        for op in ops:
             check_type(op)
             result = op.results[0].type
             element = result.element_type if isinstance(result, ir.VectorType) else result
@@ -67,6 +68,7 @@ class ConvertMathToIntrinsics(Pass):
                 value = _call(intrinsic, result, list(op.operands))
             op.results[0].replace_all_uses_with(value)
             op.erase()
+        return bool(divisions or ops)
 
 
 def _divide_approx(op: arith.DivFOp) -> None:

@@ -59,11 +59,14 @@ class ExpandMath(Pass):
 
     name: ClassVar[str] = "expand-math"
 
-    def run(self, module: ir.Module, target: Target) -> None:
+    def run(self, module: ir.Module, target: Target) -> bool:
+        changed = False
         for op in math_ops(module):
             check_type(op)
             if op.name not in HARDWARE_OPS:
                 _expand(op)
+                changed = True
+        return changed
 
 
 def _expand(op: ir.Operation) -> None:

@@ -41,15 +41,15 @@ class InterleaveParts(Pass):
     needs: ClassVar[Level] = Level.NVVM
     gives: ClassVar[Level] = Level.NVVM
 
-    def run(self, module: ir.Module, target: Target) -> None:
+    def run(self, module: ir.Module, target: Target) -> bool:
         blocks: list[ir.Block] = []
         for store in walk(module, nvvm.StMatrixOp) + walk(module, llvm.StoreOp):
             if _is_store(store) and store.operation.block not in blocks:
                 blocks.append(store.operation.block)
-        for block in blocks:
-            for run in _runs(list(block.operations)):
-                if any(map(_is_load, run)):
-                    _Order(run).apply()
+        runs = [run for block in blocks for run in _runs(list(block.operations)) if any(map(_is_load, run))]
+        for run in runs:
+            _Order(run).apply()
+        return bool(runs)
 
 
 def _runs(ops: Sequence[ir.OpView]) -> Iterator[list[ir.OpView]]:

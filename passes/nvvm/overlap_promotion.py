@@ -44,11 +44,12 @@ class OverlapPromotion(Pass):
     needs: ClassVar[Level] = Level.NVVM
     gives: ClassVar[Level] = Level.NVVM
 
-    def run(self, module: ir.Module, target: Target) -> None:
-        for function in walk(module, gpu.GPUFuncOp):
-            for loop in walk(function, scf.ForOp):
-                if Timing.of(loop).slot is SlotRead.step_before:
-                    _overlap(_Step.match(loop))
+    def run(self, module: ir.Module, target: Target) -> bool:
+        loops = [loop for function in walk(module, gpu.GPUFuncOp) for loop in walk(function, scf.ForOp)]
+        overlapped = [loop for loop in loops if Timing.of(loop).slot is SlotRead.step_before]
+        for loop in overlapped:
+            _overlap(_Step.match(loop))
+        return bool(overlapped)
 
 
 @dataclass(frozen=True)

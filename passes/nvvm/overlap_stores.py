@@ -45,7 +45,8 @@ class OverlapStores(Pass):
     needs: ClassVar[Level] = Level.NVVM
     gives: ClassVar[Level] = Level.NVVM
 
-    def run(self, module: ir.Module, target: Target) -> None:
+    def run(self, module: ir.Module, target: Target) -> bool:
+        changed = False
         for function in walk(module, gpu.GPUFuncOp):
             loops = [loop for loop in walk(function, scf.ForOp) if Timing.of(loop).stores is StoreStart.next_tile]
             if not loops and Timing.of(function).stores is StoreStart.next_tile:
@@ -54,6 +55,8 @@ class OverlapStores(Pass):
                 )
             for products in loops:
                 _overlap(_Tile.match(products))
+                changed = True
+        return changed
 
 
 @dataclass(frozen=True)

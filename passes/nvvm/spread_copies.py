@@ -39,11 +39,12 @@ class SpreadCopies(Pass):
     needs: ClassVar[Level] = Level.NVVM
     gives: ClassVar[Level] = Level.NVVM
 
-    def run(self, module: ir.Module, target: Target) -> None:
-        for loop in walk(module, scf.ForOp):
-            if Timing.of(loop).copies is CopyIssue.spread:
-                for step in _steps(ops_in(loop.body)):
-                    _spread(step)
+    def run(self, module: ir.Module, target: Target) -> bool:
+        loops = [loop for loop in walk(module, scf.ForOp) if Timing.of(loop).copies is CopyIssue.spread]
+        for loop in loops:
+            for step in _steps(ops_in(loop.body)):
+                _spread(step)
+        return bool(loops)
 
 
 def _steps(ops: list[ir.OpView]) -> list[list[ir.OpView]]:

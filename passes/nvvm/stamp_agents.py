@@ -81,9 +81,9 @@ class StampAgents(Pass):
     needs: ClassVar[Level] = Level.NVVM
     gives: ClassVar[Level] = Level.NVVM
 
-    def run(self, module: ir.Module, target: Target) -> None:
+    def run(self, module: ir.Module, target: Target) -> bool:
         if not any(STAMPS_ATTRIBUTE in function.attributes for function in walk(module, func.FuncOp)):
-            return
+            return False
         for kernel in walk(module, gpu.GPUFuncOp):
             if "schedule" in kernel.attributes:
                 schedule = Schedule.of(kernel.attributes["schedule"])
@@ -92,6 +92,7 @@ class StampAgents(Pass):
                 for launch in launches:
                     _pass_buffer(launch, layout)
                 _Stamper(kernel, schedule, layout).run()
+        return True
 
 
 def _pass_buffer(launch: tile.LaunchOp, layout: StampLayout) -> None:

@@ -38,7 +38,7 @@ class VerifyRegisters(Pass):
 
     name: ClassVar[str] = "verify-registers"
 
-    def run(self, module: ir.Module, target: Target) -> None:
+    def run(self, module: ir.Module, target: Target) -> bool:
         for function in walk(module, gpu.GPUFuncOp):
             changes, launches = walk(function, nvvm.SetMaxRegisterOp), launches_of(module, function)
             for refusal in _launches(function, launches):
@@ -46,6 +46,7 @@ class VerifyRegisters(Pass):
             if changes:
                 for refusal in _refusals(function, changes, launches, target):
                     raise refusal
+        return False
 
 
 def _launches(function: gpu.GPUFuncOp, launches: list[tile.LaunchOp]) -> Iterator[Refusal]:

@@ -30,7 +30,7 @@ class VerifySchedule(Pass):
 
     name: ClassVar[str] = "verify-schedule"
 
-    def run(self, module: ir.Module, target: Target) -> None:
+    def run(self, module: ir.Module, target: Target) -> bool:
         for gemm in walk(module, tile.GemmOp):
             _hold(gemm, Problem.of(gemm), target)
         for kernel in gemm_kernels(module):
@@ -39,6 +39,7 @@ class VerifySchedule(Pass):
             _refuse_first(mismatches(kernel, schedule_of(kernel), problem))
         _refuse_first(timing_mismatches(module))
         _refuse_first(launch_mismatches(module))
+        return False
 
 
 def _hold(op: tile.GemmOp | tile.KernelOp, problem: Problem, target: Target) -> None:

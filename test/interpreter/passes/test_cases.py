@@ -8,10 +8,16 @@ from by_level import ALL, case_named
 from case import Case, check, step_named
 from cases import CASES, CLEARING, EVERY, OURS, PACKING, SPLITTING, WITH_ROLES
 from compiled import Step, expected, inputs_of, last_texts
+from mlir import ir
 from role_cases import CASES as WITH_A_PRODUCER
 
+import lowtide as lt
+from lowtide.compiler.contexts import make_context, parse_text
+from lowtide.compiler.pass_pipeline import parse_pipeline, run_element
+from lowtide.compiler.problem_ir import problem_text
 from lowtide.dialects.levels import Level
 from lowtide.interpreter import Trace, interpret
+from lowtide.passes.base import Pass
 from lowtide.passes.pipeline import STEPS
 
 
@@ -42,6 +48,25 @@ def test_passes_on_roles_leave_a_kernel_without_them_alone(steps: Callable[[Case
     case = CASES[0]
     assert set(EVERY) == set(case.passes)
     assert not {step.name for step in steps(case) if step.after != step.before} & {*WITH_ROLES, *PACKING, *SPLITTING}
+
+
+@pytest.mark.parametrize("name", ["tn", "stores-held-three", "roles-one", "roles-overlapped", "roles-staged-operand"])
+def test_a_pass_says_that_it_changes_nothing_only_if_it_does_not(name: str) -> None:
+    """A module that is as it was is not verified again."""
+    case, context = case_named(name), make_context()
+    with context, ir.Location.unknown():
+        module = parse_text(problem_text(case.spec, case.target, lt.Schedule.parse(case.schedule)), context, name)
+        quiet = 0
+        for entry in (entry for level, entries in STEPS.items() if level <= Level.NVVM for entry in entries):
+            for element in parse_pipeline(entry.text(case.target), context):
+                if not isinstance(element, Pass):
+                    run_element(element, module, case.target)
+                    continue
+                before = str(module)
+                if element.run(module, case.target) is False:
+                    quiet += 1
+                    assert str(module) == before, element.name
+        assert quiet >= 6
 
 
 @pytest.mark.parametrize("name", ["persistent", "persistent-direct"])
