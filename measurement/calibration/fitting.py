@@ -14,7 +14,7 @@ import numpy as np
 
 from lowtide.measurement.calibration.least_squares import least_squares
 from lowtide.measurement.calibration.samples import Samples
-from lowtide.passes.schedules.cost.wgmma import Constants
+from lowtide.passes.schedules.cost.constants import Constants
 from lowtide.targets import Target
 
 _SLOW, _NOISE, _NOISE_OF_SHAPE = 0.25, 0.02, 0.01  # of time, at which weights fall

@@ -11,8 +11,8 @@ import numpy as np
 
 from lowtide.measurement.calibration.rows import Form, Shape
 from lowtide.measurement.calibration.samples import estimated, product_of
+from lowtide.passes.schedules.cost.constants import Constants
 from lowtide.passes.schedules.cost.grids import Grids
-from lowtide.passes.schedules.cost.wgmma import Constants
 from lowtide.targets import Target
 
 

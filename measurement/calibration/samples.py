@@ -9,8 +9,9 @@ import numpy as np
 
 from lowtide.elements import element_type
 from lowtide.measurement.calibration.rows import Form, Rows, Shape
+from lowtide.passes.schedules.cost.constants import Constants
 from lowtide.passes.schedules.cost.grids import Grids, Product
-from lowtide.passes.schedules.cost.wgmma import Constants, cycles
+from lowtide.passes.schedules.cost.wgmma import cycles
 from lowtide.targets import Target
 
 _CLOCK = 1.98e9  # Hz; the highest of an H200

@@ -1,12 +1,13 @@
 """The constants with which a fit starts: round numbers, of the magnitude that microbenchmarks show."""
 
-from lowtide.passes.schedules.cost.wgmma import Constants
+from lowtide.passes.schedules.cost.constants import Constants
 
 START = Constants(
     launch=2500,
     launch_of_cta=5,
     launch_beside=100,
     cluster_launch=500,
+    cluster_launch_off_k=500,
     tile=200,
     tile_in_turn=100,
     last_in_turn=100,
@@ -33,6 +34,7 @@ START = Constants(
     step_sharpness=8,
     memory=2400,
     memory_of_pair=60,
+    narrow_rows=1.1,
     written=1,
     read_near=0.1,
     read_far=0.4,
@@ -50,4 +52,5 @@ START = Constants(
     power_of_shared=4,
     power_of_memory=0.3,
     power_sharpness=3,
+    power_sharpness_off_k=3,
 )

@@ -22,7 +22,7 @@ from lowtide.measurement.bench.any_shape.racing import (
 from lowtide.measurement.calibration.kernels import FormFolder
 from lowtide.measurement.calibration.picking import Picks
 from lowtide.measurement.calibration.rows import Form, Rows, Shape
-from lowtide.passes.schedules.cost.wgmma import Constants
+from lowtide.passes.schedules.cost.constants import Constants
 from lowtide.targets import Target
 
 _TRIES = 2  # of a shape whose race ended the process

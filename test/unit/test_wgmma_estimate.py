@@ -4,6 +4,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.measurement.calibration.rows import Form, Shape
 from lowtide.measurement.calibration.samples import product_of as measured_product
 from lowtide.passes.schedules.choice.choice import choose
+from lowtide.passes.schedules.cost.constants import Constants
 from lowtide.passes.schedules.cost.cost import cost, estimates, tails, widest_box
 from lowtide.passes.schedules.cost.described import fields_of, grid_of, is_estimated, product_of
 from lowtide.passes.schedules.cost.fitted import FITTED
@@ -26,8 +28,8 @@ SQUARE = Product(4096, 4096, 4096, 1, 2.0, 2.0, (8192, 8192), stores_columns=Fal
 PLAIN = Grid(128, 256, 64, 2, 1, 1, 1, 1, adds_shares=False, band=16, halves=False)
 
 
-def estimated(of: Product, *grids: Grid) -> list[float]:
-    return [float(each) for each in cycles(Grids.of(grids), of, FITTED, SM_90A.sm_count, 120)]
+def estimated(of: Product, *grids: Grid, by: Constants = FITTED) -> list[float]:
+    return [float(each) for each in cycles(Grids.of(grids), of, by, SM_90A.sm_count, 120)]
 
 
 def test_it_needs_no_mlir() -> None:
@@ -142,10 +144,32 @@ def test_zeros_in_a_ring_take_time_once() -> None:
 
 @pytest.mark.parametrize(("columns", "slower"), [(128, False), (192, False), (160, True), (112, True)])
 def test_boxes_of_less_than_a_line_take_longer(columns: int, slower: bool) -> None:
-    """Only of an operand that is not K-major."""
+    """Only of an operand that is not K-major, in loads from L2 and in bytes from memory."""
     grid = PLAIN._replace(columns=columns)
-    k_major, other = (estimated(replace(SQUARE, b_is_k_major=each, clips=False), grid)[0] for each in (True, False))
-    assert (other > 1.002 * k_major) == slower
+    found = [replace(FITTED, narrow_boxes=boxes, narrow_rows=rows) for boxes, rows in ((1, 1), (2, 1), (1, 2))]
+    for k_major in (True, False):
+        product = replace(SQUARE, b_is_k_major=k_major, clips=False)
+        as_plain, *others = (estimated(product, grid, by=each)[0] for each in found)
+        assert [other > 1.002 * as_plain for other in others] == 2 * [slower and not k_major]
+
+
+@pytest.mark.parametrize(
+    ("changes", "apart"),
+    [
+        ({"b_is_k_major": False}, True),
+        ({"b_is_k_major": False, "m": 8192}, False),  # the larger operand is A
+        ({"b_is_k_major": False, "row_bytes": (8192, 8224)}, False),
+        ({"a_is_k_major": False, "m": 8192}, True),
+        ({"a_is_k_major": False, "b_is_k_major": False}, False),
+        ({}, False),
+    ],
+)
+def test_some_products_have_constants_of_their_own(changes: dict[str, Any], apart: bool) -> None:
+    """Those whose larger operand alone is not K-major, with rows that start on lines."""
+    grid, of = PLAIN._replace(rows=160, columns=160, cluster_rows=4), replace(SQUARE, **changes)
+    for name in ("cluster_launch_off_k", "narrow_rows", "power_sharpness_off_k"):
+        other = replace(FITTED, **{name: 2 * getattr(FITTED, name)})
+        assert (estimated(of, grid, by=other) != estimated(of, grid)) == apart
 
 
 @pytest.mark.parametrize("layout", ["tn", "tt", "nt", "nn"])

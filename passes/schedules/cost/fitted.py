@@ -4,13 +4,14 @@ They are the same for each GPU of sm_90a, so the choice of a schedule, and with 
 GPU.
 """
 
-from lowtide.passes.schedules.cost.wgmma import Constants
+from lowtide.passes.schedules.cost.constants import Constants
 
 FITTED = Constants(
     launch=1590,
     launch_of_cta=2.91,
     launch_beside=280,
     cluster_launch=913,
+    cluster_launch_off_k=1520,
     tile=337,
     tile_in_turn=15.8,
     last_in_turn=27.4,
@@ -37,6 +38,7 @@ FITTED = Constants(
     step_sharpness=13.1,
     memory=2920,
     memory_of_pair=63,
+    narrow_rows=1.13,
     written=0.768,
     read_near=0.188,
     read_far=0.445,
@@ -54,4 +56,5 @@ FITTED = Constants(
     power_of_shared=3.9,
     power_of_memory=0.415,
     power_sharpness=1.1,
+    power_sharpness_off_k=1.24,
 )

@@ -8,11 +8,11 @@ result is a little above the larger one: see `either`. `benchmarks/calibrate.py`
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from lowtide.passes.schedules.cost.constants import Constants
 from lowtide.passes.schedules.cost.grids import LEAST_SHARED, Grids, Numbers, Product, tiles_of
 
 _LINE, _SECTOR = 128, 32  # bytes of L2
@@ -44,103 +44,7 @@ _SHARED_OF_TWO = 228 * 1024 // 2 - 1024 - 2 * 8 * _MOST_STAGES
 _ONE_STAGE_LESS = 1.04
 
 
-@dataclass(frozen=True)
-class Constants:
-    """Fitted constants, in cycles unless a field gives another unit."""
-
-    launch: float
-    """For a grid, in addition to its waves."""
-    launch_of_cta: float
-    """For each CTA of the first wave, in addition."""
-    launch_beside: float
-    """The cycles that a launch saves if the CTAs of the next grid fit beside those of this one."""
-    cluster_launch: float
-    """For a grid of clusters, in addition."""
-    tile: float
-    """For a tile, in addition to its K steps and stores."""
-    tile_in_turn: float
-    """The same if consumers take turns: one stores while the other multiplies."""
-    last_in_turn: float
-    """For the last tile of such consumers, in addition to its stores, which nothing hides."""
-    tall: float
-    """For a tile with more than 64 rows for each warpgroup, in addition."""
-    tall_early: float
-    """The same if the first block is stored while the last K step multiplies the second."""
-    store: float
-    """For each 32 bytes of D that a tile stores."""
-    store_columns: float
-    """The factor by which stores take longer if they are of single elements."""
-    split_sectors: float
-    """For each row of a tile whose rows of D are not whole sectors of L2."""
-    narrow_part: float
-    """For a tile whose rows of D are not whole lines of L2: its last part is narrower than the others."""
-    least_step: float
-    """The least cycles of the products of a K step, times the number of consumers that take turns."""
-    step_of_one: float
-    """For a K step of one warpgroup, in addition to its products and loads. The next three: of two warpgroups, of
-    three, and of consumers that take turns."""
-    step_of_two: float
-    step_of_three: float
-    step_in_turn: float
-    step_of_pair: float
-    """For a K step in a cluster of two CTAs, in addition. The next: in a larger cluster."""
-    step_of_cluster: float
-    three: float
-    """The factor by which products take longer with three warpgroups."""
-    l2_of_pair: float
-    """Bytes per cycle that a pair of SMs receives from L2 if the others are idle."""
-    l2: float
-    """Bytes per cycle and SM that all SMs receive from L2."""
-    off_lines: float
-    """The factor of requests to L2 if rows start on sectors but not on lines. The next: if they do not start on
-    sectors."""
-    off_sectors: float
-    narrow_boxes: float
-    """The factor of requests to L2 for each time that the rows of a box are half as long, beginning with a line."""
-    latency: float
-    """The time from the request of a stage to its arrival."""
-    step_sharpness: float
-    """The sharpness of `either` for products and loads."""
-    memory: float
-    """Bytes per cycle of all SMs from memory."""
-    memory_of_pair: float
-    """Bytes per cycle of a pair of SMs from memory, unless the CTAs of the next grid fit beside those of this one."""
-    written: float
-    """The factor by which a byte of D that is written counts, relative to a byte that is read."""
-    read_near: float
-    """The share of an operand that is read from memory once more if two CTAs read it; for many CTAs, up to twice as
-    much. The next: if these CTAs are far apart in the order of tiles."""
-    read_far: float
-    l2_megabytes: float
-    """If so many megabytes are read again, L2 has lost half of them."""
-    l2_sharpness: float
-    """The power with which this share depends on the size."""
-    empty: float
-    """The rows of boxes outside of A or B that all SMs together receive per cycle."""
-    hidden_rows: float
-    """The number of such rows for each K step of a CTA that takes no time."""
-    memory_sharpness: float
-    """The sharpness of `either` for CTAs and reads from memory."""
-    exchange: float
-    """For a tile whose K is divided, in addition to its partial sums."""
-    shares: float
-    """Bytes of partial sums per cycle if each part adds a share. The next: if the first part adds all."""
-    sums: float
-    power: float
-    """The cycles at the power limit for each cycle of products at full rate."""
-    power_of_loads: float
-    """The energy of loads, relative to that of products."""
-    power_off_lines: float
-    """The power with which the energy of loads depends on the factor of requests."""
-    power_of_shared: float
-    """The energy of the reads of shared memory by wgmma, relative to that of products, times the columns of a tile."""
-    power_of_memory: float
-    """The cycles at the power limit for each cycle of reads from memory at its full rate."""
-    power_sharpness: float
-    """The sharpness of `either` for waves and the power limit."""
-
-
-def either(one: np.ndarray, other: np.ndarray, sharpness: float) -> np.ndarray:
+def either(one: np.ndarray, other: np.ndarray, sharpness: Numbers) -> np.ndarray:
     """The larger of two limits, or a little more if they are close; the higher the sharpness, the less."""
     larger, smaller = np.maximum(one, other), np.minimum(one, other)
     return larger * (1 + (smaller / np.maximum(larger, 1e-9)) ** sharpness) ** (1 / sharpness)
@@ -228,7 +132,9 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     # Consumers whose epilogues take longer than the products end about together, each with a tile of its own.
     ends = np.where(np.ceil(ctas / at_once) % grids.turns == 0, 1.0, 0.5) * full_wave.cta.longer
     after_turns = found.last_in_turn + stored + sum(_work(grids, product)) - ends
-    total = total + np.where(grids.turns > 1, after_turns, 0) + np.where(grids.cluster > 1, found.cluster_launch, 0)
+    off_k = is_large_off_k(product)
+    of_clusters = np.where(off_k, found.cluster_launch_off_k, found.cluster_launch)
+    total = total + np.where(grids.turns > 1, after_turns, 0) + np.where(grids.cluster > 1, of_clusters, 0)
     beside_last = max(0, found.launch - found.launch_beside)
     total += np.where(fit, beside_last, found.launch) + found.launch_of_cta * busy
     total += _zeros(grids, product, sm_count)
@@ -238,7 +144,7 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     more &= (grids.cluster == _PAIR) & (np.minimum(of_rows, of_columns) >= _PAIR)  # the other pair is possible, too
     factor *= np.where(more, _LOADS_MORE, 1.0)
     factor *= np.where((grids.cluster > 1) & (np.asarray(product.awaited) > 0), _CLUSTERS_WAIT, 1.0)
-    whole = either(total, limit, found.power_sharpness) * factor
+    whole = either(total, limit, np.where(off_k, found.power_sharpness_off_k, found.power_sharpness)) * factor
     return Estimate(full, over, full_wave, last_wave, total - of_waves, whole)
 
 
@@ -273,11 +179,22 @@ def _is_multiple(size: Numbers, unit: Numbers) -> np.ndarray:
     return np.asarray(np.floor(size / unit) * unit == size)
 
 
-def _narrow_boxes(side: np.ndarray, is_k_major: "bool | np.ndarray", product: Product, found: Constants) -> np.ndarray:
-    """The factor of requests to L2 for an operand that is not K-major. If the side of the tile is not a multiple of a
-    line, the rows of a box are shorter: the largest power of two that divides both."""
+def is_large_off_k(product: Product) -> np.ndarray:
+    """Whether the larger operand is not K-major, the smaller one is, and the rows of both start on lines, as those of
+    weights of few rows in tt. The constants of these products were fitted apart. With them, kernels for other products
+    that are not K-major did not gain (docs/tried.md)."""
+    of_a = np.logical_not(product.a_is_k_major) & product.b_is_k_major & np.asarray(product.m >= product.n)
+    of_b = np.logical_not(product.b_is_k_major) & product.a_is_k_major & np.asarray(product.n >= product.m)
+    return np.asarray(
+        (of_a | of_b) & _is_multiple(product.row_bytes[0], _LINE) & _is_multiple(product.row_bytes[1], _LINE)
+    )
+
+
+def _narrow(side: np.ndarray, is_k_major: "bool | np.ndarray", product: Product, factor: float) -> np.ndarray:
+    """A factor for each time that the rows of a box of an operand that is not K-major are half as long as a line. If
+    the side of the tile is not a multiple of a line, their length is the largest power of two that divides both."""
     row = np.gcd((side * product.operand_bytes).astype(int), _LINE)
-    return np.where(is_k_major, 1.0, found.narrow_boxes ** np.log2(_LINE / row))
+    return np.where(is_k_major, 1.0, factor ** np.log2(_LINE / row))
 
 
 def _loaded(grids: Grids, product: Product, found: Constants, requests: Sequence[np.ndarray]) -> np.ndarray:
@@ -287,8 +204,8 @@ def _loaded(grids: Grids, product: Product, found: Constants, requests: Sequence
     of_rows, of_columns = tiles_of(grids, product)
     rows = np.where(clips_a, product.m / of_rows, grids.rows)
     columns = np.where(clips_b, product.n / of_columns, grids.columns)
-    of_a = of_a * _narrow_boxes(grids.rows, product.a_is_k_major, product, found)
-    of_b = of_b * _narrow_boxes(grids.columns, product.b_is_k_major, product, found)
+    of_a = of_a * _narrow(grids.rows, product.a_is_k_major, product, found.narrow_boxes)
+    of_b = of_b * _narrow(grids.columns, product.b_is_k_major, product, found.narrow_boxes)
     return rows / grids.cluster_columns * of_a + columns / grids.cluster_rows * of_b
 
 
@@ -485,6 +402,9 @@ def _bytes_of_memory(
     near_a, near_b = by_row | (of_rows == 1), ~by_row | (of_columns == 1)
     a = of_a * (1 + again_a) * _copies(of_columns / grids.cluster_columns, near_a, found)
     b = of_b * (1 + again_b) * _copies(of_rows / grids.cluster_rows, near_b, found)
+    off_k = is_large_off_k(product)
+    a = a * np.where(off_k, _narrow(grids.rows, product.a_is_k_major, product, found.narrow_rows), 1.0)
+    b = b * np.where(off_k, _narrow(grids.columns, product.b_is_k_major, product, found.narrow_rows), 1.0)
     beside = found.written * product.result_bytes + product.read_bytes
     return (a + b + beside * product.m * product.n) * product.batch
 
