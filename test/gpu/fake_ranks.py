@@ -169,7 +169,7 @@ def gpus(rank: int, launches: Any = Launches) -> Iterator[None]:
             (scattering, "sends_copies", lambda *given: next(_numbers) % 2 == 0),
             (scattering, "matrix_list", listed),
             (agreement, "_FEWEST_ROWS", 1),
-            (agreement, "_FEWEST_SENT", {}),
+            (agreement, "_FEWEST_SENT", 0),
             (symmetric, "why_not", lambda device, group: ""),
             (symmetric, "name_of_gpu", lambda device: str(rank)),
             (symmetric, "try_to_share", lambda device, group: ""),

@@ -55,7 +55,7 @@ def in_step(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def kernels_take_short_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shapes of tests are small. The limits are about speed."""
-    monkeypatch.setattr(agreement, "_FEWEST_SENT", {})
+    monkeypatch.setattr(agreement, "_FEWEST_SENT", 0)
 
 
 def reasons() -> list[str]:

@@ -14,13 +14,13 @@ import torch
 from lowtide.decompositions import DECOMPOSITIONS
 from lowtide.errors import Error, LaunchError
 from lowtide.torch.distributed import symmetric
-from lowtide.torch.distributed.call import GATHER, REDUCE, SCATTER
+from lowtide.torch.distributed.call import GATHER
 from lowtide.torch.distributed.ranks import Ranks
 
 _UNIT = 16  # bytes; rows that TMA loads and stores are multiples of it
 _FEWEST_ROWS = 512  # of the whole product; with fewer, the plain ops are expected to take less time (docs/ranks.md)
 # MiB of the parts of a sum that a rank sends. With fewer, flags and the kernel of the sum took longer than NCCL does.
-_FEWEST_SENT = {SCATTER: 8, REDUCE: 16}
+_FEWEST_SENT = 8
 
 
 class Signature(NamedTuple):
@@ -104,9 +104,9 @@ def _own_reason(ranks: Ranks, device: torch.device, asked: Signature) -> str:
         return f"no kernel of several ranks computes products of pieces ({asked.precision})"
     if whole < _FEWEST_ROWS:
         return f"{whole} rows are too few"
-    sent, fewest = (whole * n - whole * n // ranks.size) * of_d.itemsize, _FEWEST_SENT.get(asked.op, 0)
-    if sent < fewest << 20:
-        return f"the parts of the sum that a rank sends have {sent:,} bytes, fewer than {fewest} MiB"
+    sent = (whole * n - whole * n // ranks.size) * of_d.itemsize
+    if not gathers and sent < _FEWEST_SENT << 20:
+        return f"the parts of the sum that a rank sends have {sent:,} bytes, fewer than {_FEWEST_SENT} MiB"
     return symmetric.why_not(device, ranks.group)
 
 
