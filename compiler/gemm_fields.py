@@ -10,6 +10,7 @@ from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.epilogue.results import Result, ResultKind
 from lowtide.compiler.spec_fields import (
     A_ROWS,
+    APART,
     ARRIVALS,
     COUNTS,
     D_ROWS,
@@ -145,7 +146,9 @@ class GemmFields:
     @property
     def b_shape(self) -> tuple[int | None, ...]:
         """B's shape in memory: (N, K), or (K, N) for tt and nt, after the batch or the groups, if any; (2 · N, K) for
-        pairs. Packed weights of 4 bits are (N / 2, K)."""
+        pairs, or (2, N, K) if they are apart. Packed weights of 4 bits are (N / 2, K)."""
+        if self.pairs == APART:
+            return (2, self.n, self.k)
         groups = (self.group_count,) if self.rows_are_grouped else ()
         n = self.columns
         if self.is_mixed:

@@ -10,7 +10,8 @@ from lowtide.errors import SpecError
 
 LARGEST_EXTENT = 2**31 - 1  # indices within tiles are 32-bit, and so are extents
 LAYOUTS = ("tn", "tt", "nn", "nt")
-PAIRS = ("stacked", "interleaved")  # how the two columns of a pair lie in B
+APART = "apart"  # B of pairs is two matrices (2, N, K), which lie anywhere
+PAIRS = ("stacked", "interleaved", APART)  # how the two columns of a pair lie in B
 PAIRED_LAYOUTS = ("tn", "nn")  # those with K of B contiguous
 D_ORDERS = ("row", "column")
 ALL_LISTS, LIST_OF_D = "abd", "d"

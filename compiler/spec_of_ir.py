@@ -235,7 +235,7 @@ def _extents(types: list[ir.Type], lies: tuple[str, str], problem: Problem) -> d
     indices = [KIND_DIMS[word] for word in ROW_INDICES if word in words]
     extents: dict[str, int | None] = {"m": None, "n": None, "k": None}
     for type_, letters in zip(types, (*matrix_dims(spec), output_dims(spec), *indices), strict=True):
-        for letter, extent in zip(letters, shape_as_it_lies(type_)[-2:], strict=True):
+        for letter, extent in zip(letters[-2:], shape_as_it_lies(type_)[-2:], strict=True):
             if letter not in extents:
                 continue
             extents[letter] = extents[letter] if extent is None else extent

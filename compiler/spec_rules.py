@@ -8,6 +8,7 @@ from lowtide.compiler.epilogue.results import Result
 from lowtide.compiler.gemm_fields import GemmFields
 from lowtide.compiler.spec_fields import (
     ALL_LISTS,
+    APART,
     GROUPED_LAYOUTS,
     K_GROUPED_LAYOUT,
     LARGEST_EXTENT,
@@ -302,7 +303,8 @@ def check_pairs(spec: GemmFields) -> None:
         "pairs of columns",
         (_beside_batch(spec) if spec.counts else _features(spec))
         | _sums_of_parts(spec)
-        | {"groups of K": spec.k_is_grouped},
+        | {"groups of K": spec.k_is_grouped}
+        | {"groups, if both matrices are apart": spec.pairs == APART and spec.is_grouped},
         "store both columns, and combine them in another kernel [pairs-beside]",
     )
     if spec.layout not in PAIRED_LAYOUTS:

@@ -21,6 +21,7 @@ from lowtide.runtime.dtypes import left_out, multiplied, wrapped
 from lowtide.runtime.epilogue import Interval, evaluate, results_of
 from lowtide.runtime.host_arrays import HostArray
 from lowtide.runtime.kinds import (
+    APART,
     BATCH,
     IN_THE_SUM,
     K_GROUPS,
@@ -78,6 +79,8 @@ def expected(
         a = _taken(manifest, operands, a, rows)
     else:
         a = (a if dims[names[0]][-2:] == ("m", "k") else a.T)[rows]
+    if manifest["spec"].get("pairs") == APART:
+        b = b.reshape(-1, b.shape[-1])
     b = b if dims[names[1]][-2:] == ("k", "n") else b.swapaxes(-1, -2)
     a, b = _scaled(manifest, operands, (a, b), rows, matrix)
     if ROW_GROUPS in manifest["spec"]:

@@ -33,6 +33,7 @@ from lowtide.runtime.host_ops import (
     wrap,
 )
 from lowtide.runtime.host_program import HostProgram
+from lowtide.runtime.kinds import APART
 from lowtide.runtime.launch_shape import FLOAT_TYPES, LaunchShape, grid_within, read_shape
 from lowtide.runtime.limits import MAX_GRID, capability_of
 from lowtide.runtime.manifest import NAME, is_integer, shown
@@ -62,6 +63,8 @@ class _Compiler:
         self.ops: Sequence[Mapping[str, Any]] = manifest["host"]
         self.arguments = tuple(x["name"] for x in manifest["arguments"])
         self.ranks = {x["name"]: len(x["shape"]) for x in manifest["arguments"]}
+        of_two = [x["name"] for x in manifest["arguments"] if x["shape"][:1] == [2] and len(x["shape"]) == 3]
+        self.of_two = of_two if manifest["spec"].get("pairs") == APART else []  # the two matrices of B
         self.dtypes = {x["name"]: x["dtype"] for x in manifest["arguments"]}
         self.scalars = frozenset(x["name"] for x in manifest["arguments"] if x["kind"] == "scalar")
         self.capability = capability_of(manifest["target"])[:2]
@@ -278,7 +281,8 @@ class _Compiler:
         if not isinstance(box, list) or not least <= len(box) <= 5 or not _are_integers(box, len(box)):
             fewest = {2: "two", 3: "three"}[least]
             raise self.refuse(f"box is {box!r}, must be {fewest} to five integers, rows and columns last")
-        if least == 3 and box[0] not in ((1,) if self.ranks[argument] == least else (1, 2)):
+        is_whole = self.ranks[argument] == least and argument not in self.of_two
+        if least == 3 and box[0] not in ((1,) if is_whole else (1, 2)):
             raise self.refuse(f"box is {box!r}, must begin with 1: a box is of one matrix of a batch")
         if swizzle is not None and not _are_integers(swizzle, 3):
             raise self.refuse(f"swizzle is {swizzle!r}, must be three integers or null")

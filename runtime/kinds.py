@@ -70,6 +70,7 @@ HAS_ARRIVALS = "arrivals"  # the word of specs with shards of A that arrive
 HAS_SENDS = "sends"  # the word of specs whose kernel sends this GPU's shard
 BATCH, ONE = "batch", "one"  # dimensions of a batch, and of one element
 TURN, STATUS = "three", "four"  # dimensions: of a turn; of a status, and of a row of peers
+HALVES = "two"  # the dimension of the two matrices of B
 KIND_DIMS: dict[str, tuple[str, ...]] = {
     "per_row": ("m",),
     "per_column": ("n",),
@@ -95,7 +96,8 @@ PACKED_ROWS = "packed_rows"  # in place of n: rows of bytes; each holds the weig
 ROWS_OF_A = "rows_of_a"  # in place of m: of an A whose rows are taken at an index
 ROWS_OF_D = "rows_of_d"  # in place of m: of full outputs whose rows are stored at an index
 PAIRED_ROWS = "paired_rows"  # in place of n: rows of B; two belong to each column of D
-PAIRS = ("stacked", "interleaved")
+APART = "apart"  # the word of pairs whose B is two matrices, which lie anywhere
+PAIRS = ("stacked", "interleaved", APART)
 LISTS = ("b", "d", "abd")  # the matrices that may be lists
 SHAPES = ("equal", "any")  # of the matrices of a list
 
@@ -130,6 +132,8 @@ def matrix_dims(spec: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ..
     a, b = OPERAND_DIMS[spec["layout"]]
     a = (ROWS_OF_A, "k") if "a_rows" in spec else a
     groups = (ROW_GROUPS,) if ROW_GROUPS in spec else ()
+    if spec.get("pairs") == APART:
+        return a, (HALVES, *b)
     if "pairs" in spec:
         return a, (*groups, *(PAIRED_ROWS if dim == "n" else dim for dim in b))
     if is_mixed(spec) and element_type(spec["b"]).per_byte > 1:

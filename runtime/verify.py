@@ -28,6 +28,7 @@ from lowtide.runtime.kinds import (
     ARRIVALS,
     BATCH,
     COUNTS,
+    HALVES,
     K_GROUPS,
     PACKED_ROWS,
     PAIRED_ROWS,
@@ -127,6 +128,7 @@ def example_extents(manifest: Mapping[str, Any]) -> dict[str, int]:
         extents[dim] = extent
     extents |= {
         "one": 1,
+        HALVES: 2,
         TURN: 3,
         STATUS: 4,
         ROWS_OF_A: extents["m"] // 2 + 1,

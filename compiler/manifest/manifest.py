@@ -26,6 +26,7 @@ from lowtide.passes.support.problem.problem import Problem, problem_in
 from lowtide.runtime.kinds import (
     ABSENT,
     BATCH,
+    HALVES,
     K_GROUPS,
     KIND_DIMS,
     OF_COLUMNS,
@@ -194,7 +195,7 @@ def _spec(arguments: list[dict[str, Any]], facts: Mapping[str, Any]) -> dict[str
     order = {} if facts["d_order"] == "row" else {"d_order": facts["d_order"]}
     sums = {"acc": facts["acc"]} | ({"fast": True} if facts["fast"] else {})
     sums |= {"precision": facts["precision"]} if facts["precision"] else {}
-    of_arrays = (PACKED_ROWS, PAIRED_ROWS, ROWS_OF_A, ROWS_OF_D)
+    of_arrays = (HALVES, PACKED_ROWS, PAIRED_ROWS, ROWS_OF_A, ROWS_OF_D)
     extents = {letter: extent for letter, extent in extents.items() if letter not in of_arrays}
     group = {"group": facts["group"]} if facts["group"] else {}
     return {**extents, **facts["types"], **sums, "layout": facts["layout"], **order, **group, **facts["more"]}

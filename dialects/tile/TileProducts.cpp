@@ -258,7 +258,11 @@ LogicalResult GemmOp::verify() {
     return failure();
   bool isOfK = isGrouped && !isBatch(b);
   unsigned ofOtherRank = isOfK ? matrices.size() : isGrouped && !isBatch(a) ? 2 : 1; // and A, which comes first
+  // The two matrices of B, for pairs of columns.
+  bool isApart = getPairs() && !getInterleaved() && !isGrouped && !isBatch(a) && isBatch(b) && b.getDimSize(0) == 2;
   for (auto [name, type] : ArrayRef(matrices).drop_front(ofOtherRank)) {
+    if (isApart && type == b && name == "B")
+      continue;
     if (type.getRank() != a.getRank())
       return emitOpError() << "A, B and D are one matrix each, or a batch of them: A is of rank " << a.getRank() << ", "
                            << name << " of rank " << type.getRank() << " [gemm-ranks]";
@@ -287,6 +291,8 @@ LogicalResult GemmOp::verify() {
     return failure();
   if (int64_t &rows = weightsAreA(a.getElementType()) ? m : n; getWeights() && !ShapedType::isDynamic(rows))
     rows *= weightsPerByte(*getWeights());
+  if (isApart && !ShapedType::isDynamic(n))
+    n *= 2;
   if (!agree(ka, kb))
     return emitOpError() << "K is " << ka << " in A but " << kb << " in B [gemm-k]";
   if (failed(verifyFullResults(*this, m, n)))

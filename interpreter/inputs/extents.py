@@ -51,6 +51,7 @@ A_ROWS = "rows of a"  # the number of rows of an A whose rows are taken at an in
 D_ROWS = "rows of d"  # the number of rows of a D whose rows are stored at an index
 PACKED_ROWS = "w"  # rows of weights, whose bytes hold the weights of two rows
 PAIRED_ROWS = "n*2"  # rows of B; two belong to each column of D
+HALVES = "two"  # the two matrices of B
 
 
 def results_of(function: ir.Operation) -> list[ResultKind]:
@@ -86,7 +87,7 @@ def dims_of_arguments(function: ir.Operation, results: list[ResultKind]) -> list
     if "tile.problem" in function.attributes:
         problem = function.attributes["tile.problem"]
         dims = _dims_of(problem.layout, results, operand_kinds_of(function), problem.by_columns, by_group=by_group)
-        return _of_pairs(dims) if problem.pairs else _of_packed(dims, problem.b)
+        return _of_pairs(dims, function) if problem.pairs else _of_packed(dims, problem.b)
     found = _gemm_in(function)
     if found is None:
         return []
@@ -97,7 +98,7 @@ def dims_of_arguments(function: ir.Operation, results: list[ResultKind]) -> list
     layout = tile.GemmLayout(decode_attribute(found["layout"])).name
     dims = _dims_of(layout, results, operand_kinds_of(function), is_column_major, by_group=by_group)
     if "pairs" in found:
-        return _of_pairs(dims)
+        return _of_pairs(dims, function)
     return _of_packed(dims, ir.TypeAttr(found["weights"]).value) if "weights" in found else dims
 
 
@@ -107,8 +108,12 @@ def _first_whole(results: list[ResultKind]) -> int:
     return FACTORS + next(place for place, kind in enumerate(results) if kind in whole)
 
 
-def _of_pairs(dims: list[Sequence[str]]) -> list[Sequence[str]]:
-    """The extents if two rows of B belong to each column of D."""
+def _of_pairs(dims: list[Sequence[str]], function: ir.Operation) -> list[Sequence[str]]:
+    """The extents if two rows of B belong to each column of D, or one row of each of two matrices."""
+    _, b, *_ = (argument.type for argument in function.regions[0].blocks[0].arguments)
+    if isinstance(b, ir.MemRefType) and b.rank > len(dims[1]):
+        dims[1] = (HALVES, *dims[1])
+        return dims
     dims[1] = tuple(PAIRED_ROWS if dim == "n" else dim for dim in dims[1])
     return dims
 

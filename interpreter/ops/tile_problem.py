@@ -168,7 +168,7 @@ def _product(
     a, b = matrices
     layout, domain, acc = GemmLayout(op.attributes["layout"]).name, state.machine.domain, str(op.attributes["acc"])
     in_the_sum = {kind: operand for kind, operand in operands if kind in IN_THE_SUM}
-    left, right = (load_window(state, op, Window(x, 0, 0, (x.shape[0], x.shape[1]))) for x in (a, b))
+    left, right = (load_window(state, op, _whole(state, op, x)) for x in (a, b))
     left, right = as_mk(left, layout), as_nk(right, layout)
     is_swapped = "swapped" in op.attributes
     if "weights" in op.attributes:
@@ -195,6 +195,15 @@ def _product(
         product = domain.dot(left, right, zero, acc)
     of_epilogue = [operand for kind, operand in operands if kind not in NOT_OF_EPILOGUE]
     yield from epilogue_whole(state, op, product, Place(0, 0, (m, n), (m, n)), targets, of_epilogue)
+
+
+def _whole(state: AgentState, op: DecodedOp, matrix: Matrix) -> Window:
+    """The window of a whole matrix, or of the rows of two."""
+    *two, rows, columns = matrix.shape
+    if not two:
+        return Window(matrix, 0, 0, (rows, columns))
+    first, second = (matrix_at(state, op, matrix, number) for number in range(2))
+    return Window(first, 0, 0, (2 * rows, columns), second=second)
 
 
 def _zeros_of(state: AgentState, op: DecodedOp, zeros: Matrix | None) -> NDArray[Any] | None:

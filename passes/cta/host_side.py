@@ -17,7 +17,7 @@ from lowtide.passes.support.ir.rewriting import before, extent, outer_strides
 from lowtide.passes.support.problem.kernels import cluster_clause
 from lowtide.passes.support.problem.matrix_layouts import dims_of_a, dims_of_b
 from lowtide.passes.support.problem.operand_kinds import SCALES, SENDS, acts_in_the_sum, operand_is_batched
-from lowtide.passes.support.problem.problem import Problem, is_batch
+from lowtide.passes.support.problem.problem import APART, Problem, is_batch
 from lowtide.passes.support.streams.workspaces import view
 from lowtide.targets import Target
 
@@ -26,7 +26,9 @@ MOST_WORK_ITEMS = 2**31  # exclusive: in a kernel their numbers are unsigned, of
 
 def as_halves(gemm: tile.GemmOp) -> ir.Value:
     """A view of the B of pairs of columns as two matrices (2, N, K): the first columns of all pairs, and the second. In
-    groups, two matrices for each: (2, groups, N, K)."""
+    groups, two matrices for each: (2, groups, N, K). A B of two matrices is one."""
+    if Problem.of(gemm).pairs == APART:
+        return gemm.b
     build, type_ = Builder.index(), ir.MemRefType(gemm.b.type)
     *of_groups, stride = outer_strides(gemm.b)
     n = extent(whole_results(gemm)[0], -1)
@@ -147,7 +149,7 @@ def _assert_shapes(gemm: tile.GemmOp, full: list[ir.Value], extents: tuple[ir.Va
         checks.append((gemm.a, a_m, _rows_in_memory(gemm, "a", m), message))
     checks += [
         (gemm.b, b_n, _rows_in_memory(gemm, "b", n), f"{second} and D must have the same {columns[0]}")
-        if not gemm.pairs
+        if problem.pairs in (None, APART)
         else (gemm.b, b_n, Builder.index().mul(n, 2), "B must have two rows for each of the N columns of D"),
         (gemm.b, b_k, k, "A and B must have the same K"),
     ]

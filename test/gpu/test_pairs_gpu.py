@@ -32,6 +32,8 @@ CASES = {
     "mma.sync, any rows": ("sm_80", {}, "sm80-unaligned"),
     "wgmma": ("sm_90a", {}, None),
     "wgmma, interleaved": ("sm_90a", {"pairs": "interleaved"}, None),
+    "wgmma, apart": ("sm_90a", {"pairs": "apart", "epilogue": saved}, None),
+    "mma.sync, apart": ("sm_80", {"pairs": "apart"}, None),
     "wgmma, A by columns": ("sm_90a", {"layout": "nn"}, None),
     "wgmma, saved": ("sm_90a", {"epilogue": saved}, None),
     "wgmma, saved, TMA stores": ("sm_90a", {"epilogue": saved}, f"roles = cooperative(2), {_TMA}"),

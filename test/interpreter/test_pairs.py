@@ -39,6 +39,14 @@ CASES = {
     "wgmma in turn": ("sm_90a", "grid.tile = [64, 64], roles = pingpong(2), stages = 3", {"d": "bf16"}, ("ptx",)),
     "known extents": ("sm_90a", _TMA, {"m": 70, "n": 72, "k": 40, "d": "bf16"}, ("cta", "ptx")),
     "interleaved": ("sm_90a", _TMA, {"pairs": "interleaved", "d": "bf16", "layout": "nn"}, ("problem", "cta", "ptx")),
+    "apart": ("sm_90a", _TMA, {"pairs": "apart", "d": "bf16"}, None),
+    "apart, wgmma in turn": (
+        "sm_90a",
+        "grid.tile = [64, 64], roles = pingpong(2), stages = 3",
+        {"pairs": "apart", "d": "bf16", "layout": "nn", "n": 72, "k": 40},
+        ("ptx",),
+    ),
+    "apart, mma.sync": ("sm_80", _MMA, {"pairs": "apart"}, ("problem", "ptx")),
     "a cluster that shares A": ("sm_90a", f"{_TMA}, grid.cluster = [1, 2]", {"d": "bf16"}, ("atoms", "ptx")),
     "K in parts": ("sm_90a", f"{_TMA}, k_division = split(2)", {"d": "bf16"}, ("ptx",)),
     "a tail in halves": (
@@ -74,7 +82,7 @@ CASES = {
 
 def _halves(product: np.ndarray, pairs: str) -> tuple[np.ndarray, np.ndarray]:
     n = product.shape[1] // 2
-    return (product[:, :n], product[:, n:]) if pairs == "stacked" else (product[:, ::2], product[:, 1::2])
+    return (product[:, ::2], product[:, 1::2]) if pairs == "interleaved" else (product[:, :n], product[:, n:])
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -89,7 +97,11 @@ def test_every_level_takes_both_accumulators(name):
         for each, shape in {"a": (k, m) if spec.layout == "nn" else (m, k), "b": (2 * n, k)}.items()
     }
     a = (inputs["a"].T if spec.layout == "nn" else inputs["a"]).astype(np.int64)
-    gate, up = _halves(a @ inputs["b"].T, spec.pairs)
+    if spec.pairs == "apart":  # three rows follow each matrix
+        apart = np.full((2, n + 3, 48), 9, dtype)
+        apart[:, :n, :k] = inputs["b"].reshape(2, n, k)
+        inputs["b"] = apart[:, :n, :k]
+    gate, up = _halves(a @ inputs["b"].reshape(2 * n, k).T, spec.pairs)
     if spec.epilogue is biased:
         inputs |= {"gate_bias": rng.integers(-3, 4, n), "up_bias": rng.integers(-3, 4, n)}
         gate, up = gate + inputs["gate_bias"], up + inputs["up_bias"]
@@ -120,7 +132,7 @@ def test_open_extents_of_any_size(target):
 
 
 @pytest.mark.parametrize(("target", "schedule"), [("sm_90a", None), ("sm_90a", _TMA), ("sm_80", _MMA)])
-@pytest.mark.parametrize("pairs", ["stacked", "interleaved"])
+@pytest.mark.parametrize("pairs", ["stacked", "interleaved", "apart"])
 def test_a_saved_kernel_launches_with_the_view_that_its_host_makes(target, schedule, pairs):
     spec = _spec(d="bf16", pairs=pairs, epilogue=lt.swiglu)
     kernel = lt.compile_gemm(spec, target=target, schedule=schedule)

@@ -33,19 +33,19 @@ def _spec(epilogue: Any = lt.swiglu, **fields: Any) -> lt.GemmSpec:
 def test_b_has_two_columns_for_each_of_d() -> None:
     spec = _spec(m=64, n=48, k=32)
     assert (spec.b_shape, spec.d_shape, spec.columns) == ((96, 32), (64, 48), 96)
-    assert _spec(k=32).b_shape == (None, 32)
+    assert _spec(k=32).b_shape == (None, 32) and _spec(pairs="apart", n=48).b_shape == (2, 48, None)
     assert [operand.name for operand in _spec(biased).operands] == ["gate_bias", "up_bias"]
     problem = seen_by_passes(spec, get("sm_90a"))
     assert (problem.n, problem.columns_of_d, problem.sums, problem.tile_of_d((128, 256))) == (96, 48, 2, (128, 128))
 
 
-@pytest.mark.parametrize("pairs", ["stacked", "interleaved"])
+@pytest.mark.parametrize("pairs", ["stacked", "interleaved", "apart"])
 @pytest.mark.parametrize("epilogue", [lt.swiglu, biased])
 def test_the_reference_takes_both_columns_and_the_bound_holds_f32_arithmetic(pairs: str, epilogue: Any) -> None:
     spec, rng = _spec(epilogue, pairs=pairs, m=20, n=24, k=40), np.random.default_rng(0)
     inputs = lt.random_inputs(spec, m=None, n=None, k=None, rng=rng)
-    product = inputs["a"].astype(np.float32) @ inputs["b"].astype(np.float32).T
-    gate, up = (product[:, :24], product[:, 24:]) if pairs == "stacked" else (product[:, ::2], product[:, 1::2])
+    product = inputs["a"].astype(np.float32) @ inputs["b"].astype(np.float32).reshape(48, 40).T
+    gate, up = (product[:, ::2], product[:, 1::2]) if pairs == "interleaved" else (product[:, :24], product[:, 24:])
     if epilogue is biased:
         gate, up = (x + inputs[name].astype(np.float32) for x, name in ((gate, "gate_bias"), (up, "up_bias")))
     d = gate / (1 + np.exp(-gate)) * up
@@ -61,7 +61,7 @@ def test_the_reference_takes_both_columns_and_the_bound_holds_f32_arithmetic(pai
 
 
 def test_the_spec_is_read_from_the_ir_of_each_order() -> None:
-    for pairs in ("stacked", "interleaved"):
+    for pairs in ("stacked", "interleaved", "apart"):
         text = problem_text(_spec(biased, pairs=pairs, m=8, n=16, k=8), get("sm_80"))
         with make_context() as context:
             found = spec_of(parse_text(text, context, "<text>")).spec
@@ -73,7 +73,7 @@ def test_the_spec_is_read_from_the_ir_of_each_order() -> None:
         assert (late.spec.pairs, late.spec.n, late.whole) == (pairs, 16, False)
 
 
-@pytest.mark.parametrize("pairs", ["stacked", "interleaved"])
+@pytest.mark.parametrize("pairs", ["stacked", "interleaved", "apart"])
 def test_a_saved_kernel_knows_pairs_and_is_judged_by_them(pairs: str) -> None:
     kernel = lt.compile_gemm(_spec(biased, pairs=pairs), target="sm_80", schedule="grid.tile = [64, 64]")
     manifest = kernel.manifest
@@ -81,7 +81,7 @@ def test_a_saved_kernel_knows_pairs_and_is_judged_by_them(pairs: str) -> None:
     manifest["example"] = {"m": 9, "n": 24, "k": 40}
     operands, exact = random_operands(manifest, np.random.default_rng(0))
     inputs = {name: value.values().astype(numpy_dtype("bf16")) for name, value in operands.items()}
-    aligned = lt.random_inputs(_spec(biased), m=9, n=24, k=40, rng=np.random.default_rng(0))
+    aligned = lt.random_inputs(_spec(biased, pairs=pairs), m=9, n=24, k=40, rng=np.random.default_rng(0))
     for name, value in inputs.items():
         aligned[name][...] = value
     found = kernel.interpret(**aligned, level="problem")

@@ -8,7 +8,7 @@ import numpy as np
 from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.spec import GemmSpec
-from lowtide.compiler.spec_fields import SCALES, ZEROS
+from lowtide.compiler.spec_fields import APART, SCALES, ZEROS
 from lowtide.elements import element_type
 from lowtide.errors import SpecError
 from lowtide.runtime.dtypes import multiplied, split
@@ -20,11 +20,14 @@ def matrices_of(
 ) -> tuple[np.ndarray, np.ndarray]:
     """A as (M, K) and B as (K, N), float64, checked against the spec; packed weights as their scaled values."""
     for name, array, expected in (("a", a, spec.a_shape), ("b", b, spec.b_shape)):
-        fits = array.ndim == 2 and all(want in (None, have) for want, have in zip(expected, array.shape, strict=True))
+        fits = array.ndim == len(expected) and all(
+            want in (None, have) for want, have in zip(expected, array.shape, strict=True)
+        )
         if not fits:
             raise SpecError(
                 f"{name} has shape {array.shape}; layout {spec.layout} wants {_shape_text(expected)} [reference-shape]"
             )
+    b = np.reshape(b, (-1, b.shape[-1])) if spec.pairs == APART else b
     left = multiplied(np.asarray(a).astype(numpy_dtype(spec.a)).astype(np.float64), spec.a)
     if spec.is_mixed:
         right = _weights(spec, b, operands)

@@ -10,7 +10,7 @@ from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.epilogue.results import ResultKind
 from lowtide.compiler.spec import GemmSpec
-from lowtide.compiler.spec_fields import ARRIVALS, SENDS
+from lowtide.compiler.spec_fields import APART, ARRIVALS, SENDS
 from lowtide.elements import element_type
 from lowtide.errors import SpecError
 from lowtide.keywords import check_keywords
@@ -67,7 +67,7 @@ def random_inputs(
     terms = _settle(spec, "k", k)
     of_a = (rows_of_d, terms) if spec.layout[0] == "t" else (terms, rows_of_d)
     of_a = (rows_of_d // 2 + 1, terms) if spec.a_rows else of_a
-    columns_of_b = columns_of_d * (1 if spec.pairs is None else 2)
+    columns_of_b = columns_of_d * (1 if spec.pairs in (None, APART) else 2)
     of_b = (columns_of_b // spec.rows_per_byte, terms) if spec.layout[1] == "n" else (terms, columns_of_b)
     outer = (_settle(spec, "batch", batch),) if spec.is_batched else ()
     of_groups = _groups(spec, groups, rng)
@@ -83,6 +83,7 @@ def random_inputs(
         stride = row_stride(columns + row_padding, alignments.get(name, _WIDEST), element_type(dtype).bytes)
         gap = elements_apart(batches.get(name, _WIDEST), element_type(dtype).bytes)
         own = of_groups if of_groups and name == "b" and not spec.k_is_grouped else count(name)
+        own = (2,) if spec.pairs == APART and name == "b" else own
         values = random_numbers(rng, (*own, rows, columns), dtype)
         inputs[name] = padded_matrix(values, dtype, stride, batch_padding, gap)
     for operand in spec.operands:

@@ -80,7 +80,14 @@ _PROBLEM: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "d_rows": ("in order", "at an index"),
         "lists": ("none", "b", "d", "abd"),
         "arrivals": ("there", "while it runs", *ON_RANKS),
-        "pairs": ("none", "stacked, product", "interleaved, product", "stacked, swiglu", "interleaved, swiglu-saved"),
+        "pairs": (
+            "none",
+            "stacked, product",
+            "interleaved, product",
+            "stacked, swiglu",
+            "interleaved, swiglu-saved",
+            "apart, swiglu-saved",
+        ),
     }
 )
 _IN_TURN: Mapping[str, str] = MappingProxyType({"grid.scheduler": "persistent"})

@@ -34,6 +34,7 @@ from lowtide.passes.support.problem.operand_kinds import (
 from lowtide.passes.support.streams.streams import Stream
 from lowtide.reductions import REDUCTIONS, Reduction
 
+APART = "apart"  # the word of pairs whose B is two matrices
 T = TypeVar("T")
 
 # The element type of packed weights in memory.
@@ -397,7 +398,7 @@ class Problem:
             transposed=None,
             precision=attribute.precision,
             results=results,
-            pairs=_word_of_pairs(attribute) if attribute.pairs else None,
+            pairs=_word_of_pairs(attribute, arguments) if attribute.pairs else None,
             is_padded=OperandKind.ends in kinds and is_batched and is_batch_of_a,
             lists="".join(name for name, type_ in zip("abd", (*arguments[:2], d_type), strict=False) if is_list(type_)),
         )
@@ -456,8 +457,13 @@ def problem_in(module: ir.Module) -> Problem | None:
     return found[0] if found else None
 
 
-def _word_of_pairs(attribute: tile.ProblemAttr) -> str:
-    return "interleaved" if attribute.interleaved else "stacked"
+def _word_of_pairs(attribute: tile.ProblemAttr, arguments: Sequence[ir.Type]) -> str:
+    """How pairs lie in B. A kernel takes any of them as two matrices."""
+    if attribute.interleaved:
+        return "interleaved"
+    b = arguments[1] if len(arguments) > 1 else None
+    is_apart = isinstance(b, ir.MemRefType) and b.rank > 2 and OperandKind.ends.name not in attribute.kinds
+    return APART if is_apart else "stacked"
 
 
 def _times(extent: int | None, count: int) -> int | None:
