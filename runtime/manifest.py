@@ -8,7 +8,7 @@
               "batch": 64|null,                                               without "batch": one product
               "row_groups": 8|null,                       groups of rows with a B each; without: none
               "groups_of_k": 8|null,                      groups of K with a D each; without: none
-              "pairs": "stacked"|"interleaved",     two columns of B for each of D; without: one
+              "pairs": "stacked"|"interleaved"|"apart",           two columns of B for each of D; without: one
               "a_rows": true,                                rows of A are taken at an index; without: all, in order
               "counts": true,         each product of the batch has its own number of rows; without: all have M
               "arrivals": true,       matrices of A are shards that arrive while the kernel runs; without: all are there
@@ -105,6 +105,7 @@ from lowtide.errors import LoadError
 from lowtide.runtime.epilogue import check_program
 from lowtide.runtime.kinds import (
     ABSENT,
+    APART,
     ARRIVALS,
     BATCH,
     COUNTS,
@@ -317,6 +318,8 @@ def _check_arguments(arguments: Sequence[Any], spec: Mapping[str, Any]) -> None:
     kinds = [x["kind"] for x in outputs]
     if len(inputs) != 2 or {"full", ABSENT}.isdisjoint(kinds) or not {*kinds} <= {*RESULTS}:
         raise ValueError("a GEMM has two input matrices, and a full or an absent output")
+    if spec.get("pairs") == APART and [len(x["shape"]) for x in inputs] != [2, 3]:
+        raise ValueError("with spec.pairs apart, A has two extents, and B three")
     per_group, ends = ([x.get("per_group") for x in inputs], sum(x["kind"] == "ends" for x in arguments))
     if (per_group, ends) != ([None, True if ROW_GROUPS in spec else None], int(has_groups(spec))):
         raise ValueError(
@@ -361,6 +364,8 @@ def _check_argument(argument: Mapping[str, Any], at: str, spec: Mapping[str, Any
         raise ValueError(f"{at}: per_group is for B and for {', '.join(OF_COLUMNS)}, if spec has {ROW_GROUPS}")
     rank = KINDS[str(kind)] + (BATCH in spec and kind not in UNBATCHED) + ("per_group" in argument)
     rank += K_GROUPS in spec and kind == "full"
+    of_two = spec.get("pairs") == APART and kind == "matrix"  # of B
+    rank += of_two and isinstance(shape, list) and shape[:1] == [2] and len(shape) > rank
     if not isinstance(shape, list) or len(shape) != rank or not all(map(_is_extent, shape)):
         raise ValueError(f"{at}: shape {shown(shape)} must have {rank} extents, each null or an integer ≥ 0")
     for key in ("base_alignment", "row_stride_alignment", "allocated_alignment"):

@@ -14,7 +14,7 @@ from lowtide.compiler.matmul.arrangement import arrange
 from lowtide.compiler.matmul.family import family_of
 from lowtide.compiler.matmul.options import Options
 from lowtide.compiler.spec import GemmSpec
-from lowtide.compiler.spec_fields import UNGROUPED
+from lowtide.compiler.spec_fields import APART, UNGROUPED
 from lowtide.runtime.operands import Operand
 
 
@@ -65,15 +65,15 @@ def _extents(extents: Sequence[Any]) -> tuple[int, ...] | None:
     return None if None in found else tuple(extent for extent in found if extent is not None)
 
 
-def spec_of(product: Product, epilogue: str) -> GemmSpec:
-    """The problem of a product, or of one of groups of rows, with several results or pairs of columns. Raises SpecError
-    if it is not supported."""
+def spec_of(product: Product, epilogue: str, of_two: bool = False) -> GemmSpec:
+    """The problem of a product, or of one of groups of rows, with several results or pairs of columns. `of_two`: of two
+    products. Raises SpecError if it is not supported."""
     text, dtype, n = TextEpilogue(epilogue), product.a_value.dtype, product.value.shape[-1]
     assert dtype is not None
-    pairs: dict[str, Any] = {"pairs": "stacked"} if text.sums > 1 else {}
+    pairs: dict[str, Any] = {"pairs": APART if of_two else "stacked"} if text.sums > 1 else {}
     return GemmSpec(
         m=None,
-        n=n // text.sums if isinstance(n, int) else None,
+        n=n // (1 if of_two else text.sums) if isinstance(n, int) else None,
         a=dtype,
         b=dtype,
         d=dtype,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from lowtide.compiler.fx.calls import call_of, spec_of
 from lowtide.compiler.fx.fusion import Fusion, fusion_of
-from lowtide.compiler.fx.halves import halves_of
+from lowtide.compiler.fx.halves import halves_of, two_of
 from lowtide.compiler.fx.products import Product
 from lowtide.compiler.fx.regions import Growth, Region, grow
 from lowtide.compiler.fx.replay import text_of
@@ -32,11 +32,13 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """`fusion` and `epilogue` are None if the product is left, or is one of groups without an epilogue."""
+    """`fusion` and `epilogue` are None if the product is left, or is one of groups without an epilogue. `beside`: the
+    row of another product that the kernel computes, too."""
 
     row: Row
     fusion: Fusion | None = None
     epilogue: str | None = None
+    beside: Row | None = None
 
 
 def choose(
@@ -87,8 +89,23 @@ def _with_results(product: Product, growth: Growth, place: Place) -> Iterator[Re
     is_matrix = len(product.a_value.shape) == len(product.b_value.shape) == 2 and not product.form.transposes_b
     if not place.rule.results or not is_matrix or product.a_value.dtype == _OF_PRECISIONS:
         return
+    yield from _of_two(product, place)
     found = _paired(product, place), with_results(product.node, growth, place.position, None)
     yield from (region for region in found if region is not None)
+
+
+def _of_two(product: Product, place: Place) -> Iterator[Region]:
+    """Regions of a product and another one of the same A, as pairs of columns."""
+    for halves in two_of(product):
+        other = halves.other
+        assert other is not None
+        is_alike = place.is_backward(other.node) == place.is_backward(product.node)
+        if not is_alike or place.rule.refusal(other) is not None or copied_by(other):
+            continue
+        growth = grow(product.node, place.position, place.is_backward, (halves.first, halves.second))
+        region = with_results(product.node, growth, place.position, halves)
+        if region is not None:
+            yield region
 
 
 def _paired(product: Product, place: Place) -> Region | None:
@@ -108,12 +125,13 @@ def _taken(product: Product, region: Region, about: About, place: Place) -> Choi
     assert region.results is not None
     try:
         text = text_of(fusion)
-        spec_of(product, text)
+        spec_of(product, text, region.other is not None)
     except Error as error:
         return str(error)
     names = (str(other.target).split(".")[1] for other in region.nodes if other not in region.roots)
-    row = Row(*about, tuple(names), "", text, results=region.results.about)
-    return Choice(row, fusion, text)
+    row, other = Row(*about, tuple(names), "", text, results=region.results.about), region.other
+    beside = other and Row(about[0], other.node.name, other.op, _shape(other), (), f"by the kernel of {about[1]}")
+    return Choice(row, fusion, text, beside)
 
 
 def _of_groups(product: Product, growth: Growth, about: About, place: Place) -> Choice:

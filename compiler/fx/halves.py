@@ -1,9 +1,12 @@
-"""Products whose columns are split in two halves, as in a gated MLP with one combined weight.
+"""Products whose columns are split in two halves, as in a gated MLP with one combined weight, and two products of the
+same A, as with two weights.
 
     %mm = aten.mm(%x, %w); %view = aten.view(%mm, [4, 512, 2048]); %split = aten.split(%view, 1024, -1)
     %gate = getitem(%split, 0); %up = getitem(%split, 1)
 
-One kernel computes both halves, as pairs of columns.
+    %gate = aten.mm(%x, %w); %up = aten.mm(%x, %v)
+
+One kernel computes both halves, or both products, as pairs of columns.
 """
 
 from collections.abc import Iterator
@@ -11,22 +14,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from lowtide.compiler.fx.pointwise import RESHAPES
-from lowtide.compiler.fx.products import Product
+from lowtide.compiler.fx.products import Product, product_of
 from lowtide.compiler.fx.values import is_one, value_of
 
 _SPLITS = ("aten.split.Tensor", "aten.split_with_sizes.default")
-_SLICE = "aten.slice.Tensor"
+_SLICE, _MM = "aten.slice.Tensor", "aten.mm.default"
 
 
 @dataclass(frozen=True, eq=False)
 class Halves:
-    """`first` and `second`: the nodes of the halves. `width`: the number of columns of a half. `has_others`: whether
-    other ops read the whole matrix."""
+    """`first` and `second`: the nodes of the halves, or of two products. `width`: the number of columns of a half.
+    `has_others`: whether other ops read the whole matrix. `other`: the second product, None for halves of one."""
 
     first: Any
     second: Any
     width: int
     has_others: bool
+    other: Product | None = None
 
 
 def halves_of(product: Product) -> Halves | None:
@@ -47,6 +51,34 @@ def halves_of(product: Product) -> Halves | None:
             found[start].append(node)
     first, second = found.values()
     return Halves(first[0], second[0], columns // 2, has_others) if len(first) == len(second) == 1 else None
+
+
+def two_of(product: Product) -> Iterator[Halves]:
+    """Other products of the same A, whose matrix of B lies as this one's does: each may have the second columns."""
+    columns, b = product.value.shape[-1], product.b_value
+    if product.op != _MM or not isinstance(columns, int) or not is_one(b.strides[-2]):
+        return
+    for node in _products_of(_without_reshapes(product.a)):
+        other = None if node is product.node else product_of(node)
+        if other is None or other.b is product.b or other.op != _MM or other.a_value != product.a_value:
+            continue
+        if other.b_value == b and other.value == product.value:
+            yield Halves(product.node, node, columns, False, other)
+
+
+def _without_reshapes(node: Any) -> Any:
+    while str(node.target) in RESHAPES:
+        node = node.args[0]
+    return node
+
+
+def _products_of(node: Any) -> Iterator[Any]:
+    """The products that read a node or a reshape of it."""
+    for user in node.users:
+        if str(user.target) in RESHAPES:
+            yield from _products_of(user)
+        elif str(user.target) == _MM:
+            yield user
 
 
 def _readers(node: Any) -> Iterator[Any]:

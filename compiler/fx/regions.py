@@ -12,7 +12,7 @@ from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.fx.arguments import is_constant, is_node
 from lowtide.compiler.fx.operands import can_absorb, kind_beside
 from lowtide.compiler.fx.pointwise import CASTS, OPS, RESHAPES, VIEWS
-from lowtide.compiler.fx.products import FORMS
+from lowtide.compiler.fx.products import FORMS, Product
 from lowtide.compiler.fx.reductions import Results
 from lowtide.compiler.fx.values import same_extent, same_shape, value_of
 from lowtide.elements import element_type
@@ -26,11 +26,13 @@ _CALLED = (*FORMS, "lowtide.", "_c10d_functional.", "aten._scaled_dot_product", 
 @dataclass(frozen=True, eq=False)
 class Region:
     """`nodes` in the order of the graph, the product first, the exit last. `halves`: the halves of the product, which
-    then are in `nodes` in its place. `results`: what the kernel stores, if it is not the exit alone."""
+    then are in `nodes` in its place; or two products. `results`: what the kernel stores, if it is not the exit alone.
+    `other`: the second of two products."""
 
     nodes: tuple[Any, ...]
     halves: tuple[Any, ...] = ()
     results: Results | None = None
+    other: Product | None = None
 
     @property
     def roots(self) -> tuple[Any, ...]:

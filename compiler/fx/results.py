@@ -51,7 +51,10 @@ def _region(product: Any, reached: list[Any], wanted: Any, halves: Halves | None
     roots = (product,) if halves is None else (halves.first, halves.second)
     parts = [] if joined is None else list(_parts(joined))
     sources = [*stored, *parts, *(each.source for each in sums), *([] if softmax is None else [softmax.source])]
-    inside = _ancestors(sources, set(reached)) | {*roots}
+    inside = _ancestors(sources, set(reached))
+    if halves is not None and halves.other is not None and not inside.issuperset(roots):
+        return None  # it computes nothing from both products
+    inside |= {*roots}
     nodes = tuple(node for node in reached if node in inside)
     replaced = {joined, *(each.node for each in sums)} | _of_softmax(softmax)
     kept = [
@@ -64,7 +67,8 @@ def _region(product: Any, reached: list[Any], wanted: Any, halves: Halves | None
     if halves is not None and (kept or halves.has_others):
         if joined is not None or len(stored) + len(roots) > _MOST_FULL:
             return None
-        return Region(nodes, roots, Results((*stored, *roots), product)) if stored else None
+        joined = product if halves.other is None else None
+        return Region(nodes, roots, Results((*stored, *roots), joined), halves.other) if stored else None
     base = _base(nodes, kept, {*stored, *parts}) if kept else None
     if kept and base is None:
         return None
@@ -74,7 +78,7 @@ def _region(product: Any, reached: list[Any], wanted: Any, halves: Halves | None
         return None
     rounded = base if softmax is not None else None
     results = Results(full, joined, tuple(sums), softmax, rounded)
-    return Region(nodes, () if halves is None else roots, results)
+    return Region(nodes, () if halves is None else roots, results, None if halves is None else halves.other)
 
 
 def _independent(

@@ -48,7 +48,7 @@ SHAPES = {
 TRAINED: dict[str, list[str]] = {  # the results of the kernels that store more than one value
     "gated": ["mul, halves of mm", "halves of cat"],
     "gated by slices": ["mul, halves of mm"],
-    "gated of two": ["mm, mul", "mul_1, convert_element_type_18", "add_2"],
+    "gated of two": ["mul, mm, mm_1", "mul_1, convert_element_type_18", "add_2"],
     "biases": ["addmm, convert_element_type_4", "convert_element_type_14, column sum of view_7"],
     "residual": [],
 }

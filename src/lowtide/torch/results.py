@@ -23,7 +23,7 @@ from lowtide.torch.dtypes import name_of
 from lowtide.torch.evaluation import evaluate_results, product
 
 _KERNELS = Recent(1024)  # by `ResultsWanted`
-PAIRED = "stacked"
+PAIRED, APART = "stacked", "apart"
 
 
 class Known(NamedTuple):
@@ -46,13 +46,15 @@ def results(
     pairs: str | None = None,
 ) -> dict[str, torch.Tensor]:
     """The results, by name, of the product of A (M, K) and B. B is (N, K), or (K, N) if `layout` is "tt", or (2·N, K)
-    with `pairs`. `out`: tensors for some of the results, which may be strided. Full results have the types that the
-    text of an epilogue gives them, or that of A. Records no gradient. M, N and K are at least 1.
+    with `pairs`, or (2, N, K) if they are apart. `out`: tensors for some of the results, which may be strided. Full
+    results have the types that the text of an epilogue gives them, or that of A. Records no gradient. M, N and K are at
+    least 1.
 
     Raises LaunchError for tensors that do not fit, SpecError for types that the epilogue does not support, and the
     errors of `compile_gemm`.
     """
     if a.device.type == "cpu":
+        b = b.reshape(-1, b.shape[-1]) if pairs == APART else b
         own = by_torch(a, b if layout == "tt" else b.mT, epilogue, operands, sums=1 if pairs is None else 2)
         with torch.no_grad():
             return {name: out[name].copy_(value) if out and name in out else value for name, value in own.items()}
@@ -97,7 +99,7 @@ def known(
 def _wanted(
     a: torch.Tensor, b: torch.Tensor, epilogue: Callable[..., Any], layout: str, pairs: str | None
 ) -> ResultsWanted:
-    n = b.shape[1] if layout == "tt" else b.shape[0] // (1 if pairs is None else 2)
+    n = b.shape[1] if layout == "tt" or pairs == APART else b.shape[0] // (1 if pairs is None else 2)
     return wanted_of((a.shape[0], n, a.shape[1]), name_of(a.dtype), a.device.index, epilogue, layout, pairs)
 
 

@@ -16,8 +16,8 @@ from lowtide.errors import Error
 from lowtide.runtime.operands import Operand
 from lowtide.torch.calls import How, read
 from lowtide.torch.dtypes import name_of
-from lowtide.torch.results import PAIRED, wanted_of
-from lowtide.torch.several import layout_of, read_text
+from lowtide.torch.results import wanted_of
+from lowtide.torch.several import layout_of, pairs_of, read_text
 
 
 def begin(node: Any, how: How) -> None:
@@ -36,12 +36,12 @@ def begin(node: Any, how: How) -> None:
         )
 
 
-def begin_results(a: Any, b: Any, epilogue: str) -> None:
+def begin_results(a: Any, b: Any, epilogue: str, second: Any = None) -> None:
     """Begin the kernel of a call of `run_results`."""
     if _gpu_of(a) is None or not (_lies_fixed(a) and _lies_fixed(b)):
         return
     asked, a, b = read_text(epilogue), _record(a), _record(b)
-    pairs, (m, k), n = PAIRED if asked.sums > 1 else None, a.shape, b.shape[1] // asked.sums
+    pairs, (m, k), n = pairs_of(asked, second), a.shape, b.shape[1] // (asked.sums if second is None else 1)
     if 0 not in (m, n, k):
         with contextlib.suppress(Error):
             layout = layout_of(b.strides, pairs)

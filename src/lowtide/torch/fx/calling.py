@@ -64,23 +64,28 @@ def run_results(
     operands: Sequence[torch.Tensor],
     epilogue: str,
     halves: Sequence[str],
+    second: torch.Tensor | None = None,
     *,
-    lies: str | None,
+    lies: Any,
 ) -> list[torch.Tensor]:
     """`lies`: types, sizes, strides and device of A, B and the operands, with `epilogue` and `halves`; None if they are
-    not known. Results are allocated on the current device, which is that of A. Raises as `lowtide::gemm_results`
-    does."""
+    not known. Results are allocated on the current device, which is that of A. A launch and a plan are for two matrices
+    of B that are so far apart. Raises as `lowtide::gemm_results` does."""
+    of_b = b.data_ptr()
+    if second is not None:
+        apart = second.data_ptr() - of_b
+        of_b, lies = min(of_b, of_b + apart), None if lies is None else (lies, apart)
     makers, made = _MAKERS[lies], None
     if makers is not None:
         made = [make() for make in makers]
-        key = _key(lies, a, b, operands, made)
+        key = _key(lies, a, of_b, operands, made)
         launch = _LAUNCHES[key] or _results_launch_at(key)
         if launch is not None:
             launch.again()
             return made
-    results, (launch, plan, _), places = compute(a, b, operands, epilogue, halves, made)
+    results, (launch, plan, _), places = compute(a, b, operands, epilogue, halves, made, second)
     if lies is not None and launch is not None:
-        key = _key(lies, a, b, operands, results)
+        key = _key(lies, a, of_b, operands, results)
         _LAUNCHES[key] = launch
         if plan is not None and _are_aligned(key):
             _PLANS[lies] = plan, places
@@ -101,14 +106,10 @@ def _results_launch_at(key: tuple[Any, ...]) -> Any:
 
 
 def _key(
-    lies: str | None,
-    a: torch.Tensor,
-    b: torch.Tensor,
-    operands: Sequence[torch.Tensor],
-    results: Sequence[torch.Tensor],
+    lies: Any, a: torch.Tensor, of_b: int, operands: Sequence[torch.Tensor], results: Sequence[torch.Tensor]
 ) -> tuple[Any, ...]:
     addresses = [x.data_ptr() for x in operands]
-    return (lies, a.data_ptr(), b.data_ptr(), *addresses, *[x.data_ptr() for x in results])
+    return (lies, a.data_ptr(), of_b, *addresses, *[x.data_ptr() for x in results])
 
 
 def _maker(like: torch.Tensor) -> Callable[[], torch.Tensor]:

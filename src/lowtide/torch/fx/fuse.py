@@ -47,6 +47,7 @@ def fuse(graph: torch.fx.Graph, name: str, rule: Rule, how: How) -> list[Row]:
         choice = choose(product, name, position, is_backward, rule)
         reasons = (choice.row.reason, left)
         rows.append(replace(choice.row, reason="; ".join(filter(None, reasons))))
+        rows += [] if choice.beside is None else [choice.beside]
         if choice.fusion is not None and choice.epilogue is not None:
             results = choice.fusion.region.results
             if product.form.grouped and (results is None or len(results.full) == 1):

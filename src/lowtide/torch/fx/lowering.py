@@ -63,7 +63,8 @@ class GemmResults(ir.FallbackKernel):
 
     def codegen(self, wrapper: Any) -> None:
         self.kwargs["lies"] = _lies(self.inputs, *self.constant_args)
-        begin_results(self.inputs[0], self.inputs[1], self.constant_args[0])
+        (a, b, _, epilogue, _, *second), _ = self.unflatten_args(self.inputs, self.constant_args)
+        begin_results(a, b, epilogue, *second)
         super().codegen(wrapper)
 
 
@@ -93,13 +94,18 @@ def lower(a: Any, b: Any, operands: Sequence[Any], *arguments: Any) -> Any:
     return ir.TensorBox.create(made)
 
 
-def lower_results(a: Any, b: Any, operands: Sequence[Any], epilogue: str, halves: Sequence[str]) -> Any:
+def lower_results(
+    a: Any, b: Any, operands: Sequence[Any], epilogue: str, halves: Sequence[str], second: Any = None
+) -> Any:
     """The op as a node of Inductor's IR with several outputs."""
     if V.graph.cpp_wrapper:
-        return _results_fallback(a, b, operands, epilogue, halves)
-    inputs = _matrix(a), _matrix(b), [_by_rows(x) for x in operands]
-    begin_results(inputs[0], inputs[1], epilogue)
-    made = GemmResults.create(gemm_results, *inputs, epilogue, list(halves))
+        return _results_fallback(a, b, operands, epilogue, halves, second)
+    inputs, more = (
+        (_matrix(a), _matrix(b), [_by_rows(x) for x in operands]),
+        [] if second is None else [_matrix(second)],
+    )
+    begin_results(inputs[0], inputs[1], epilogue, *more)
+    made = GemmResults.create(gemm_results, *inputs, epilogue, list(halves), *more)
     return [ir.TensorBox.create(each) for each in made]
 
 

@@ -40,7 +40,8 @@ def replace_by_results(graph: torch.fx.Graph, fusion: Fusion, epilogue: str) -> 
             *matrices, index = factors_of_groups(graph, product)
             made = call(graph, grouped_results, (*matrices, operands, epilogue, halves, index), product.node)
         else:
-            made = call(graph, gemm_results, (product.a, product.b, operands, epilogue, halves), product.node)
+            second = () if region.other is None else (region.other.b,)
+            made = call(graph, gemm_results, (product.a, product.b, operands, epilogue, halves, *second), product.node)
         names = [name for name in results.names if name not in halves[1:]]
         found = {name: call(graph, operator.getitem, (made, i), product.node) for i, name in enumerate(names)}
         full = results.full[:-2] if is_joined else results.full
