@@ -49,7 +49,7 @@ BatchText = Annotated[str | None, _option("--batch", f"{_BATCH} `{ANY}`: a run-t
 
 _SCALES = "Block scales of A and of B, such as 1x128,128x128: rows or columns, by K. Default none."
 _GROUP = "K per scale of packed weights (such as --b s4 with --a bf16): 32, 64 or 128."
-_PAIRS = "How pairs of columns lie in B: stacked or interleaved. The epilogue takes both. Default: no pairs."
+_PAIRS = "How pairs of columns lie in B: stacked, interleaved or apart. The epilogue takes both. Default: no pairs."
 _GROUPS = "The number of groups of rows, each with its own matrix of B. Default: rows are not grouped."
 _K_GROUPS = "The number of groups of K, each with its own matrix of D; layout nt. Default: K is not grouped."
 _COUNTS = "Each product of the batch has its own number of rows, the operand counts."

@@ -51,10 +51,10 @@ def _region(product: Any, reached: list[Any], wanted: Any, halves: Halves | None
     roots = (product,) if halves is None else (halves.first, halves.second)
     parts = [] if joined is None else list(_parts(joined))
     sources = [*stored, *parts, *(each.source for each in sums), *([] if softmax is None else [softmax.source])]
-    inside = _ancestors(sources, set(reached))
-    if halves is not None and halves.other is not None and not inside.issuperset(roots):
+    of_each = [_ancestors([source], set(reached)) for source in sources]
+    if halves is not None and halves.other is not None and not any(inside.issuperset(roots) for inside in of_each):
         return None  # it computes nothing from both products
-    inside |= {*roots}
+    inside = {*roots}.union(*of_each)
     nodes = tuple(node for node in reached if node in inside)
     replaced = {joined, *(each.node for each in sums)} | _of_softmax(softmax)
     kept = [

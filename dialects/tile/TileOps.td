@@ -102,7 +102,7 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
 
     With `pairs`, B has twice the columns of D: two columns belong to each column of D, and the region takes the
     accumulators of both, in this order. Column n of D has the columns n and N + n of B, or with `interleaved` 2·n and
-    2·n + 1.
+    2·n + 1. Without groups and batches, B may have three dimensions, two matrices with N columns each.
 
     ```mlir
     tile.gemm tn %a, %b into %d acc(f32) operands(per_column %bias : memref<?xbf16>)

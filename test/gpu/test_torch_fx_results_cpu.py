@@ -20,6 +20,7 @@ from compiled_graphs import (
     with_biases,
 )
 
+import lowtide as lt
 from lowtide.errors import MisalignedError
 from lowtide.runtime.call_keys import Recent
 
@@ -309,6 +310,50 @@ def test_a_known_call_only_allocates_and_launches(monkeypatch: pytest.MonkeyPatc
     assert len(computed) == 4 and all(x is y for x, y in zip(found, made, strict=True)) and len(plan.ran) == 2
     gate, up = (a.double() @ b.double()).chunk(2, 1)
     assert error(found[0], gate * up + c.double()) < 2**-7 and error(found[1], torch.cat([gate, up], 1)) < 2**-8
+
+
+def test_launches_and_plans_are_for_two_matrices_so_far_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    calling = pytest.importorskip("lowtide.torch.fx.calling")
+    text = "(acc: f32, acc2: f32) -> (y0: bf16) { %0 = sub acc, acc2; %0 }"
+    both, a, plan, computed = half(40, 8), half(8, 8), FakePlan(), []
+
+    def by_kernel(*given: Any) -> Any:
+        computed.append(given)
+        found, _ = several_by_kernel(*given)
+        return found, several.Known(plan.prepare(["first"]), plan, ("a", "b", "y0"))
+
+    several_by_kernel = several._by_kernel
+    monkeypatch.setattr(several, "_by_kernel", by_kernel)
+    for name in ("_LAUNCHES", "_MAKERS", "_PLANS"):
+        monkeypatch.setattr(calling, name, calling.Recent(64))
+
+    def run(a: Any, first: int, second: int) -> Any:
+        gate, up = (both[row : row + 8] for row in (first, second))
+        (found,) = calling.run_results(a, gate.mT, [], text, [], up.mT, lies="it")
+        return found, a.double() @ (gate.double() - up.double()).mT
+
+    for places in ((0, 16), (16, 0), (0, 24)):
+        found, exact = run(a, *places)
+        assert error(found, exact) < 2**-7
+    assert len(computed) == 3 and not plan.ran
+    other = a.clone()
+    for number, places in enumerate(((0, 16), (16, 0), (16, 32), (8, 32)), 1):
+        found, _ = run(other, *places)
+        assert len(computed) == 3 and plan.ran[-1] == [other.data_ptr(), both[min(places)].data_ptr(), found.data_ptr()]
+        assert len(plan.ran) == number
+
+
+def test_the_second_matrix_of_b_is_like_the_first() -> None:
+    text = "(acc: f32, acc2: f32) -> (y0: bf16) { %0 = div acc, acc2; %0 }"
+    two = pytest.importorskip("lowtide.torch.two_weights")
+    assert two.exchanged(text) == "(acc: f32, acc2: f32) -> (y0: bf16) { %0 = div acc2, acc; %0 }"
+    for one, other in ((text, half(8, 6)), ("(acc: f32) -> (y0: bf16) { acc }", half(8, 5))):
+        with pytest.raises(lt.LaunchError, match="results-second"):
+            several.gemm_results(half(4, 8), half(8, 5), [], one, [], other)
+    with pytest.raises(lt.LaunchError, match="two-matrices"):
+        two.as_one(half(8, 6), half(16, 6)[::2])
+    whole, is_exchanged = two.as_one(*half(2, 8, 6))
+    assert whole.shape == (2, 8, 6) and not is_exchanged
 
 
 def test_without_a_launch_that_may_be_repeated_each_call_computes(monkeypatch: pytest.MonkeyPatch) -> None:

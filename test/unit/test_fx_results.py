@@ -91,6 +91,44 @@ def test_the_halves_of_a_product_are_pairs_of_columns() -> None:
     assert chosen(graph, sums).row.results == f"{hidden.name}, halves of {sums.name}"
 
 
+def two_products(by_columns: bool = True, wide: int = N) -> tuple[Graph, Node, Node]:
+    """Products of two reshapes of one matrix, with weights of two widths."""
+    graph = Graph()
+    x = graph.input(2, M // 2, K)
+    views = [graph.call("aten.view.default", x, [M, K], shape=(M, K)) for _ in range(2)]
+    weights = [graph.input(K, n, strides=(1, K) if by_columns else None) for n in (N, wide)]
+    gate, up = (graph.call("aten.mm.default", *each, shape=(M, N)) for each in zip(views, weights, strict=True))
+    return graph, gate, up
+
+
+@pytest.mark.parametrize("is_saved", [True, False])
+def test_two_products_of_one_matrix_are_pairs_of_columns(is_saved: bool) -> None:
+    graph, gate, up = two_products()
+    hidden = graph.call("aten.mul.Tensor", graph.call("aten.silu.default", gate), up)
+    graph.output(read(graph, hidden), *([graph.call("aten.sin.default", gate)] if is_saved else []))
+    for first, second in ((gate, up), (up, gate)):
+        choice = chosen(graph, first)
+        saved = f", {first.name}, {second.name}" if is_saved else ""
+        assert choice.row.results == hidden.name + saved and choice.fusion is not None and choice.beside is not None
+        assert (choice.epilogue or "").startswith("(acc: f32, acc2: f32) -> (y0: bf16")
+        assert choice.fusion.region.other.node is second and choice.beside.product == second.name
+        assert choice.beside.taken == () and not choice.fusion.leaves
+
+
+@pytest.mark.parametrize("given", [{"by_columns": False}, {"wide": 2 * N}])
+def test_products_whose_weights_lie_otherwise_are_no_pairs(given: dict[str, Any]) -> None:
+    graph, gate, up = two_products(**given)
+    graph.output(read(graph, graph.call("aten.mul.Tensor", gate, up)))
+    assert chosen(graph, gate).beside is None
+
+
+def test_products_that_are_not_combined_are_no_pairs() -> None:
+    graph, gate, up = two_products()
+    graph.output(*(read(graph, graph.call("aten.relu.default", each)) for each in (gate, up)))
+    choice = chosen(graph, gate)
+    assert choice.beside is None and choice.row.taken == ("relu",)
+
+
 def test_halves_of_weights_by_rows_are_no_pairs() -> None:
     graph = Graph()
     sums = product(graph)
