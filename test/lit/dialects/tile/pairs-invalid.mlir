@@ -56,6 +56,48 @@ func.func @extents(%a: !a, %b: !b, %d: memref<64x96xbf16>) {
 
 // -----
 
+!a = memref<64x32xbf16>
+!b = memref<2x40x32xbf16>
+func.func @apart_extents(%a: !a, %b: !b, %d: memref<64x48xbf16>) {
+  // expected-error @below {{N is 40 in B but 48 in D [gemm-n]}}
+  tile.gemm tn %a, %b into %d acc(f32) pairs {
+  ^bb0(%gate: f32, %up: f32):
+    %0 = arith.truncf %up : f32 to bf16
+    tile.yield %0 : bf16
+  } : !a, !b, memref<64x48xbf16>
+  return
+}
+
+// -----
+
+!a = memref<64x32xbf16>
+!b = memref<3x48x32xbf16>
+func.func @three(%a: !a, %b: !b, %d: memref<64x48xbf16>) {
+  // expected-error @below {{A is of rank 2, B of rank 3 [gemm-ranks]}}
+  tile.gemm tn %a, %b into %d acc(f32) pairs {
+  ^bb0(%gate: f32, %up: f32):
+    %0 = arith.truncf %up : f32 to bf16
+    tile.yield %0 : bf16
+  } : !a, !b, memref<64x48xbf16>
+  return
+}
+
+// -----
+
+!a = memref<64x32xbf16>
+!b = memref<2x48x32xbf16>
+func.func @apart_and_interleaved(%a: !a, %b: !b, %d: memref<64x48xbf16>) {
+  // expected-error @below {{A is of rank 2, B of rank 3 [gemm-ranks]}}
+  tile.gemm tn %a, %b into %d acc(f32) pairs interleaved {
+  ^bb0(%gate: f32, %up: f32):
+    %0 = arith.truncf %up : f32 to bf16
+    tile.yield %0 : bf16
+  } : !a, !b, memref<64x48xbf16>
+  return
+}
+
+// -----
+
 // expected-error @+2 {{interleaved says how columns of pairs lie, and there are no pairs [problem-pairs]}}
 func.func @alone() attributes {tile.problem =
     #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16], interleaved>} {
