@@ -130,7 +130,9 @@ def _taken(product: Product, region: Region, about: About, place: Place) -> Choi
         return str(error)
     names = (str(other.target).split(".")[1] for other in region.nodes if other not in region.roots)
     row, other = Row(*about, tuple(names), "", text, results=region.results.about), region.other
-    beside = other and Row(about[0], other.node.name, other.op, _shape(other), (), f"by the kernel of {about[1]}")
+    if other is None:
+        return Choice(row, fusion, text)
+    beside = Row(about[0], other.node.name, other.op, _shape(other), (), f"by the kernel of {about[1]}")
     return Choice(row, fusion, text, beside)
 
 
