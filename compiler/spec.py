@@ -129,7 +129,8 @@ class GemmSpec(GemmFields):
       has N. For each element of D, the epilogue takes two accumulators: `def swiglu(gate, up)`. With "stacked", B's
       first N columns belong to `gate` and the others to `up`; with "interleaved" they alternate; with "apart" B is two
       matrices (2, N, K), with any distance between them. The layout must be tn or nn, and D by rows; a batch without
-      `counts`, groups of K, groups with "apart", packed weights, block scales and f32 by pieces are not supported.
+      `counts`, groups of K, groups or `counts` with "apart", packed weights, block scales and f32 by pieces are not
+      supported.
     - `a`, `b`: the dtypes of the inputs: f16, bf16, f32 or f64, equal; e4m3 and e5m2 in any combination; or s8 and u8
       in any combination; or packed weights, below.
     - `d`: f16, bf16, f32, s8, u8, e4m3 or e5m2; values are clamped to the range of the latter four. f64 with f64

@@ -304,7 +304,7 @@ def check_pairs(spec: GemmFields) -> None:
         (_beside_batch(spec) if spec.counts else _features(spec))
         | _sums_of_parts(spec)
         | {"groups of K": spec.k_is_grouped}
-        | {"groups, if both matrices are apart": spec.pairs == APART and spec.is_grouped},
+        | {"groups or a batch, if B is apart": spec.pairs == APART and (spec.is_grouped or spec.is_batched)},
         "store both columns, and combine them in another kernel [pairs-beside]",
     )
     if spec.layout not in PAIRED_LAYOUTS:

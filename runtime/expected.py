@@ -80,7 +80,7 @@ def expected(
     else:
         a = (a if dims[names[0]][-2:] == ("m", "k") else a.T)[rows]
     if manifest["spec"].get("pairs") == APART:
-        b = b.reshape(-1, b.shape[-1])
+        b = b.reshape(2 * b.shape[1], b.shape[2])
     b = b if dims[names[1]][-2:] == ("k", "n") else b.swapaxes(-1, -2)
     a, b = _scaled(manifest, operands, (a, b), rows, matrix)
     if ROW_GROUPS in manifest["spec"]:

@@ -69,7 +69,8 @@ def test_the_line_of_a_problem_says_how_pairs_lie() -> None:
 
 
 def test_fuzz_draws_pairs() -> None:
-    for words in ((("pairs", "stacked, product"), ("dtype", "f16")), (("pairs", "interleaved, swiglu-saved"),)):
+    others = ("interleaved, swiglu-saved", "apart, swiglu-saved")
+    for words in ((("pairs", "stacked, product"), ("dtype", "f16")), *((("pairs", word),) for word in others)):
         case = Case(words)
         assert case.spec.pairs == words[0][1].partition(",")[0]
         assert run_case(case).ended is Ended.right

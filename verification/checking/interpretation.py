@@ -13,7 +13,7 @@ from numpy.lib.stride_tricks import as_strided
 from lowtide import interpreter
 from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.spec import GemmSpec
-from lowtide.compiler.spec_fields import A_ROWS, ENDS
+from lowtide.compiler.spec_fields import A_ROWS, APART, ENDS
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
@@ -218,7 +218,7 @@ def extents_of(spec: GemmSpec, inputs: Mapping[str, Any]) -> tuple[int, int]:
     """M and N of the product, from the shapes of the inputs."""
     m = len(inputs[A_ROWS]) if spec.a_rows else inputs["a"].shape[-2 if spec.layout[0] == "t" else -1]
     rows_of_b = inputs["b"].shape[-2 if spec.layout[1] == "n" else -1]
-    return m, rows_of_b * spec.rows_per_byte // spec.epilogue_graph.sums
+    return m, rows_of_b * spec.rows_per_byte // (1 if spec.pairs == APART else spec.epilogue_graph.sums)
 
 
 def matrices_of(spec: GemmSpec, inputs: Mapping[str, Any], batch: Batch | None = None) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ def matrices_of(
             raise SpecError(
                 f"{name} has shape {array.shape}; layout {spec.layout} wants {_shape_text(expected)} [reference-shape]"
             )
-    b = np.reshape(b, (-1, b.shape[-1])) if spec.pairs == APART else b
+    b = np.reshape(b, (2 * b.shape[1], b.shape[2])) if spec.pairs == APART else b
     left = multiplied(np.asarray(a).astype(numpy_dtype(spec.a)).astype(np.float64), spec.a)
     if spec.is_mixed:
         right = _weights(spec, b, operands)
