@@ -19,7 +19,7 @@ from lowtide.runtime import driver
 from lowtide.runtime.argument_block import ArgumentBlock, ArgumentLayout
 from lowtide.runtime.checks import MatrixView, address_error, base_alignment, overlap_error
 from lowtide.runtime.host_program import HostProgram
-from lowtide.runtime.kinds import is_full_operand, output_of
+from lowtide.runtime.kinds import KINDS, is_full_operand, output_of
 from lowtide.runtime.launch_config import launch_config
 from lowtide.runtime.launch_shape import LaunchShape
 from lowtide.runtime.module import LoadedModule
@@ -36,7 +36,8 @@ Views: TypeAlias = dict[str, MatrixView]
 class Apart:
     """An output and another argument that must not overlap, by number, and the bytes that each spans. `may_be`: whether
     the output, D, may be the other one. `rows`: the bytes between the rows of both, and in a row of each; None if their
-    rows, or those of another kind of argument, are not equally far apart."""
+    rows, or those of another kind of argument, are not equally far apart. `two`: if the other one is two matrices, the
+    bytes between them, and in each; outputs may lie between them."""
 
     output: int
     size: int
@@ -44,11 +45,15 @@ class Apart:
     span: int
     may_be: bool
     rows: tuple[int, int, int] | None
+    two: tuple[int, int] | None = None
 
     def overlaps(self, start: int, address: int) -> bool:
         """Whether they overlap at these base addresses of the output and the other."""
         if address >= start + self.size or start >= address + self.span or (address == start and self.may_be):
             return False
+        if self.two is not None:
+            distance, size = self.two
+            return any(start < at + size and at < start + self.size for at in (address, address + distance))
         if self.rows is None:
             return True
         stride, own, its = self.rows
@@ -200,7 +205,16 @@ def _apart(
     """The pair of an output and another argument, each with the bytes that it spans."""
     output, other = arguments[own[0]], arguments[its[0]]
     may_be = is_d and _are_in_order(arguments) and _lies_as(other, output, views)
-    return Apart(*own, *its, may_be, _equal_rows(output, other, views))
+    return Apart(*own, *its, may_be, _equal_rows(output, other, views), _of_two(other, views))
+
+
+def _of_two(argument: dict[str, Any], views: Views) -> tuple[int, int] | None:
+    """The bytes between the two matrices of an input, and in each; None for other arguments."""
+    view, is_matrix = views[argument["name"]], (argument["role"], argument["kind"]) == ("input", "matrix")
+    if not is_matrix or argument["shape"][:1] != [2] or len(argument["shape"]) <= KINDS["matrix"]:
+        return None
+    distance = view.batch_stride * element_type(argument["dtype"]).bytes
+    return distance, view.span - distance
 
 
 def _are_in_order(arguments: tuple[dict[str, Any], ...]) -> bool:

@@ -91,12 +91,12 @@ def test_the_halves_of_a_product_are_pairs_of_columns() -> None:
     assert chosen(graph, sums).row.results == f"{hidden.name}, halves of {sums.name}"
 
 
-def two_products(by_columns: bool = True, wide: int = N) -> tuple[Graph, Node, Node]:
+def two_products(by_columns: bool = True, wide: int = N, k: int = K) -> tuple[Graph, Node, Node]:
     """Products of two reshapes of one matrix, with weights of two widths."""
     graph = Graph()
-    x = graph.input(2, M // 2, K)
-    views = [graph.call("aten.view.default", x, [M, K], shape=(M, K)) for _ in range(2)]
-    weights = [graph.input(K, n, strides=(1, K) if by_columns else None) for n in (N, wide)]
+    x = graph.input(2, M // 2, k)
+    views = [graph.call("aten.view.default", x, [M, k], shape=(M, k)) for _ in range(2)]
+    weights = [graph.input(k, n, strides=(1, k) if by_columns else None) for n in (N, wide)]
     gate, up = (graph.call("aten.mm.default", *each, shape=(M, N)) for each in zip(views, weights, strict=True))
     return graph, gate, up
 
@@ -115,8 +115,8 @@ def test_two_products_of_one_matrix_are_pairs_of_columns(is_saved: bool) -> None
         assert choice.beside.taken == () and not choice.fusion.leaves
 
 
-@pytest.mark.parametrize("given", [{"by_columns": False}, {"wide": 2 * N}])
-def test_products_whose_weights_lie_otherwise_are_no_pairs(given: dict[str, Any]) -> None:
+@pytest.mark.parametrize("given", [{"by_columns": False}, {"wide": 2 * N}, {"k": 2048}])
+def test_products_whose_weights_lie_otherwise_or_are_long_are_no_pairs(given: dict[str, Any]) -> None:
     graph, gate, up = two_products(**given)
     graph.output(read(graph, graph.call("aten.mul.Tensor", gate, up)))
     assert chosen(graph, gate).beside is None

@@ -16,6 +16,7 @@ from lowtide.errors import LaunchError
 from lowtide.runtime import Kernel
 from lowtide.runtime import kernel as kernel_module
 from lowtide.runtime.call_keys import CallKeys, Recent
+from lowtide.runtime.plan import Apart
 
 pytestmark = pytest.mark.usefixtures("torch")
 M, N, K = 40, 24, 32
@@ -200,6 +201,14 @@ def test_known_shapes_still_get_an_output_of_their_own(fake: FakeDriver, torch: 
     assert all(x.stride() == (24, 1) for x in outputs)
     assert torch.allocated == [((40, 24), 11), ((40, 24), 12), ((16, 24), 12), ((40, 24), 12)]
     assert len({id(x) for x in outputs}) == 4
+
+
+def test_outputs_may_lie_between_two_matrices() -> None:
+    apart = Apart(2, 100, 1, 1000, may_be=False, rows=None, two=(900, 100))
+    assert [apart.overlaps(start, 0) for start in (0, 99, 100, 800, 801, 999, 1000)] == [
+        *(True, True, False, False),
+        *(True, True, False),
+    ]
 
 
 def test_other_libraries_arrays_are_never_known_by_key(fake: FakeDriver) -> None:
