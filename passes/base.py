@@ -52,8 +52,8 @@ class Pass(ABC):
 
     @abstractmethod
     def run(self, module: ir.Module, target: Target) -> bool | None:
-        """Rewrite the module in place. Returns False if it is as it was, so that it need not be verified again. Raises
-        Refusal for an op that it does not accept."""
+        """Rewrite the module in place. Returns False if nothing has changed: the module is then not verified again.
+        Raises Refusal for an op that it does not accept."""
 
     def apply(self, module: ir.Module, target: Target) -> None:
         """Run, with the checks around it: level on entry, level and verifier on exit.

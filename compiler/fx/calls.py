@@ -66,8 +66,8 @@ def _extents(extents: Sequence[Any]) -> tuple[int, ...] | None:
 
 
 def spec_of(product: Product, epilogue: str, of_two: bool = False) -> GemmSpec:
-    """The problem of a product, or of one of groups of rows, with several results or pairs of columns. `of_two`: of two
-    products. Raises SpecError if it is not supported."""
+    """The problem of a product, or of one of groups of rows, with several results or pairs of columns. `of_two`: it
+    is one of two products. Raises SpecError if it is not supported."""
     text, dtype, n = TextEpilogue(epilogue), product.a_value.dtype, product.value.shape[-1]
     assert dtype is not None
     pairs: dict[str, Any] = {"pairs": APART if of_two else "stacked"} if text.sums > 1 else {}

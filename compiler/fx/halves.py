@@ -57,7 +57,7 @@ def halves_of(product: Product) -> Halves | None:
 
 
 def two_of(product: Product) -> Iterator[Halves]:
-    """Other products of the same A, whose matrix of B lies as this one's does: each may have the second columns."""
+    """Each other product of the same A whose B has the type, shape and strides of this one's, as the second of two."""
     columns, b, k = product.value.shape[-1], product.b_value, product.b_value.shape[-2]
     if product.op != _MM or not isinstance(columns, int) or not is_one(b.strides[-2]):
         return

@@ -201,7 +201,7 @@ def _ancestors_without(nodes: Iterable[Any], within: set[Any], without: set[Any]
 def _is_wanted(reduced: Reduced, region: Region, wanted: list[Any]) -> bool:
     """Whether a kernel should compute a sum: over a column of a value that products read, such as the gradient of a
     bias; or over a row of a value that is computed from the tensors that stored values are computed from, unless a
-    kernel of Inductor's gets the sum on its way."""
+    kernel of Inductor's can add the row, too (`_is_normalized`)."""
     assert region.results is not None
     node = reduced.source
     if reduced.kind == COLUMN_SUM:
@@ -212,8 +212,8 @@ def _is_wanted(reduced: Reduced, region: Region, wanted: list[Any]) -> bool:
 
 
 def _is_normalized(reduced: Reduced, region: Region) -> bool:
-    """Whether ops compute values of D's size from a sum over rows and from values of the region, as a norm that is
-    stored. Inductor has a kernel for them, which reads whole rows and so can add them, too."""
+    """Whether ops compute values of D's size from a sum over rows and from values of the region, such as a norm that
+    is stored. Inductor has a kernel for them, which reads whole rows and so can add them, too."""
     root = value_of(region.nodes[0])
     assert root is not None
     seen, waiting = set(), [reduced.node]

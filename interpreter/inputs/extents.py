@@ -111,7 +111,8 @@ def _first_whole(results: list[ResultKind]) -> int:
 def _of_pairs(dims: list[Sequence[str]], function: ir.Operation) -> list[Sequence[str]]:
     """The extents if two rows of B belong to each column of D, or one row of each of two matrices."""
     _, b, *_ = (argument.type for argument in function.regions[0].blocks[0].arguments)
-    if isinstance(b, ir.MemRefType) and b.rank > len(dims[1]):
+    is_of_groups = tile.OperandKind.ends.name in operand_kinds_of(function)  # then the first extent of B counts them
+    if isinstance(b, ir.MemRefType) and b.rank > len(dims[1]) and not is_of_groups:
         dims[1] = (HALVES, *dims[1])
         return dims
     dims[1] = tuple(PAIRED_ROWS if dim == "n" else dim for dim in dims[1])

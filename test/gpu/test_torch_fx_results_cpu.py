@@ -350,8 +350,16 @@ def test_the_second_matrix_of_b_is_like_the_first() -> None:
     for one, other in ((text, half(8, 6)), ("(acc: f32) -> (y0: bf16) { acc }", half(8, 5))):
         with pytest.raises(lt.LaunchError, match="results-second"):
             several.gemm_results(half(4, 8), half(8, 5), [], one, [], other)
-    with pytest.raises(lt.LaunchError, match="two-matrices"):
+    with pytest.raises(lt.LaunchError, match=r"\[two-matrices\]"):
         two.as_one(half(8, 6), half(16, 6)[::2])
+
+    def on_gpu(address: int) -> Any:
+        like = {"shape": (8, 6), "stride": lambda: (6, 1), "dtype": torch.bfloat16, "itemsize": 2}
+        return SimpleNamespace(is_cuda=True, data_ptr=lambda: address, **like)
+
+    for apart in (0, 8, 2**40):
+        with pytest.raises(lt.LaunchError, match=r"\[two-matrices-apart\]"):
+            two.as_one(on_gpu(512), on_gpu(512 + apart))
     whole, is_exchanged = two.as_one(*half(2, 8, 6))
     assert whole.shape == (2, 8, 6) and not is_exchanged
 

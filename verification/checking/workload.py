@@ -64,7 +64,7 @@ def works_of(
     sms: Sequence[int],
     matrices: int = 1,
 ) -> list[Work]:
-    """As `work_of`, for each number of SMs. Grids of as many CTAs have the same work items."""
+    """As `work_of`, for each number of SMs. Grids with the same number of CTAs have the same work items."""
     rows, columns, steps = tiles
     order = schedule.grid.order
     assert order is not None and schedule.grid.scheduler is not None

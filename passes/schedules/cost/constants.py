@@ -16,7 +16,7 @@ class Constants:
     cluster_launch: float
     """For a grid of clusters, in addition."""
     cluster_launch_off_k: float
-    """The same for products that `is_large_off_k`."""
+    """The same for products for which `is_large_off_k` is true."""
     tile: float
     """For a tile, in addition to its K steps and stores."""
     tile_in_turn: float
@@ -68,7 +68,7 @@ class Constants:
     """Bytes per cycle of a pair of SMs from memory, unless the CTAs of the next grid fit beside those of this one."""
     narrow_rows: float
     """The factor of bytes from memory of the operand that is not K-major, for each time that the rows of a box are half
-    as long, beginning with a line, in products that `is_large_off_k`."""
+    as long, beginning with a line, in products for which `is_large_off_k` is true."""
     written: float
     """The factor by which a byte of D that is written counts, relative to a byte that is read."""
     read_near: float
@@ -103,4 +103,4 @@ class Constants:
     power_sharpness: float
     """The sharpness of `either` for waves and the power limit."""
     power_sharpness_off_k: float
-    """The same for products that `is_large_off_k`."""
+    """The same for products for which `is_large_off_k` is true."""

@@ -99,7 +99,7 @@ class Grid(NamedTuple):
 
 
 WHOLE_COLUMN = 1 << 30
-#: The least CTAs per SM of a grid for which a stage is spared: with half of them, each has a pair of SMs for itself.
+#: A stage is spared only if a grid has more CTAs per SM than this. With 0.5, each CTA has a pair of SMs for itself.
 LEAST_SHARED = 0.53
 
 

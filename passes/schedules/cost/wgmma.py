@@ -180,9 +180,9 @@ def _is_multiple(size: Numbers, unit: Numbers) -> np.ndarray:
 
 
 def is_large_off_k(product: Product) -> np.ndarray:
-    """Whether the larger operand is not K-major, the smaller one is, and the rows of both start on lines, as those of
-    weights of few rows in tt. The constants of these products were fitted apart. With them, kernels for other products
-    that are not K-major did not gain (docs/tried.md)."""
+    """Whether the larger operand is not K-major, the smaller one is, and the rows of both start on lines, such as
+    weights beside few rows in tt. The constants of these products were fitted apart. With them, kernels for other
+    products that are not K-major did not gain (docs/tried.md)."""
     of_a = np.logical_not(product.a_is_k_major) & product.b_is_k_major & np.asarray(product.m >= product.n)
     of_b = np.logical_not(product.b_is_k_major) & product.a_is_k_major & np.asarray(product.n >= product.m)
     return np.asarray(
@@ -191,8 +191,8 @@ def is_large_off_k(product: Product) -> np.ndarray:
 
 
 def _narrow(side: np.ndarray, is_k_major: "bool | np.ndarray", product: Product, factor: float) -> np.ndarray:
-    """A factor for each time that the rows of a box of an operand that is not K-major are half as long as a line. If
-    the side of the tile is not a multiple of a line, their length is the largest power of two that divides both."""
+    """`factor`, multiplied once for each time that a line must be halved to give the rows of a box; 1 for a K-major
+    operand. The length of these rows is the largest power of two that divides the side of the tile and a line."""
     row = np.gcd((side * product.operand_bytes).astype(int), _LINE)
     return np.where(is_k_major, 1.0, factor ** np.log2(_LINE / row))
 
@@ -214,7 +214,7 @@ def _stage_bytes(grids: Grids, product: Product) -> np.ndarray:
 
 
 def _stages(grids: Grids, product: Product, sm_count: int) -> np.ndarray:
-    """The stages of the ring that fit in shared memory, if TMA stores D beside a tile; less one if it is spared."""
+    """The stages that fit in shared memory, beside a tile of D if TMA stores it; one less if a stage is spared."""
     return _most_stages(grids, product) - _spares_a_stage(grids, product, sm_count)
 
 

@@ -31,7 +31,7 @@ def as_one(first: torch.Tensor, second: torch.Tensor) -> tuple[torch.Tensor, boo
     if first.shape != second.shape or first.stride() != second.stride() or first.dtype != second.dtype:
         raise LaunchError(
             f"the matrices of B are {tuple(first.shape)} and {tuple(second.shape)} with strides {first.stride()} and"
-            f" {second.stride()}; they must be alike [two-matrices]"
+            f" {second.stride()}; shapes, strides and types must be equal [two-matrices]"
         )
     if not first.is_cuda:
         return torch.stack([first, second]), False
@@ -39,8 +39,8 @@ def as_one(first: torch.Tensor, second: torch.Tensor) -> tuple[torch.Tensor, boo
     low, apart = min(addresses), abs(addresses[1] - addresses[0])
     if apart % ALIGNED or not 0 < apart < _MOST_APART or first.itemsize != 2:
         raise LaunchError(
-            f"the matrices of B are {apart} bytes apart, with elements of {first.itemsize} bytes; a kernel takes less"
-            f" than 2**40 bytes, in multiples of {ALIGNED}, and 16-bit floats [two-matrices-apart]"
+            f"the matrices of B are {apart} bytes apart, with elements of {first.itemsize} bytes; a kernel takes 16-bit"
+            f" floats, and multiples of {ALIGNED} bytes above 0 and below 2**40 [two-matrices-apart]"
         )
     shape, strides = (2, *first.shape), (apart, *(stride * first.itemsize for stride in first.stride()))
     found = torch.as_tensor(_Memory(low, shape, strides), device=first.device)
@@ -48,7 +48,7 @@ def as_one(first: torch.Tensor, second: torch.Tensor) -> tuple[torch.Tensor, boo
 
 
 def exchanged(epilogue: str) -> str:
-    """The text of an epilogue of two accumulators that are exchanged."""
+    """The text of an epilogue with its two accumulators exchanged."""
     head, brace, body = epilogue.partition("{")
     names = {"acc": "acc2", "acc2": "acc"}
     return head + brace + "".join(names.get(word, word) for word in _words(body))

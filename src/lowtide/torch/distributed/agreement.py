@@ -18,8 +18,8 @@ from lowtide.torch.distributed.call import GATHER
 from lowtide.torch.distributed.ranks import Ranks
 
 _UNIT = 16  # bytes; rows that TMA loads and stores are multiples of it
-_FEWEST_ROWS = 512  # of the whole product; with fewer, the plain ops are expected to take less time (docs/ranks.md)
-# MiB of the parts of a sum that a rank sends. With fewer, flags and the kernel of the sum took longer than NCCL does.
+_FEWEST_ROWS = 512  # of the whole product; with fewer, the plain ops took less time (docs/performance.md)
+# MiB of the parts of a sum that a rank sends. With fewer, flags and the kernel of the sum took longer than NCCL.
 _FEWEST_SENT = 8
 
 

@@ -24,7 +24,7 @@ _LINK = (
 )
 LARGEST_SENT = 0
 """Bytes of the largest shard of A that a kernel sends. 0: the copy engine sends all. It was faster on two H200s, for
-shards of 4 MiB and more; smaller ones have too few rows for the kernels."""
+shards of 4 MiB and more; smaller ones were timed only with fewer than 512 rows, which the plain ops take."""
 _START = 6000  # cycles: a kernel's start and end
 
 

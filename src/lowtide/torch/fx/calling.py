@@ -69,8 +69,8 @@ def run_results(
     lies: Any,
 ) -> list[torch.Tensor]:
     """`lies`: types, sizes, strides and device of A, B and the operands, with `epilogue` and `halves`; None if they are
-    not known. Results are allocated on the current device, which is that of A. A launch and a plan are for two matrices
-    of B that are so far apart. Raises as `lowtide::gemm_results` does."""
+    not known. Results are allocated on the current device, which is that of A. With two matrices of B, a launch and a
+    plan are kept for each distance between them. Raises as `lowtide::gemm_results` does."""
     of_b = b.data_ptr()
     if second is not None:
         apart = second.data_ptr() - of_b
