@@ -405,7 +405,7 @@ class Cells:
 
     def _numbers_of_bits(self, span: Span, bad: Values, dtype: str) -> Values | None:
         """The elements of a span as numbers. `bad`: a mask of those written with another type. None if they are not
-        integers, or if registers have types, so that an integer is no number of these."""
+        integers, or if registers have types: then an integer cannot be read as such a number."""
         if self.numbers_of_bits is None:
             return None
         width = ELEMENT_BYTES[dtype]

@@ -100,10 +100,8 @@ def lower_results(
     """The op as a node of Inductor's IR with several outputs."""
     if V.graph.cpp_wrapper:
         return _results_fallback(a, b, operands, epilogue, halves, second)
-    inputs, more = (
-        (_matrix(a), _matrix(b), [_by_rows(x) for x in operands]),
-        [] if second is None else [_matrix(second)],
-    )
+    inputs = _matrix(a), _matrix(b), [_by_rows(x) for x in operands]
+    more = [] if second is None else [_matrix(second)]
     begin_results(inputs[0], inputs[1], epilogue, *more)
     made = GemmResults.create(gemm_results, *inputs, epilogue, list(halves), *more)
     return [ir.TensorBox.create(each) for each in made]
