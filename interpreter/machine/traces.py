@@ -49,18 +49,19 @@ class Trace:
         return self.work.setdefault(cta, {}).setdefault(agent, [])
 
     def store(self, access: Access, span: Span) -> None:
-        """An access has written global memory; only writes of D are recorded."""
-        at = span.addresses[0] if span.addresses.size else -1
-        number, output = next(((i, x) for i, x in enumerate(self.outputs) if x.start <= at < x.end), (0, None))
-        if output is None:
-            return
-        self.is_copied |= getattr(access.op, "name", "") == "tile.prepare"
-        starts = np.arange(0, span.size, ELEMENT_BYTES[output.dtype])
-        matrix, row, rest = output.place((span.addresses[:, None] + starts - output.start).reshape(-1))
-        rows = row_of(matrix + number, row, output.rows)
-        agent = access.who or f"warp {access.warp}"
-        made = self.stores.setdefault(access.cta, {}).setdefault(agent, [])
-        made.append((rows, rest // ELEMENT_BYTES[output.dtype]))
+        """An access has written global memory; only writes of D are recorded. One access may be of several stores, some
+        of them to other results (machine/lanes.py)."""
+        for number, output in enumerate(self.outputs):
+            inside = span.addresses[(output.start <= span.addresses) & (span.addresses < output.end)]
+            if not inside.size:
+                continue
+            self.is_copied |= getattr(access.op, "name", "") == "tile.prepare"
+            starts = np.arange(0, span.size, ELEMENT_BYTES[output.dtype])
+            matrix, row, rest = output.place((inside[:, None] + starts - output.start).reshape(-1))
+            rows = row_of(matrix + number, row, output.rows)
+            agent = access.who or f"warp {access.warp}"
+            made = self.stores.setdefault(access.cta, {}).setdefault(agent, [])
+            made.append((rows, rest // ELEMENT_BYTES[output.dtype]))
 
     def tiles(self) -> dict[int, list[Tile]]:
         """By CTA, its work tiles, in the sequence that all its agents keep.
