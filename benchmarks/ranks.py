@@ -32,7 +32,6 @@ from record import Cell
 
 import lowtide.torch as ltt
 from lowtide.torch import distributed
-from lowtide.torch.distributed import sending
 
 SHAPES = {
     "ag": ((8192, 28672, 8192), (4096, 14336, 4096), (2048, 28672, 8192), (512, 28672, 8192), (64, 28672, 8192)),
@@ -64,11 +63,7 @@ def gather(shape: tuple[int, int, int], rank: int, size: int) -> Contenders:
         return torch.mm(whole, weight.mT, out=out)
 
     def sent() -> torch.Tensor:
-        largest, sending.LARGEST_SENT = sending.LARGEST_SENT, a.nbytes
-        try:
-            return distributed.all_gather_matmul(a, weight.mT, out=ours)
-        finally:
-            sending.LARGEST_SENT = largest
+        return distributed.all_gather_matmul(a, weight.mT, out=ours, sender="kernel")
 
     return {
         "nccl": nccl,

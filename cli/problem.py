@@ -54,7 +54,7 @@ _GROUPS = "The number of groups of rows, each with its own matrix of B. Default:
 _K_GROUPS = "The number of groups of K, each with its own matrix of D; layout nt. Default: K is not grouped."
 _COUNTS = "Each product of the batch has its own number of rows, the operand counts."
 _A_ROWS = "Take the rows of A at an index, the operand a_rows."
-_SENDS = "The kernel also sends the shard of this GPU to the others, before it multiplies. Requires --arrivals."
+_PEERS = "The kernel can send the shard of this GPU to the others (grid.sender). Requires --arrivals."
 _ARRIVALS = "The matrices of A are shards that other GPUs fill while the kernel runs."
 _D_ROWS = "Store into the rows of D at an index, the operand d_rows."
 _LISTS = "Lists of matrices among the operands: b, with --groups or --batch; d, with --batch; abd, with --counts."
@@ -85,7 +85,7 @@ class Problem:
     batch: str | int | None = None
     counts: Annotated[bool | None, _option("--counts", _COUNTS)] = None
     arrivals: Annotated[bool | None, _option("--arrivals", _ARRIVALS)] = None
-    sends: Annotated[bool | None, _option("--sends", _SENDS)] = None
+    peers: Annotated[bool | None, _option("--peers", _PEERS)] = None
     groups: Annotated[int | None, _option("--groups", _GROUPS, min=1)] = None
     k_groups: Annotated[int | None, _option("--k-groups", _K_GROUPS, min=1)] = None
     a_rows: Annotated[bool | None, _option("--a-rows", _A_ROWS)] = None
@@ -116,7 +116,7 @@ class Problem:
             batch=make_batch(self.batch),
             counts=bool(self.counts),
             arrivals=bool(self.arrivals),
-            sends=bool(self.sends),
+            peers=bool(self.peers),
             groups=_groups(self.groups, self.k_groups),
             d_order=self.d_order or D_ORDERS[0],
             precision=self.precision,

@@ -40,7 +40,7 @@ class GemmFields:
     batch: int | Unbatched | None = UNBATCHED
     counts: bool = False
     arrivals: bool = False
-    sends: bool = False
+    peers: bool = False
     groups: int | Groups | Ungrouped | None = UNGROUPED
     a_rows: bool = False
     d_rows: bool = False
@@ -220,7 +220,7 @@ class GemmFields:
             Operand(name, OperandKind(name), ENDS_TYPE, count=size or shards)
             for name, size in (ARRIVALS.items() if self.arrivals else ())
         )
-        sending = SENDS if self.sends else ()
+        sending = SENDS if self.peers else ()
         sent = tuple(Operand(name, OperandKind(name), ENDS_TYPE, count=shards) for name in sending)
         of_shards = (*arriving, *sent)
         return (*self.epilogue_graph.operands, *scales, *zeros, *ends, *taken, *placed, *of_shards, *of_blocks)

@@ -34,7 +34,7 @@ from lowtide.compiler.spec_rules import (
     check_groups,
     check_lists,
     check_pairs,
-    check_sends,
+    check_peers,
     check_weights,
 )
 from lowtide.decompositions import DECOMPOSITIONS, decompositions_of
@@ -80,9 +80,10 @@ class GemmSpec(GemmFields):
       rank, rank + 1, …, and after the last rank from 0 on (docs/ranks.md). The layout must be tn or tt, and D by rows.
       Packed weights, block scales, f32 by pieces, lists of A or B, indices of rows, and results other than full ones
       are not supported.
-    - `sends`: whether the kernel also sends the shard of this GPU to the others, before it multiplies; False, the
-      default. It needs `arrivals`. If True, the kernel takes two more operands, which only the device reads. `peers`,
-      s32 (batch, 4): row q has two addresses on rank q, each as its lower and then its higher 32 bits. The first is the
+    - `peers`: whether the kernel can also send the shard of this GPU to the others, before it multiplies; False, the
+      default. It needs `arrivals`. The field `grid.sender` of the schedule says whether it does; if not, the caller
+      sends the shard. If True, the kernel takes two more operands, which only the device reads. `peers`, s32
+      (batch, 4): row q has two addresses on rank q, each as its lower and then its higher 32 bits. The first is the
       place of this rank's shard there, with the strides and the alignment of A; the second is this rank's flag there.
       Nothing is sent to a rank whose place is 0. The row of this rank is not read. `sent`, s32 (batch,), must be zero
       before the first launch; each launch leaves zeros. All rows of the shard are sent, also with `counts`. Then one
@@ -188,7 +189,7 @@ class GemmSpec(GemmFields):
         check_a_rows(self)
         check_lists(self)
         check_arrivals(self)
-        check_sends(self)
+        check_peers(self)
         self._settle_sums()
         self._settle_result_types()
         check_pairs(self)
@@ -302,7 +303,7 @@ class GemmSpec(GemmFields):
                 f"the epilogue's operand {D_ROWS!r} has the name of the rows of D that are stored: rename it"
                 " [d-rows-operand-name]"
             )
-        for own in (*(ARRIVALS if self.arrivals else ()), *(SENDS if self.sends else ())):
+        for own in (*(ARRIVALS if self.arrivals else ()), *(SENDS if self.peers else ())):
             if own in names:
                 raise SpecError(
                     f"the epilogue's operand {own!r} has the name of an operand for shards that arrive: rename it"

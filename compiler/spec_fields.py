@@ -24,7 +24,7 @@ A_ROWS = "a_rows"  # the operand that says which rows of A are taken; also s32
 D_ROWS = "d_rows"  # the operand that says into which rows of D rows are stored; also s32
 # The operands for shards of A that arrive, all s32, with their numbers of elements; None: one for each shard
 ARRIVALS = {"arrived": None, "turn": 3, "status": 4}
-# The operands of a kernel that sends this GPU's shard, also s32: where to, and counters of CTAs
+# The operands of a kernel that can send this GPU's shard, also s32: where to, and counters of CTAs
 SENDS = ("peers", "sent")
 SCALE_TYPES = ("f16", "bf16", "f32")
 WEIGHT_LAYOUTS = ("tn", "nn")  # those with K of B contiguous

@@ -119,7 +119,7 @@ def spec_of(module: ir.Module) -> FoundProblem:
             batch=UNBATCHED if problem.k_is_grouped else _batch([types[0], types[1], d]),
             counts=problem.is_padded,
             arrivals=problem.has_arrivals,
-            sends=problem.sends,
+            peers=problem.has_peers,
             groups=_groups(problem, types[1], d),
             a=_dtype(types[0]),
             b=problem.weights or _dtype(types[1]),
@@ -220,11 +220,11 @@ def shape_as_it_lies(type_: ir.MemRefType) -> list[int | None]:
 
 def words_of(problem: Problem) -> dict[str, Any]:
     """The words of a manifest's spec for pairs of columns, for rows of A and D at an index, for counts of rows, for
-    shards that arrive, for a shard that is sent, and for lists of matrices."""
+    shards that arrive, for places of peers, and for lists of matrices."""
     given = {"pairs": problem.pairs, "lists": problem.lists or None}
     words = {name: word for name, word in given.items() if word is not None}
     flags = {"a_rows": problem.takes_rows, "d_rows": problem.places_rows, "counts": problem.is_padded}
-    flags |= {"arrivals": problem.has_arrivals, "sends": problem.sends}
+    flags |= {"arrivals": problem.has_arrivals, "peers": problem.has_peers}
     return words | {name: True for name, is_there in flags.items() if is_there}
 
 

@@ -208,18 +208,18 @@ def check_arrivals(spec: GemmFields) -> None:
     _refuse("shards that arrive", beside, "gather A before the product, without arrivals [arrivals-beside]")
 
 
-def check_sends(spec: GemmFields) -> None:
-    """Raises SpecError for fields that do not go with a shard of A that the kernel sends."""
-    _check_flag("sends", spec.sends)
-    if not spec.sends:
+def check_peers(spec: GemmFields) -> None:
+    """Raises SpecError for fields that do not go with a shard of A that the kernel can send."""
+    _check_flag("peers", spec.peers)
+    if not spec.peers:
         return
     if not spec.arrivals:
         raise SpecError(
-            "sends=True without arrivals: the kernel sends one of the shards of A that arrive; give batch=, their "
-            "number, and arrivals=True [sends-arrivals]"
+            "peers=True without arrivals: the kernel sends one of the shards of A that arrive; give batch=, their "
+            "number, and arrivals=True [peers-arrivals]"
         )
     beside = {f"lists={spec.lists!r}": spec.lists is not None, "a K of 0": spec.k == 0}
-    _refuse("shards that kernels send", beside, "copy them by the copy engine, without sends [sends-beside]")
+    _refuse("shards that kernels send", beside, "copy them by the copy engine, without peers [peers-beside]")
 
 
 def check_arrival_results(spec: GemmFields) -> None:

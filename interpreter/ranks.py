@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import InterpreterError
 from lowtide.interpreter.api import Loaded, Run
 from lowtide.interpreter.machine.options import MAX_STEPS, Observers, Options
@@ -50,7 +51,7 @@ def interpret_ranks(
 
     `ranks`: the inputs of each rank, as for `interpret`. They have the rank's own shard of A, `a[rank]`, and its flag.
     The copy engines of the other ranks overwrite the other shards and flags: their contents in `a` and `arrived` are
-    those of an earlier call. If the kernels send the shards (`sends=True`), their stores overwrite them, and the
+    those of an earlier call. If the kernels send the shards (`grid.sender`), their stores overwrite them, and the
     contents of `peers` do not matter. `seed` determines the order of agents, devices and copies. `sendings`: faults of
     copies, or of what kernels send, by (source, target). The other arguments are those of `interpret`.
 
@@ -74,7 +75,8 @@ def interpret_ranks(
     with np.errstate(all="ignore"):
         for device in devices:
             device.place()
-        is_sent = any(each.name == PEERS for each in devices[0].arguments)
+        schedule = Schedule.carried_by(loaded.module)
+        is_sent = schedule is not None and schedule.sends
         writers: list[Any] = [*(sent_shards if is_sent else _copy_engines)(devices, sendings)]
         take_turns([Rank(*each) for each in enumerate(devices)], writers, Random(seed))
     return [device.results(("a", "arrived", PEERS)) for device in devices]

@@ -1,4 +1,4 @@
-"""Shards of A that kernels send (`GemmSpec(sends=True)`), in an interpretation of several ranks.
+"""Shards of A that kernels send (`grid.sender = kernel`), in an interpretation of several ranks.
 
 A device has no access to the memory of another. So for each peer a kernel gets two places on its own device, which
 stand for those of the shard and of the flag on the peer:

@@ -30,7 +30,7 @@ from lowtide.runtime.host_compiler import compile_host
 from lowtide.runtime.kinds import (
     ABSENT,
     BATCH,
-    HAS_SENDS,
+    HAS_PEERS,
     K_GROUPS,
     ONE,
     PACKED_ROWS,
@@ -392,10 +392,10 @@ class Kernel:
                 f"kernel {self.name}: K is 0, and a list has no matrices of zeros; fill D with the epilogue of 0"
                 " [list-without-k]"
             )
-        if not extents["k"] and HAS_SENDS in self.manifest["spec"]:
+        if not extents["k"] and HAS_PEERS in self.manifest["spec"]:
             raise LaunchError(
                 f"kernel {self.name}: K is 0, and a shard has no elements to send; fill D with the epilogue of 0"
-                " [sends-without-k]"
+                " [peers-without-k]"
             )
         if not extents["k"]:
             operands = with_zeros(operands, self._arguments, self._dims, self._zeros, device, module.context)

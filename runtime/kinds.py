@@ -36,7 +36,7 @@ OF_COLUMNS = ("per_column", "group_scale", "group_zero", "column_scale", "column
 # elements for the columns of D: with groups of rows they may have a part for each
 ROW_INDICES = ("a_rows", "d_rows")  # kinds of arguments that are indices of rows, and the words of specs with them
 ARRIVALS = ("arrived", "turn", "status")  # kinds of arguments for shards of A that arrive
-SENDS = ("peers", "sent")  # kinds of arguments of a kernel that sends this GPU's shard
+SENDS = ("peers", "sent")  # kinds of arguments of a kernel that can send this GPU's shard
 NOT_OF_EPILOGUE = (
     *IN_THE_SUM,
     "ends",
@@ -67,7 +67,7 @@ OUTPUT_DIMS: dict[str, tuple[str, str]] = {"row": ("m", "n"), "column": ("n", "m
 ROW_GROUPS, K_GROUPS = "row_groups", "groups_of_k"
 COUNTS = "counts"  # the word of specs whose products have numbers of rows of their own
 HAS_ARRIVALS = "arrivals"  # the word of specs with shards of A that arrive
-HAS_SENDS = "sends"  # the word of specs whose kernel sends this GPU's shard
+HAS_PEERS = "peers"  # the word of specs whose kernel can send this GPU's shard
 BATCH, ONE = "batch", "one"  # dimensions of a batch, and of one element
 TURN, STATUS = "three", "four"  # dimensions: of a turn; of a status, and of a row of peers
 HALVES = "two"  # the dimension of the two matrices of B

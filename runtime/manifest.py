@@ -12,7 +12,7 @@
               "a_rows": true,                                rows of A are taken at an index; without: all, in order
               "counts": true,         each product of the batch has its own number of rows; without: all have M
               "arrivals": true,       matrices of A are shards that arrive while the kernel runs; without: all are there
-              "sends": true,          the kernel sends this GPU's shard to the others; without: it does not
+              "peers": true,          the kernel can send this GPU's shard to the others; without: it cannot
               "d_rows": true,                               rows of D are stored at an index; without: all, in order
               "lists": "b"|"d"|"abd",  the matrices of B, of D, or of A, B and D, lie anywhere; without: one array each
               "group": 128},                                  of packed weights (`weights`), "b"; default: no scales
@@ -61,7 +61,7 @@ rows.
 
 With `arrivals`, three arguments are s32: `arrived` (batch), the epoch of each shard of A that is complete; `turn` (3),
 the rank, the epoch, and the longest wait in ms; and `status` (4), which the kernel writes if a shard is late. Another
-GPU may write A and `arrived` while the kernel runs. With `sends`, two more are s32: `peers` (batch, 4), for each rank
+GPU may write A and `arrived` while the kernel runs. With `peers`, two more are s32: `peers` (batch, 4), for each rank
 the addresses of this rank's shard and of its flag there, each as its lower and then its higher 32 bits; and `sent`
 (batch), which is zero between launches.
 
@@ -110,7 +110,7 @@ from lowtide.runtime.kinds import (
     BATCH,
     COUNTS,
     HAS_ARRIVALS,
-    HAS_SENDS,
+    HAS_PEERS,
     K_GROUPS,
     KIND_DIMS,
     KINDS,
@@ -266,7 +266,7 @@ def _check_spec(spec: Mapping[str, Any]) -> None:
     group = spec.get("group", 1)
     if not is_integer(group) or group < 1 or ("group" in spec and not is_mixed(spec)):
         raise ValueError(f"spec.group is {shown(group)}, must be a positive integer, beside packed weights")
-    for word in (*ROW_INDICES, COUNTS, HAS_ARRIVALS, HAS_SENDS):
+    for word in (*ROW_INDICES, COUNTS, HAS_ARRIVALS, HAS_PEERS):
         if spec.get(word, True) is not True:
             raise ValueError(f"spec.{word} is {shown(spec[word])}, must be true, or left out")
     if "lists" in spec and not _is_word(spec["lists"], LISTS):
@@ -339,9 +339,9 @@ def _check_arguments(arguments: Sequence[Any], spec: Mapping[str, Any]) -> None:
             f"{', '.join(ARRIVALS)}"
         )
     of_sends = [sum(x["kind"] == kind for x in arguments) for kind in SENDS]
-    if of_sends != [int(HAS_SENDS in spec)] * len(SENDS) or (HAS_SENDS in spec and HAS_ARRIVALS not in spec):
+    if of_sends != [int(HAS_PEERS in spec)] * len(SENDS) or (HAS_PEERS in spec and HAS_ARRIVALS not in spec):
         raise ValueError(
-            f"with spec.{HAS_SENDS}, and only then, there is spec.{HAS_ARRIVALS}, and an argument of each of the kinds "
+            f"with spec.{HAS_PEERS}, and only then, there is spec.{HAS_ARRIVALS}, and an argument of each of the kinds "
             f"{', '.join(SENDS)}"
         )
     if "d_rows" in spec and any(x != "full" and KIND_DIMS.get(x) != ("m",) for x in kinds):

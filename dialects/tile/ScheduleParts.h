@@ -14,7 +14,8 @@ template <> struct FieldsOf<tile::GridAttr> {
                       optional("order", &Part::getOrder), optional("scheduler", &Part::getScheduler),
                       optional("ctas_per_sm", &Part::getCtasPerSm), optional("launch", &Part::getLaunch),
                       optional("tail", &Part::getTail), optional("k_division", &Part::getKDivision),
-                      optional("waves", &Part::getWaves), optional("operands", &Part::getOperands));
+                      optional("waves", &Part::getWaves), optional("operands", &Part::getOperands),
+                      optional("sender", &Part::getSender));
   }
 };
 template <> struct FieldsOf<tile::OperandAttr> {

@@ -94,8 +94,8 @@ def Tile_GemmOp : Tile_Op<"gemm", [AttrSizedOperandSegments, SingleBlock, Tile_N
     longer and `status[0]` is 0, `status` becomes 1, the shard, the number read in `arrived`, and the epoch. Elements of
     the results that are not stored by then are not written. The operands have no arguments in the region.
 
-    With the operands `peers` and `sent` beside these three, the kernel also sends shard `turn[0]` to other GPUs, before it
-    multiplies (`tile.send_shard`).
+    With the operands `peers` and `sent` beside these three, the kernel can also send shard `turn[0]` to other GPUs, before
+    it multiplies (`tile.send_shard`). It does so if the schedule has `sender = kernel` in its grid.
 
     In a batch, A, B and D have three dimensions. The first is the batch, with one matrix for each product. An operand
     of the epilogue may have it too; an operand without it is shared.

@@ -51,6 +51,9 @@ def Tile_WavesKind : Tile_Enum<"WavesKind", "how the CTAs of a persistent grid k
 def Tile_OperandsKind : Tile_Enum<"OperandsKind", "which of the two operands provides the rows of the product", [
     I32EnumAttrCase<"as_given", 0>, I32EnumAttrCase<"swapped", 1>]>;
 
+def Tile_SenderKind : Tile_Enum<"SenderKind", "who sends this GPU's shard of A to other GPUs", [
+    I32EnumAttrCase<"copy_engine", 0>, I32EnumAttrCase<"kernel", 1>]>;
+
 // In the order of the arguments of the body of tile.work_tiles.
 def Tile_Coordinate : Tile_Enum<"Coordinate", "coordinate of a work item", [
     I32EnumAttrCase<"m", 0>, I32EnumAttrCase<"n", 1>, I32EnumAttrCase<"batch", 2>, I32EnumAttrCase<"group", 3>,
@@ -181,6 +184,7 @@ def Tile_GridAttr : Tile_SchedulePart<"Grid", "grid"> {
     | `k_division` | `none`, `split(n)`, `scatter(n)`, `stream_k`, `hybrid`, `tail(n)`, `scatter_tail(n)` | how CTAs divide the K of a tile, as in `#tile.k_division`; default `none` |
     | `waves` | `free`, `synchronized` | `synchronized`: before each work tile a CTA waits, for a bounded time, until the others have started as many; default `free` |
     | `operands` | `as_given`, `swapped` | `swapped`: the kernel computes Dᵀ = Bᵀ · Aᵀ, and all other fields refer to that product, whose A is B and whose M is N; default `as_given` |
+    | `sender` | `copy_engine`, `kernel` | who sends this GPU's shard of A to other GPUs. `kernel`: all threads do, before the first work tile. `copy_engine`: the caller copies it, and the kernel reads neither `peers` nor `sent`; default `copy_engine` |
 
     ```mlir
     #tile.grid<tile = [128, 256], order = grouped(16), scheduler = persistent>
@@ -192,7 +196,7 @@ def Tile_GridAttr : Tile_SchedulePart<"Grid", "grid"> {
                         Tile_OptionalEnum<"SchedulerKind">:$scheduler, Tile_OptionalInt:$ctasPerSm,
                         Tile_OptionalEnum<"LaunchKind">:$launch, Tile_OptionalEnum<"TailKind">:$tail,
                         Tile_OptionalAttr<"KDivisionAttr">:$kDivision, Tile_OptionalEnum<"WavesKind">:$waves,
-                        Tile_OptionalEnum<"OperandsKind">:$operands);
+                        Tile_OptionalEnum<"OperandsKind">:$operands, Tile_OptionalEnum<"SenderKind">:$sender);
 }
 
 def Tile_AgentAttr : Tile_SchedulePart<"Agent", "agent"> {

@@ -29,6 +29,7 @@ from .._tile_enum_gen import (  # noqa: F401
     ResultKind,
     ScalesKind,
     SchedulerKind,
+    SenderKind,
     Side,
     StageOrder,
     StorePath,

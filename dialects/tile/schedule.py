@@ -16,7 +16,7 @@ from mlir import ir
 
 from lowtide.dialects import _lowtide
 from lowtide.dialects._lowtide import ScheduleAttr
-from lowtide.dialects._tile_enum_gen import KDivisionKind, KOrderKind, PromoteKind, ScalesKind
+from lowtide.dialects._tile_enum_gen import KDivisionKind, KOrderKind, PromoteKind, ScalesKind, SenderKind
 from lowtide.dialects.diagnostics import Diagnostics
 from lowtide.dialects.text import check_text
 from lowtide.dialects.tile.agents import SHORTHANDS, Agents, with_others_left_out
@@ -58,6 +58,11 @@ class Schedule(Part):
     def stages_scales(self) -> bool:
         """Whether scales of blocks are copied to the slots of the ring."""
         return self.mainloop.scales is ScalesKind.staged
+
+    @property
+    def sends(self) -> bool:
+        """Whether the kernel sends this GPU's shard of A to other GPUs."""
+        return self.grid.sender is SenderKind.kernel
 
     @property
     def agents(self) -> Agents:

@@ -16,6 +16,7 @@ from lowtide.dialects._tile_enum_gen import (
     RepeatKind,
     ScalesKind,
     SchedulerKind,
+    SenderKind,
     StageOrder,
     StorePath,
     TailKind,
@@ -50,8 +51,8 @@ _LOADS = ("normal", "evict_first", "evict_last")  # hints of loads
 class Grid(Part):
     """`#tile.grid`: which CTA computes which tile of D, in which order.
 
-    `cluster`, `ctas_per_sm`, `launch`, `tail`, `k_division`, `waves` and `operands` may stay None: [1, 1], one,
-    serialized, whole, none, free, as_given.
+    `cluster`, `ctas_per_sm`, `launch`, `tail`, `k_division`, `waves`, `operands` and `sender` may stay None: [1, 1],
+    one, serialized, whole, none, free, as_given, copy_engine.
     """
 
     tile: Extents2 | None = field(default=None, metadata=is_a(Integers(2, "[M, N]")))
@@ -64,6 +65,7 @@ class Grid(Part):
     k_division: KDivision | None = field(default=None, metadata=is_a(K_DIVISION))
     waves: WavesKind | None = field(default=None, metadata=is_a(Word(WavesKind)))
     operands: OperandsKind | None = field(default=None, metadata=is_a(Word(OperandsKind)))
+    sender: SenderKind | None = field(default=None, metadata=is_a(Word(SenderKind)))
 
 
 @dataclass(frozen=True)

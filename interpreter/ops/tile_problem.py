@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.dialects.tile import GemmLayout, OperandKind, ResultKind
+from lowtide.dialects.tile.schedule import Schedule
 from lowtide.interpreter.machine import maxima
 from lowtide.interpreter.machine.agents import AgentState, Steps
 from lowtide.interpreter.machine.matrices import Matrix, Window, load_window
@@ -86,7 +87,8 @@ def gemm(state: AgentState, op: DecodedOp) -> Steps:
     spans = rows_of_matrices(state, op, by_group[0], full[0].shape[1]) if by_group else None
     arriving = [operand for kind, operand in by_kind if kind in ARRIVALS]
     first = turn_of(state, op, arriving[1])[0] if arriving else 0
-    if sending := [operand for kind, operand in by_kind if kind in SENDS]:
+    sending = [operand for kind, operand in by_kind if kind in SENDS]
+    if sending and "schedule" in op.attributes and Schedule.parse(op.attributes["schedule"]).sends:
         yield from send_shard(state, op, (a, sending[0], arriving[1], sending[1]))
     for number in ((first + each) % a.shape[0] for each in range(a.shape[0])):
         if arriving and (yield from await_shard(state, op, number, arriving)):

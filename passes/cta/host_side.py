@@ -95,7 +95,7 @@ def emit_host(gemm: tile.GemmOp, kernel: str, target: Target, b: ir.Value) -> li
         if schedule.grid.waves is WavesKind.synchronized:
             arguments.append(tile.WorkspaceOp(counter_type(), build.constant(1), zeroed=True).result)
         grid = build.mul(work, cluster_m * cluster_n)
-        together = {"cooperative": True} if problem.sends else {}
+        together = {"cooperative": True} if schedule.sends else {}
         tile.LaunchOp(kernel, grid, threads_of(schedule), arguments, cluster=cluster_clause(schedule.grid), **together)
         for made in filter(None, partials):
             launch_finish(gemm.operation.parent, made, batch, ends if problem.is_grouped else None)
@@ -108,7 +108,7 @@ def _resident(kernel: str, schedule: Schedule, problem: Problem, target: Target)
     if cluster := cluster_clause(schedule.grid):
         return tile.ClusterCountOp(index, kernel, cluster).result
     division = schedule.k_division
-    if problem.sends or (division is not None and division.is_scattered):
+    if schedule.sends or (division is not None and division.is_scattered):
         # All must run at once. ptxas keeps room for as many as the schedule asks for; more are an estimate.
         each = schedule.grid.ctas_per_sm or 1
     else:

@@ -77,7 +77,7 @@ After    host    %tiles = ceildiv(M, 128) · ceildiv(N, 256); cf.assert that the
              … tile.view %a[%from, %m, %k] …
              %late = tile.is_late %status : memref<4xi32>
              tile.store %acc into %d[%batch, select(%late, %M, %m), %n] … }
-         If the kernel also sends the shard of this GPU, all its threads do so before the work tiles:
+         With grid.sender = kernel, all threads send the shard of this GPU before the work tiles:
            tile.send_shard %a to %peers in_turn %turn counting %sent by 16 : …
          With grid.waves = synchronized, the first loop begins with tile.await_wave on a counter that the host makes as
          a zeroed tile.workspace of one element.
@@ -221,7 +221,7 @@ def _emit_kernel(
         of_k, own_k = Problem.of(gemm).k_is_grouped, Problem.of(gemm).k_is_of_matrices
         grids = {"batches": batch, "ends": None if of_k else ends, "matrices": d if _has_own_columns(gemm, d) else None}
         grids |= {"first": _rank(arriving[1])} if arriving else {}
-        if sending:
+        if schedule.sends:
             tile.SendShardOp(a, sending[0], arriving[1], sending[1], sent_at_once(schedule, Problem.of(gemm)))
         for shape, part in work_loops(schedule.grid):
             work = _emit_work_tiles(schedule, grids, (rows, columns, k), of_d(shape), part)

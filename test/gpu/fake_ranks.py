@@ -20,7 +20,7 @@ import lowtide as lt
 from lowtide.compiler.spec_fields import UNBATCHED
 from lowtide.elements import element_type
 from lowtide.torch.calls import read
-from lowtide.torch.distributed import agreement, exchange, launching, scattering, symmetric
+from lowtide.torch.distributed import agreement, exchange, gathering, launching, scattering, sending, symmetric
 from lowtide.torch.dtypes import name_of
 from lowtide.torch.evaluation import evaluate
 
@@ -58,7 +58,7 @@ class Launches(launching.Launches):
         return lambda stream: self.run(spec, numerics, operands, scalars)
 
     def run(self, spec: Any, numerics: str, operands: Mapping[str, Any], scalars: Mapping[str, Any]) -> None:
-        if spec.sends:
+        if spec.peers:
             send(operands)
         b = operands["b"].mT if spec.layout == "tn" else operands["b"]
         if spec.lists == "d":
@@ -92,7 +92,7 @@ class Interpreted(Launches):
     """Compiles the kernel of a spec for sm_90a, and interprets it once all flags have arrived."""
 
     def run(self, spec: Any, numerics: str, operands: Mapping[str, Any], scalars: Mapping[str, Any]) -> None:
-        if spec.sends:
+        if spec.peers:
             send(operands)
             operands = {**operands, "peers": torch.zeros_like(operands["peers"])}
         waits = spec.arrivals and spec.lists is None and tuple(operands[name] for name in ("arrived", "turn", "status"))
@@ -157,6 +157,11 @@ class Streams:
         ctypes.memmove(to, source, size)
 
 
+def _kernel_sends(spec: Any, sender: str | None) -> bool:
+    """Rows are sent by copy engine and kernel in turn, if the call does not say it."""
+    return (sender or sending.SENDERS[next(_numbers) % 2]) == sending.KERNEL
+
+
 @contextlib.contextmanager
 def gpus(rank: int, launches: Any = Launches) -> Iterator[None]:
     """In this context, tensors on the CPU are taken for tensors on a GPU of this rank."""
@@ -166,6 +171,7 @@ def gpus(rank: int, launches: Any = Launches) -> Iterator[None]:
             (exchange, "Window", Window),
             (exchange, "Launches", launches),
             (exchange, "Streams", Streams),
+            (gathering, "kernel_sends", _kernel_sends),
             (scattering, "sends_copies", lambda *given: next(_numbers) % 2 == 0),
             (scattering, "matrix_list", listed),
             (agreement, "_FEWEST_ROWS", 1),

@@ -26,7 +26,7 @@ if "LOCAL_RANK" not in os.environ or not torch.cuda.is_available():
 
 cases = importlib.import_module("distributed_cases")
 distributed = importlib.import_module("lowtide.torch.distributed")
-sending = importlib.import_module("lowtide.torch.distributed.sending")
+gathering = importlib.import_module("lowtide.torch.distributed.gathering")
 agreement = importlib.import_module("lowtide.torch.distributed.agreement")
 
 pytestmark = pytest.mark.gpu
@@ -104,7 +104,7 @@ def test_rows_of_e4m3_with_scales(name: str) -> None:
 @pytest.fixture
 def sent_by_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels send this rank's rows of A, of any size."""
-    monkeypatch.setattr(sending, "LARGEST_SENT", 2**40)
+    monkeypatch.setattr(gathering, "kernel_sends", lambda spec, sender: True)
 
 
 @pytest.mark.parametrize("name", cases.EPILOGUES)

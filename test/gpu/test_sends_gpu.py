@@ -24,7 +24,7 @@ TARGETS = {"default": None, "one agent": "sm_80"}
 @cache
 def compiled(name: str, k: int | None) -> Any:
     options = {} if TARGETS[name] is None else {"target": TARGETS[name]}
-    spec = lt.GemmSpec(a="bf16", b="bf16", d="f32", n=COLUMNS, k=k, batch=SHARDS, arrivals=True, sends=True)
+    spec = lt.GemmSpec(a="bf16", b="bf16", d="f32", n=COLUMNS, k=k, batch=SHARDS, arrivals=True, peers=True)
     return lt.compile_gemm(spec, **options)
 
 

@@ -177,7 +177,7 @@ def by_compiled_kernels() -> None:
     with fakes.gpus(dist.get_rank(), fakes.Interpreted):
         ranks = distributed.ranks_of(None)
         cases.check_values((64, 64, 64), torch.bfloat16, "cpu", "residual")
-        with mock.patch("lowtide.torch.distributed.sending.LARGEST_SENT", 2**40):  # the kernels send rows of A
+        with mock.patch("lowtide.torch.distributed.gathering.kernel_sends", return_value=True):
             cases.check_ragged([40, 24], (64, 64), torch.bfloat16, "cpu", "residual")
         cases.check_scales([40, 9], (64, 64), "cpu", "gelu_bias")
         assert "plain" not in distributed.report() and len(ranks.engines) == 2
@@ -187,15 +187,13 @@ def calls_on_the_same_memory() -> None:
     """A prepared call is used again, with the data that its tensors have by then. Rows of A and parts are sent in both
     ways."""
     rule = "lowtide.torch.distributed.scattering.sends_copies"
-    largest = "lowtide.torch.distributed.sending.LARGEST_SENT"
-    for sends_copies in (True, False):
-        sent = mock.patch(largest, 0 if sends_copies else 2**40)
-        with fakes.gpus(dist.get_rank()), mock.patch(rule, return_value=sends_copies), sent:
+    for sends_copies, sender in ((True, "copy_engine"), (False, "kernel")):
+        with fakes.gpus(dist.get_rank()), mock.patch(rule, return_value=sends_copies):
             of = cases.Products((16, 8, 24), torch.float32, "cpu")
             rows, a, b = of.gathered()[0].clone(), of.a[of.rank].clone(), of.b[of.rank]
             outs = torch.empty(16, 8), torch.empty(16 // of.size, 8), torch.empty(16, 8)
             for number in range(5):
-                distributed.all_gather_matmul(rows, b, out=outs[0])
+                distributed.all_gather_matmul(rows, b, out=outs[0], sender=sender)
                 distributed.matmul_reduce_scatter(a, b, out=outs[1])
                 distributed.matmul_all_reduce(a, b, out=outs[2])
                 factor = (-0.5) ** number
@@ -389,10 +387,16 @@ def test_parts_are_copied_if_they_fill_the_gpu_and_stored_if_they_are_small() ->
             assert sending.sends_copies(spec, (rows, rows), 0, 2 * 8192) is wanted, rows
 
 
-def test_a_kernel_sends_shards_of_at_most_the_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_sends_small_shards_or_as_the_call_says() -> None:
     sending = importlib.import_module("lowtide.torch.distributed.sending")
-    monkeypatch.setattr(sending, "LARGEST_SENT", 4096)
-    assert [sending.kernel_sends(size) for size in (0, 16, 4096, 4097)] == [False, True, True, False]
+    assert [*map(str, importlib.import_module("lowtide.dialects.tile").SenderKind)] == [*sending.SENDERS]
+    target = next(each for each in importlib.import_module("lowtide.targets").KNOWN if each.name == "sm_90a")
+    with mock.patch.object(sending, "native_target", lambda: (target, None)):
+        for rows, sends in ((64, True), (256, False)):
+            spec = lt.GemmSpec(m=rows, n=8192, k=8192, batch=2, arrivals=True, peers=True, a="bf16", b="bf16", d="bf16")
+            assert [sending.kernel_sends(spec, sender) for sender in (None, *sending.SENDERS)] == [sends, False, True]
+    with pytest.raises(lt.SpecError, match=r"\[unknown-word\]"):
+        distributed.all_gather_matmul(torch.ones(2, 2), torch.ones(2, 2), sender="nccl")
 
 
 def test_launches_distinguish_the_signs_of_zeros(monkeypatch: pytest.MonkeyPatch) -> None:

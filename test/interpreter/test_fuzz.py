@@ -86,14 +86,14 @@ def test_shards_that_arrive_are_products_of_a_batch() -> None:
 
 def test_ranks_run_together(monkeypatch: pytest.MonkeyPatch) -> None:
     tile = (("target", "sm_90a"), ("grid.tile", "[64, 32]"), ("steps", "1"), ("known", "n"))
-    for word, sends in (("on ranks", False), ("on ranks, sent by kernels", True)):
+    for word, sends in (("on ranks", False), ("on ranks, with peers", True)):
         case = Case((*tile, ("arrivals", word)), seed=3)
-        assert case.spec.arrivals and case.spec.sends is sends
+        assert case.spec.arrivals and case.spec.peers is sends
         found = run_case(case)
         assert (found.ended, found.words["arrivals"]) == (Ended.right, word), found.message
     listed = run_case(Case((*tile, ("arrivals", "on ranks"), ("lists", "d")), seed=3))
     assert (listed.ended, listed.words["lists"]) == (Ended.right, "d"), listed.message
-    assert "[sends-beside]" in refusal(Case((*tile, ("arrivals", "on ranks, sent by kernels"), ("lists", "d"))))
+    assert "[peers-beside]" in refusal(Case((*tile, ("arrivals", "on ranks, with peers"), ("lists", "d"))))
     wait = convert_ptx_ops_to_asm._AWAIT_ARRIVAL
     monkeypatch.setattr(convert_ptx_ops_to_asm, "_AWAIT_ARRIVAL", wait.replace("acquire.sys", "relaxed.sys"))
     early = run_case(Case((*tile, ("arrivals", "on ranks")), seed=3))

@@ -9,20 +9,26 @@ import pytest
 from numpy.typing import NDArray
 
 import lowtide as lt
+from lowtide.compiler.chosen import chosen
 from lowtide.compiler.kernel import CompiledKernel
-from lowtide.errors import InterpreterError, SpecError
+from lowtide.dialects.tile.schedule import Schedule
+from lowtide.errors import InterpreterError, ScheduleError, SpecError
 from lowtide.interpreter import Loaded, Sending, interpret_ranks
 from lowtide.interpreter.machine.views import Scope
+from lowtide.targets import get
 
 RANKS, ROWS, COLUMNS, DEPTH, EPOCH = 3, 40, 24, 40, 6
 TYPES = {"a": "bf16", "b": "bf16", "d": "bf16"}
-TARGETS = {"sm_80": "grid.tile = [32, 32], k = 32, stages = 2", "sm_90a": "grid.tile = [64, 32], stages = 2"}
+TARGETS = {
+    "sm_80": "grid.tile = [32, 32], grid.sender = kernel, k = 32, stages = 2",
+    "sm_90a": "grid.tile = [64, 32], grid.sender = kernel, stages = 2",
+}
 DOMAIN = {"domain": "exact"}
 
 
 @cache
 def compiled(target: str, k: int | None = DEPTH) -> CompiledKernel:
-    return lt.compile_gemm(lt.GemmSpec(k=k, batch=None, arrivals=True, sends=True, **TYPES), target, TARGETS[target])
+    return lt.compile_gemm(lt.GemmSpec(k=k, batch=None, arrivals=True, peers=True, **TYPES), target, TARGETS[target])
 
 
 @cache
@@ -161,27 +167,70 @@ def peered(acc, peers: lt.PerRow):
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        ({"arrivals": False}, r"\[sends-arrivals\]"),
-        ({"lists": "d"}, r"lists='d'.*\[sends-beside\]"),
-        ({"k": 0}, r"\[sends-beside\]"),
-        ({"sends": 1}, r"\[rows-word\]"),
+        ({"arrivals": False}, r"\[peers-arrivals\]"),
+        ({"lists": "d"}, r"lists='d'.*\[peers-beside\]"),
+        ({"k": 0}, r"\[peers-beside\]"),
+        ({"peers": 1}, r"\[rows-word\]"),
         ({"epilogue": peered}, r"\[arrivals-operand-name\]"),
     ],
 )
 def test_what_does_not_go_with_a_shard_that_is_sent_is_refused(fields: dict[str, Any], code: str) -> None:
     with pytest.raises(SpecError, match=code):
-        lt.GemmSpec(**{**TYPES, "batch": 2, "arrivals": True, "sends": True, **fields})
+        lt.GemmSpec(**{**TYPES, "batch": 2, "arrivals": True, "peers": True, **fields})
 
 
 @pytest.mark.parametrize(
     ("field", "code"),
     [
-        ("grid.scheduler = one_shot", r"take persistent \[sends-field\]"),
-        ("cluster = [2, 1]", r"\[1, 1\] \[sends-cluster\]"),
+        ("grid.sender = kernel, grid.scheduler = one_shot", r"take persistent \[sends-field\]"),
+        ("grid.sender = kernel, cluster = [2, 1]", r"\[1, 1\] \[sends-cluster\]"),
     ],
 )
 def test_schedules_whose_ctas_may_not_run_together_are_refused(field: str, code: str) -> None:
-    spec = lt.GemmSpec(batch=2, arrivals=True, sends=True, m=64, n=64, k=64, **TYPES)
+    spec = lt.GemmSpec(batch=2, arrivals=True, peers=True, m=64, n=64, k=64, **TYPES)
     with pytest.raises(lt.Error, match=code):
-        lt.compile_gemm(spec, "sm_90a", field)
-    lt.compile_gemm(spec, "sm_90a", "cluster = [1, 1]")
+        chosen(spec, get("sm_90a"), Schedule.parse(field))
+
+
+@pytest.mark.parametrize(
+    ("extents", "fields", "sender"),
+    [
+        ({"m": 64, "k": 8192}, "", "kernel"),
+        ({"m": 256, "k": 8192}, "", "copy_engine"),
+        ({"m": 256, "k": 8192}, "grid.sender = kernel", "kernel"),
+        ({"m": 64, "k": 8192}, "grid.sender = copy_engine", "copy_engine"),
+        ({"m": 64, "k": 8192}, "grid.scheduler = one_shot", "copy_engine"),
+        ({"m": 64, "k": 8192}, "grid.cluster = [2, 1]", "copy_engine"),
+        ({"k": 8192}, "", "copy_engine"),
+    ],
+)
+def test_the_kernel_sends_small_shards_or_as_the_schedule_says(
+    extents: dict[str, int], fields: str, sender: str
+) -> None:
+    spec = lt.GemmSpec(batch=2, arrivals=True, peers=True, n=512, **extents, **TYPES)
+    grid = chosen(spec, get("sm_90a"), Schedule.parse(fields)).grid
+    assert str(grid.sender) == sender
+    assert sender != "kernel" or str(grid.scheduler) == "persistent"
+
+
+def test_without_places_of_peers_only_a_copy_engine_sends() -> None:
+    spec = lt.GemmSpec(batch=2, arrivals=True, m=64, n=64, k=64, **TYPES)
+    assert chosen(spec, get("sm_90a")).grid.sender is None
+    with pytest.raises(ScheduleError, match=r"\[sender-peers\]"):
+        chosen(spec, get("sm_90a"), Schedule.parse("grid.sender = kernel"))
+
+
+@pytest.mark.parametrize("level", ["problem", "cta", "ptx"])
+def test_copy_engines_send_if_the_schedule_says_so(level: str) -> None:
+    spec = lt.GemmSpec(k=DEPTH, batch=None, arrivals=True, peers=True, **TYPES)
+    fields = TARGETS["sm_80"].replace("sender = kernel", "sender = copy_engine")
+    kernel = lt.compile_gemm(spec, "sm_80", fields)
+    llvm = kernel.levels["llvm"]
+    assert are_right(Loaded(llvm, kernel.ptx) if level == "ptx" else Loaded(kernel.levels[level]))
+
+
+def test_a_dump_whose_kernel_does_not_send_as_its_schedule_says_is_refused() -> None:
+    text = compiled("sm_80").levels["cta"]
+    for old, new in (("sender = kernel", "sender = copy_engine"), (re.search(r" *tile\.send_shard.*\n", text)[0], "")):
+        with pytest.raises(lt.Error, match=r"grid\.sender = "):
+            lt.compile_ir(text.replace(old, new))

@@ -41,6 +41,7 @@ VALUES = {
     "grid.tail": ("halves",),
     "grid.waves": ("synchronized",),
     "grid.operands": ("swapped",),
+    "grid.sender": ("kernel",),
     "grid.ctas_per_sm": ("3", "99"),
     "grid.cluster": ("[2, 1]", "[3, 1]", "[4, 4]"),
     "grid.k_division": ("split(999)", "scatter(3)", "stream_k", "tail(2)", "scatter_tail(4)"),

@@ -50,7 +50,7 @@ def test_missing_and_positional_fields_are_refused_with_the_names() -> None:
     for given in ((), (4096, 4096, 4096)):
         with pytest.raises(
             lt.ArgumentError,
-            match=r"GemmSpec: .*; it takes m, n, k, batch, counts, arrivals, sends, groups, .*\[unknown-argument\]",
+            match=r"GemmSpec: .*; it takes m, n, k, batch, counts, arrivals, peers, groups, .*\[unknown-argument\]",
         ):
             lt.GemmSpec(*given)  # type: ignore[call-arg, misc]
 

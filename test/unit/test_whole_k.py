@@ -13,7 +13,7 @@ from lowtide.targets import get
 
 TYPES: dict[str, Any] = {"m": None, "n": 64, "k": None, "a": "bf16", "b": "bf16", "d": "bf16"}
 KINDS: dict[str, dict[str, Any]] = {
-    "arrivals-field": {"batch": 2, "arrivals": True, "sends": True},
+    "arrivals-field": {"batch": 2, "arrivals": True, "peers": True},
     "groups-field": {"groups": lt.Groups(3, axis="k"), "layout": "nt"},
     "taken-rows-field": {"groups": 3, "a_rows": True},
     "placed-rows-field": {"groups": 3, "d_rows": True},

@@ -22,7 +22,7 @@ def products(spec: GemmSpec, inputs: Mapping[str, Any]) -> Iterator[tuple[GemmSp
     """Each product of a batch as a separate problem, with its part of each input; with `counts` of rows, only of the
     rows that count. Raises SpecError."""
     rows = None if spec.counts else spec.m
-    one = replace(spec, batch=UNBATCHED, counts=False, arrivals=False, sends=False, lists=None, m=rows)
+    one = replace(spec, batch=UNBATCHED, counts=False, arrivals=False, peers=False, lists=None, m=rows)
     inputs = {name: value for name, value in inputs.items() if not spec.arrivals or name not in (*ARRIVALS, *SENDS)}
     ranks = {"a": 2, "b": 2} | {operand.name: len(operand.shape(None, None)) for operand in spec.operands}
     arrays = {name: np.asarray(value) for name, value in inputs.items()}

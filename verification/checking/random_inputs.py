@@ -98,7 +98,7 @@ def random_inputs(
         if operand.name in ARRIVALS and spec.arrivals:
             inputs[operand.name] = _arrival(operand, _settle(spec, "batch", batch), rng)
             continue
-        if operand.name in SENDS and spec.sends:  # to no rank
+        if operand.name in SENDS and spec.peers:  # to no rank
             inputs[operand.name] = np.zeros((*outer, *operand.shape(None, None)[1:]), np.int32)
             continue
         if operand.kind is OperandKind.A_ROWS:  # some are outside of A

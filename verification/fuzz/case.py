@@ -115,7 +115,7 @@ class Case:
             batch={"none": UNBATCHED, "run time": None}.get(words["batch"], _MATRICES),
             counts=words["counts"] == "of each product",
             arrivals=words["arrivals"] != "there",
-            sends=words["arrivals"] == SENT,
+            peers=words["arrivals"] == SENT,
             groups=_GROUPS[words["groups"]],
             a_rows=words["a_rows"] == "at an index",
             d_rows=words["d_rows"] == "at an index",
@@ -235,7 +235,7 @@ def _trial(case: Case, subject: Subject) -> Trial:
     n, m = sides if subject.is_swapped else sides[::-1]
     stages = schedule.mainloop.stages or 2
     steps = {"1": 1, "0": 0, "stages - 1": stages - 1, "stages": stages, "ragged stages + 1": stages + 1}
-    fewest = max(least_steps(schedule), 1 if spec.is_mixed or spec.sends else 0)  # these have no K of 0
+    fewest = max(least_steps(schedule), 1 if spec.is_mixed or spec.peers else 0)  # these have no K of 0
     depth = max(steps[words["steps"]], fewest) * k.tile
     extents: Extents = (
         spec.m if spec.m is not None else _extent(m, words["rows"], case.seed),

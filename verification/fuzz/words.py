@@ -53,8 +53,8 @@ WEIGHTS: Mapping[str, tuple[str, int | None, bool] | None] = MappingProxyType(
     }
 )
 
-# Shards of A that arrive while ranks run together: copy engines send them, or the kernels do.
-SENT = "on ranks, sent by kernels"
+# Shards of A that arrive while ranks run together. With peers, the kernels can send them.
+SENT = "on ranks, with peers"
 ON_RANKS = ("on ranks", SENT)
 
 # The drawn properties of a problem and of a run; the simplest word first.
@@ -144,6 +144,8 @@ COMPANIONS: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType(
         ("groups", "3 of K"): MappingProxyType({"layout": "nt"}),
         ("counts", "of each product"): _BATCH,
         **{("arrivals", name): _BATCH for name in ("while it runs", *ON_RANKS)},
+        ("arrivals", SENT): MappingProxyType({**_BATCH, "grid.sender": "kernel"}),
+        ("grid.sender", "kernel"): MappingProxyType({**_BATCH, "arrivals": SENT}),
         ("lists", "b"): MappingProxyType({"groups": "3"}),
         ("lists", "d"): _BATCH,
         ("lists", "abd"): MappingProxyType({**_BATCH, "counts": "of each product"}),

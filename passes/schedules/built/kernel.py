@@ -29,6 +29,7 @@ from lowtide.dialects.tile import (
     PromoteKind,
     RepeatKind,
     ScalesKind,
+    SenderKind,
     StorePath,
     TailKind,
     WavesKind,
@@ -101,6 +102,10 @@ def _work_tiles(kernel: tile.KernelOp, schedule: Schedule, problem: Problem) -> 
     if loops and waits != (grid.waves is WavesKind.synchronized):
         built = f"is in a kernel whose CTAs {'wait' if waits else 'do not wait'} for each other"
         yield refusal(loops[0], built, f"grid.waves = {grid.waves or WavesKind.free}", AGAIN)
+    sends = bool(walk(kernel, tile.SendShardOp))
+    if loops and sends != schedule.sends:
+        built = f"is in a kernel that {'sends' if sends else 'does not send'} a shard"
+        yield refusal(loops[0], built, f"grid.sender = {schedule.grid.sender or SenderKind.copy_engine}", AGAIN)
     for work in loops:
         part, cut = work_part(work), tuple(work.tile)
         if part not in shapes:

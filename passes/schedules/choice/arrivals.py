@@ -5,7 +5,7 @@ from typing import Any
 
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.choice.packing import unpacked_stores
-from lowtide.passes.schedules.rules.arrivals import WITH_ARRIVALS, WITH_SENDS
+from lowtide.passes.schedules.rules.arrivals import WITH_ARRIVALS
 from lowtide.passes.schedules.rules.required import default_fields
 from lowtide.passes.support.problem.problem import Problem
 
@@ -15,5 +15,4 @@ def fields(given: Schedule, problem: Problem) -> Mapping[str, Any]:
     that copies a packed D would also write elements that the kernel has not stored."""
     if not problem.has_arrivals:
         return {}
-    of_sends = default_fields(WITH_SENDS, given) if problem.sends else {}
-    return default_fields(WITH_ARRIVALS, given) | of_sends | unpacked_stores(given, problem)
+    return default_fields(WITH_ARRIVALS, given) | unpacked_stores(given, problem)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from lowtide.dialects.tile import OperandsKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, without_codes
-from lowtide.passes.schedules.choice import arrivals, groups, lists, pairs, placed_rows, swap, taken_rows
+from lowtide.passes.schedules.choice import arrivals, groups, lists, pairs, placed_rows, sender, swap, taken_rows
 from lowtide.passes.schedules.choice.parts import with_swizzles
 from lowtide.passes.schedules.choice.reasons import SEE_TILE, reasons
 from lowtide.passes.schedules.choice.search import legal
@@ -188,6 +188,7 @@ def _complete(way: Way, target: Target) -> Iterator[Choice]:
         (placed_rows, WHY_OF_PLACED_ROWS),
         (lists, WHY_OF_LISTS),
         (arrivals, WHY_OF_ARRIVALS),
+        (sender, sender.WHY),
     )
     required = {path: (value, why) for part, why in tables for path, value in part.fields(asked, problem).items()}
     given = asked.set({path: value for path, (value, _) in required.items()}) if required else asked

@@ -3,7 +3,7 @@
 Nothing reads A without a wait: no launch packs it, and each work item reads one shard. A CTA waits only for what it
 loads itself, so no other CTA of its cluster may load rows of A for it. If a shard is late, its part of D must stay as
 it is, so each tile is stored once, as a whole sum. A kernel reads `turn` first, so it may not begin before earlier
-kernels end. A kernel that also sends a shard is launched so that all of its CTAs run at the same time.
+kernels end. A kernel that also sends a shard (`grid.sender`) is launched so that all of its CTAs run at the same time.
 """
 
 from collections.abc import Iterator
@@ -38,13 +38,18 @@ WHY_SENT = "a flag is set once all CTAs have sent, and CTAs that have sent wait 
 
 def arrivals(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """For each given field with a value that is not legal with shards that arrive, a message."""
+    if schedule.sends and not problem.has_peers:
+        yield (
+            "grid.sender = kernel: the kernel has no addresses of peers; give it the operands peers and sent, by "
+            "GemmSpec(arrivals=True, peers=True), or take copy_engine [sender-peers]"
+        )
     if not problem.has_arrivals:
         return
     for field, way_out in not_taken(WITH_ARRIVALS, schedule):
         yield f"{field}: {WHY}; {way_out} [arrivals-field]"
-    for field, way_out in not_taken(WITH_SENDS, schedule) if problem.sends else ():
+    for field, way_out in not_taken(WITH_SENDS, schedule) if schedule.sends else ():
         yield f"{field}: {WHY_SENT}; {way_out} [sends-field]"
-    if problem.sends and schedule.grid.cluster is not None and schedule.cluster != (1, 1):
+    if schedule.sends and schedule.grid.cluster is not None and schedule.cluster != (1, 1):
         yield f"grid.cluster = {[*schedule.cluster]}: {WHY_SENT}; take [1, 1] [sends-cluster]"
     if schedule.grid.cluster is not None and schedule.cluster[1] > 1:
         rows, columns = schedule.cluster

@@ -39,6 +39,7 @@ OPTIONAL = (
     "grid.k_division",
     "grid.waves",
     "grid.operands",
+    "grid.sender",
     "mainloop.prologue",
     "mainloop.unroll",
     "mainloop.scales",

@@ -13,7 +13,7 @@ ROW_INDICES = (OperandKind.a_rows, OperandKind.d_rows)
 POSITIONS = (OperandKind.ends, *ROW_INDICES)
 #: The kinds of the operands for shards of A that arrive
 ARRIVALS = (OperandKind.arrived, OperandKind.turn, OperandKind.status)
-#: The kinds of the operands of a kernel that sends this GPU's shard
+#: The kinds of the operands of a kernel that can send this GPU's shard
 SENDS = (OperandKind.peers, OperandKind.sent)
 #: The kinds whose elements are integers that only the device reads, and no epilogue converts
 INTEGERS = (*POSITIONS, *ARRIVALS, *SENDS)

@@ -222,8 +222,8 @@ class Problem:
         return OperandKind.arrived in self.kinds
 
     @property
-    def sends(self) -> bool:
-        """Whether the kernel sends this GPU's shard of A to other GPUs."""
+    def has_peers(self) -> bool:
+        """Whether the kernel can send this GPU's shard of A to other GPUs (`Schedule.sends`)."""
         return OperandKind.peers in self.kinds
 
     @property

@@ -23,7 +23,8 @@ class Call:
     `of_parts`: whether the epilogue of a sum over ranks is applied to each rank's part, before the sum; otherwise it is
     applied to the sum. `inner`: the number of these rows for each index of the first dimension, if the caller's A was
     (rows, …, K). `gathered`: the index of an operand that has this rank's rows, as A has, and is gathered too; None if
-    there is none. `keeps`: whether the call also returns the gathered rows of A.
+    there is none. `keeps`: whether the call also returns the gathered rows of A. `sender`: who sends this rank's rows
+    of A, a word of `grid.sender`; None: the faster one.
     """
 
     op: str
@@ -36,6 +37,7 @@ class Call:
     of_parts: bool = False
     gathered: int | None = None
     keeps: bool = False
+    sender: str | None = None
     inner: int = 1
 
     def shares(self, size: int) -> tuple[int, ...]:
@@ -73,7 +75,7 @@ class Call:
         lie = [(x.data_ptr(), x.shape, x.stride(), x.dtype) for x in tensors]
         scalars = [(value, copysign(1.0, value)) for value in how.scalars]  # 0.0 and -0.0 are equal but different
         words = how.epilogue, how.numerics, how.precision, how.out_dtype
-        return self.op, *lie, *scalars, *words, self.rows, self.of_parts
+        return self.op, *lie, *scalars, *words, self.rows, self.of_parts, self.sender
 
     @property
     def types(self) -> dict[str, Any]:

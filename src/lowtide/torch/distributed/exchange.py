@@ -8,7 +8,7 @@ In a CUDA graph the slot of a call is fixed, and two replays may follow each oth
 calls in graphs use a third slot, and write to it only after all ranks have begun the call.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, TypeVar
 
@@ -72,12 +72,10 @@ class Exchange:
         else:
             self._last = stream
 
-    def prepared(
-        self, call: Call, out: torch.Tensor, make: Callable[[Call, torch.Tensor], Work], way: Hashable = None
-    ) -> Work:
-        """Returns what `make` returns for a call in this epoch's slot. It is kept for later calls on the same memory
-        with the same `way`, unless `make` had to copy tensors (`held`). `way`: what else the result depends on."""
-        key = call.place(out), self.slot, len(self._windows), way
+    def prepared(self, call: Call, out: torch.Tensor, make: Callable[[Call, torch.Tensor], Work]) -> Work:
+        """Returns what `make` returns for a call in this epoch's slot. It is kept for later calls on the same memory,
+        unless `make` had to copy tensors (`held`)."""
+        key = call.place(out), self.slot, len(self._windows)
         found: Any = self._prepared[key]
         if found is None:
             found = make(call, out)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from lowtide.compiler.spec_fields import check_word
 from lowtide.errors import LaunchError
 from lowtide.torch.autograd import multiply
 from lowtide.torch.calls import How, read
@@ -22,6 +23,7 @@ from lowtide.torch.distributed.computing import check, compute, compute_both
 from lowtide.torch.distributed.plain import gathered
 from lowtide.torch.distributed.ranks import Ranks, ranks_of
 from lowtide.torch.distributed.scales import SCALE_A, SCALE_B, with_scales
+from lowtide.torch.distributed.sending import SENDERS
 from lowtide.torch.evaluation import evaluate
 from lowtide.torch.functional import described
 
@@ -39,6 +41,7 @@ def all_gather_matmul(
     numerics: str = "repeatable",
     scale_a: torch.Tensor | None = None,
     scale_b: torch.Tensor | None = None,
+    sender: str | None = None,
     **operands: Any,
 ) -> torch.Tensor:
     """D (ranks · S, …, N) = epilogue(A of all ranks · B (K, N)), where each rank has the rows A (S, …, K).
@@ -54,13 +57,19 @@ def all_gather_matmul(
     The error bound is that of one product with such an epilogue (`lt.error_bound`). No gradient is recorded with
     `scale_a`.
 
+    `sender`: who sends this rank's rows to the others: `"copy_engine"`, or `"kernel"`, before it multiplies. None: the
+    one that is expected to take less time, by the number of bytes. Ranks may give different ones. The plain ops, which
+    `report` names, have no choice.
+
     All ranks must call it, with the same K, the same types of A and D, and the same S unless `rows` is given. Raises
     LaunchError on all ranks if they disagree or a rank's tensors do not fit, and SpecError for an epilogue that cannot
-    be traced. A later call, or `check_ranks`, raises LaunchError if a rank was late.
+    be traced and for an unknown `sender`. A later call, or `check_ranks`, raises LaunchError if a rank was late.
     """
+    if sender is not None:
+        check_word("sender", "sender", sender, SENDERS)
     scaled, operands = with_scales(epilogue, operands, {SCALE_A: scale_a, SCALE_B: scale_b})
     own = None if scale_a is None else SCALE_A
-    return _call(GATHER, a, b, group, (scaled, out, out_dtype, numerics, operands), rows, own)
+    return _call(GATHER, a, b, group, (scaled, out, out_dtype, numerics, operands), rows, (own, sender))
 
 
 @torch.compiler.disable
@@ -128,11 +137,11 @@ def _call(
     group: dist.ProcessGroup | None,
     more: tuple[Any, ...],
     of_ranks: Sequence[int] | None = None,
-    own: str | None = None,
+    of_gather: tuple[str | None, str | None] = (None, None),
 ) -> torch.Tensor:
-    """D of a call of `op`. `own`: the name of an operand with an element for each row of this rank's A; it is flattened
-    as A is, and gathered."""
-    epilogue, out, out_dtype, numerics, given = more
+    """D of a call of `op`. `of_gather`: the name of an operand with an element for each row of this rank's A, which is
+    flattened as A is, and gathered; and who sends these rows."""
+    (epilogue, out, out_dtype, numerics, given), (own, sender) = more, of_gather
     if a.dim() < 2 or b.dim() != 2:
         raise LaunchError(
             f"operands a and b: shapes {tuple(a.shape)} and {tuple(b.shape)}; a is (rows, …, K) and b (K, N)"
@@ -148,7 +157,7 @@ def _call(
     if of_ranks is None and op == SCATTER and a.shape[0] % ranks.size:
         of_ranks = chunks(a.shape[0], ranks.size)  # of M, not of all flattened rows
     of_ranks = tuple(each * prod(inner) for each in of_ranks or ())
-    call = Call(op, rows, b, operands, how, rows=of_ranks, gathered=gathers, inner=max(prod(inner), 1))
+    call = Call(op, rows, b, operands, how, rows=of_ranks, gathered=gathers, inner=max(prod(inner), 1), sender=sender)
     if not records_gradient((a, b, *operands)):
         flat = out.flatten(0, -2) if out is not None and out.dim() > 1 and out.is_contiguous() else out
         found = compute(replace(call, out=flat), ranks)

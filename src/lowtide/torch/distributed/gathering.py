@@ -6,7 +6,7 @@ that rank's rows. A rank sends its rows first to the peer that needs them first.
 kernel itself before it multiplies (`kernel_sends`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
@@ -53,8 +53,7 @@ class Gathering:
         the call keeps it."""
         exchange, rank, rows = self.exchange, self._ranks.rank, call.shares(self._ranks.size)
         main = exchange.begin(len(rows) * max(rows) * call.a.shape[1] * call.a.itemsize)
-        streams, sends = exchange.streams, kernel_sends(call.a.nbytes)
-        work = exchange.prepared(call, out, self._prepare, sends)
+        streams, work = exchange.streams, exchange.prepared(call, out, self._prepare)
         if not work.sends:
             streams.order(main, streams.beside)
             for peer in reversed(self._ranks.around(rank)[1:]):  # the rank before this one needs its rows first
@@ -81,8 +80,6 @@ class Gathering:
         d = _place(out, rows)
         tensors, scalars = by_name(operands, how, rows)
         asked, counts = read(how.epilogue), exchange.counts(rows)
-        sends = kernel_sends(call.a.nbytes)
-        sending = {"peers": self._places((most, k), a.dtype), "sent": self._sent} if sends else {}
         given = {"a": whole, "b": lies, "d": out.new_empty(size, most, n) if d is None else d} | tensors
         spec = lt.GemmSpec(
             m=most,
@@ -90,12 +87,15 @@ class Gathering:
             k=k,
             batch=size,
             arrivals=True,
-            sends=sends,
+            peers=True,
             counts=bool(counts),
             layout=layout,
             epilogue=None if asked is None else asked.function,
             **call.types,
         )
+        sends = kernel_sends(spec, call.sender)
+        spec = spec if sends else replace(spec, peers=False)
+        sending = {"peers": self._places((most, k), a.dtype), "sent": self._sent} if sends else {}
         given |= exchange.flags.operands() | counts | sending
         launch = exchange.launches.prepared(spec, how.numerics, given, scalars)
         held = copies([a, lies, given["d"], *tensors.values()], (call.a, call.b, out, *call.operands))

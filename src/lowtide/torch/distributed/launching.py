@@ -48,7 +48,8 @@ class Launches:
     def _kernel(self, spec: lt.GemmSpec, numerics: str) -> Kernel:
         found: Kernel | None = self._kernels[spec, numerics]
         if found is None:
-            made = lt.compile_gemm(spec, "native", numerics=numerics)
+            schedule = "grid.sender = kernel" if spec.peers else None
+            made = lt.compile_gemm(spec, "native", schedule, numerics=numerics)
             found = self._kernels[spec, numerics] = Kernel(made.manifest, made.ptx, made.cubin)
         return found
 

@@ -1,8 +1,6 @@
 """Chooses how a rank sends its rows of A to the other ranks, and the parts of a sum to their owners.
 
-The copy engine sends rows of A, or the kernel that multiplies them does. The copy engine has an operation for each copy
-and each flag, which takes time to start. The kernel has none, but multiplies no tile before it has sent. So it is for
-few bytes.
+The copy engine sends rows of A, or the kernel that multiplies them does (`grid.sender` of its schedule).
 
 For parts of a sum, either one kernel stores all parts in the memory of their owners, or each part is a product of its
 own, and the copy engine sends it while the next product runs. The estimate assumes that stores do not overlap with
@@ -13,25 +11,30 @@ no SM, but each part has a grid of its own, and so a last wave of its own.
 import importlib
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import lowtide as lt
 from lowtide.compiler.native import native_target
 from lowtide.compiler.spec_fields import UNBATCHED
 
+KERNEL = "kernel"
+SENDERS = ("copy_engine", KERNEL)
+"""The words of `grid.sender`, whose enum imports MLIR."""
 _CHOSEN = "lowtide.compiler.chosen"  # imports MLIR, which takes half a second
 _LINK = (
     180  # bytes per cycle at the highest clock, of a copy to a peer: 16.8 MB in 47 µs between two H200s, by a profile
 )
-LARGEST_SENT = 0
-"""Bytes of the largest shard of A that a kernel sends. 0: the copy engine sends all. It was faster on two H200s, for
-shards of 4 MiB and more; smaller ones were timed only with fewer than 512 rows, which the plain ops take."""
 _START = 6000  # cycles: a kernel's start and end
 
 
-def kernel_sends(size: int) -> bool:
-    """Whether the kernel of an all-gather sends this rank's shard of A of `size` bytes; otherwise the copy engine does.
-    Other ranks may choose otherwise."""
-    return 0 < size <= LARGEST_SENT
+@lru_cache(maxsize=1024)
+def kernel_sends(spec: lt.GemmSpec, sender: str | None) -> bool:
+    """Whether the kernel of an all-gather sends this rank's shard of A; otherwise the copy engine does. `spec`: the
+    problem with `peers`. `sender`: one of SENDERS, or None for what its schedule says. Other ranks may choose
+    otherwise."""
+    if sender is None:
+        sender = str(importlib.import_module(_CHOSEN).chosen(spec, native_target()[0]).grid.sender)
+    return sender == KERNEL
 
 
 def sends_copies(spec: lt.GemmSpec, rows: Sequence[int], rank: int, size: int) -> bool:

@@ -15,7 +15,7 @@
 !mat = memref<?x?x?xbf16, strided<[?, ?, 1]>>
 !peers = memref<?x4xi32, strided<[?, 1]>>
 #schedule = #tile.schedule<
-  grid = <tile = [128, 8], order = row, scheduler = persistent>,
+  grid = <tile = [128, 8], order = row, scheduler = persistent, sender = kernel>,
   mainloop = <k = 64, stages = 2, roles = cooperative(1)>, multiply = <atoms = [1, 1, 1]>,
   epilogue = <path = tma, math = registers, tile = [64, 8]>>
 module attributes {tile.level = "problem", tile.target = "sm_90a"} {
