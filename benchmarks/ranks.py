@@ -1,6 +1,6 @@
 """Products with their collectives on several GPUs, compared with NCCL and torch's fused operations.
 
-    torchrun --nproc-per-node 4 benchmarks/ranks.py [--work ag rs ar] [--seconds 90] [--rounds 15] [--seed 1]
+    torchrun --nproc-per-node 4 benchmarks/ranks.py [--work ag rs ar few] [--seconds 90] [--rounds 15] [--seed 1]
         [--commit HASH] [--out ranks.json] [--sends]
 
 M, N and K are those of the whole product, in bf16. For AG+GEMM, the rows of A and the columns of B are divided among
@@ -9,8 +9,9 @@ that of the slowest rank, per call. "The product alone" is this project's produc
 time of another contender divided by this project's time in the same round: above 1, this project takes less time. Its
 median, least and greatest are written. Before the timing, results of this project and of torch's fused operations are
 compared with NCCL's; those that differ are not timed. Rows that do not begin within `--seconds` are left out. A process
-that takes 30 s more ends itself. With `--sends`, AG+GEMM is also timed with kernels that send the rows themselves,
-whatever their size. The file is a result of benchmarks/record.py, for docs/performance.md.
+that takes 30 s more ends itself. With `--sends`, AG+GEMM is also timed with rows that the kernels send, and with rows
+that the copy engine sends, whatever their size. The work `few` is AG+GEMM with few bytes of A. The file is a result of
+benchmarks/record.py, for docs/performance.md.
 """
 
 import argparse
@@ -22,6 +23,7 @@ import sys
 import time
 from collections.abc import Callable
 from decimal import Decimal
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,12 @@ SHAPES = {
     "ag": ((8192, 28672, 8192), (4096, 14336, 4096), (2048, 28672, 8192), (512, 28672, 8192), (64, 28672, 8192)),
     "rs": ((8192, 8192, 28672), (4096, 4096, 14336), (2048, 8192, 28672), (512, 8192, 28672), (64, 8192, 28672)),
     "ar": ((8192, 8192, 28672), (4096, 4096, 14336), (2048, 8192, 28672), (512, 8192, 28672), (64, 8192, 28672)),
+    "few": (
+        *((512, 8192, k) for k in (512, 1024, 2048, 4096, 8192)),
+        *((1024, 8192, k) for k in (512, 1024, 2048)),
+        *((2048, 8192, k) for k in (512, 1024)),
+        *((4096, 8192, 256), (512, 28672, 2048)),
+    ),
 }
 CONTENDERS = {
     "nccl": "NCCL and product",
@@ -44,9 +52,10 @@ CONTENDERS = {
     "alone": "the product alone",
     "cublas": "torch.mm alone",
     "sent": "rows sent by the kernel",
+    "copied": "rows sent by the copy engine",
 }
 COLUMNS = ("work", "µs", *(f"to {label}" for label in CONTENDERS.values()), "plain, because")
-LABELS = {"ag": "AG+GEMM", "rs": "GEMM+RS", "ar": "GEMM+AR"}
+LABELS = {"ag": "AG+GEMM", "rs": "GEMM+RS", "ar": "GEMM+AR", "few": "AG+GEMM"}
 CALLS = 5  # in a row; the host enqueues them while the GPU sleeps, if it is fast enough
 Contenders = dict[str, Callable[[], torch.Tensor]]
 
@@ -62,12 +71,10 @@ def gather(shape: tuple[int, int, int], rank: int, size: int) -> Contenders:
         dist.all_gather_into_tensor(whole, a)
         return torch.mm(whole, weight.mT, out=out)
 
-    def sent() -> torch.Tensor:
-        return distributed.all_gather_matmul(a, weight.mT, out=ours, sender="kernel")
-
     return {
         "nccl": nccl,
-        "sent": sent,
+        "sent": lambda: distributed.all_gather_matmul(a, weight.mT, out=ours, sender="kernel"),
+        "copied": lambda: distributed.all_gather_matmul(a, weight.mT, out=ours, sender="copy_engine"),
         "ours": lambda: distributed.all_gather_matmul(a, weight.mT, out=ours),
         "alone": lambda: ltt.matmul(local, weight.mT, out=ours),
         "cublas": lambda: torch.mm(local, weight.mT, out=out),
@@ -113,7 +120,7 @@ def reduce(shape: tuple[int, int, int], rank: int, size: int) -> Contenders:
     }
 
 
-WORKS = {"ag": gather, "rs": scatter, "ar": reduce}
+WORKS = {"ag": gather, "rs": scatter, "ar": reduce, "few": gather}
 
 
 def drawn(*shape: int) -> torch.Tensor:
@@ -178,7 +185,7 @@ def digits(values: list[float], places: int) -> list[Decimal]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--work", nargs="+", choices=[*WORKS], default=[*WORKS])
+    parser.add_argument("--work", nargs="+", choices=[*WORKS], default=["ag", "rs", "ar"])
     parser.add_argument("--seconds", type=float, default=90)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seed", type=int, default=1)
@@ -192,7 +199,8 @@ def main() -> None:
     dist.init_process_group("nccl", device_id=torch.device("cuda", int(os.environ["LOCAL_RANK"])))
     rank, size = dist.get_rank(), dist.get_world_size()
     rows: list[tuple[Cell, ...]] = []
-    for work, shape in ((work, SHAPES[work][number]) for number in range(len(SHAPES["ag"])) for work in asked.work):
+    turns = zip_longest(*([(work, shape) for shape in SHAPES[work]] for work in asked.work))
+    for work, shape in filter(None, chain.from_iterable(turns)):
         late = torch.tensor(time.monotonic() - begun > asked.seconds, device="cuda", dtype=torch.int32)
         dist.all_reduce(late, op=dist.ReduceOp.MAX)
         if late.item():
@@ -200,7 +208,7 @@ def main() -> None:
         torch.manual_seed(asked.seed * 100 + rank)
         contenders = WORKS[work](shape, rank, size)
         if not asked.sends:
-            contenders.pop("sent", None)
+            contenders = {name: call for name, call in contenders.items() if name not in ("sent", "copied")}
         said = "; ".join(f"{name}: {what}" for name, what in errors(contenders).items() if what)
         said = said or next(iter(plain_reasons()), "")
         rows.append(row(work, shape, timed(contenders, asked.rounds, asked.seed), said))
