@@ -10,15 +10,12 @@ from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.epilogue.results import Result, ResultKind
 from lowtide.compiler.spec_fields import (
     A_ROWS,
-    APART,
-    ARRIVALS,
     COUNTS,
     D_ROWS,
     ENDS,
     ENDS_TYPE,
     FAST,
     SCALES,
-    SENDS,
     UNBATCHED,
     UNGROUPED,
     ZEROS,
@@ -28,6 +25,7 @@ from lowtide.compiler.spec_fields import (
 )
 from lowtide.decompositions import DECOMPOSITIONS, Decomposition
 from lowtide.elements import EPILOGUE_TYPE, element_type, multiplied_types, weight_types
+from lowtide.words import APART, ARRIVALS, SENDS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,13 +10,11 @@ from lowtide.compiler.epilogue.results import OneResult, gives_d_alone
 from lowtide.compiler.gemm_fields import GemmFields
 from lowtide.compiler.spec_fields import (
     A_ROWS,
-    ARRIVALS,
     D_ORDERS,
     D_ROWS,
     FAST,
     LAYOUTS,
     SCALES,
-    SENDS,
     UNBATCHED,
     UNGROUPED,
     ZEROS,
@@ -43,6 +41,7 @@ from lowtide.errors import SpecError
 from lowtide.keywords import check_fields
 from lowtide.reductions import REDUCED_TYPE
 from lowtide.targets import accumulator_types, operand_types, partner_types
+from lowtide.words import ARRIVALS, SENDS
 
 # Advice for fields that other libraries have.
 _INSTEAD = {

@@ -10,22 +10,14 @@ from lowtide.errors import SpecError
 
 LARGEST_EXTENT = 2**31 - 1  # indices within tiles are 32-bit, and so are extents
 LAYOUTS = ("tn", "tt", "nn", "nt")
-APART = "apart"  # B of pairs is two matrices (2, N, K), which lie anywhere
-PAIRS = ("stacked", "interleaved", APART)  # how the two columns of a pair lie in B
 PAIRED_LAYOUTS = ("tn", "nn")  # those with K of B contiguous
 D_ORDERS = ("row", "column")
-ALL_LISTS, LIST_OF_D = "abd", "d"
-LISTS = ("b", LIST_OF_D, ALL_LISTS)  # the matrices that may be lists
 FAST = "fast"  # in place of the type of the sums
 SCALES, ZEROS = "scales", "zeros"  # names of operands of packed weights
 ENDS, ENDS_TYPE = "ends", "s32"  # of the operand with the ends of groups of rows
 COUNTS = "counts"  # the operand with the number of rows of each product of a batch; also s32
 A_ROWS = "a_rows"  # the operand that says which rows of A are taken; also s32
 D_ROWS = "d_rows"  # the operand that says into which rows of D rows are stored; also s32
-# The operands for shards of A that arrive, all s32, with their numbers of elements; None: one for each shard
-ARRIVALS = {"arrived": None, "turn": 3, "status": 4}
-# The operands of a kernel that can send this GPU's shard, also s32: where to, and counters of CTAs
-SENDS = ("peers", "sent")
 SCALE_TYPES = ("f16", "bf16", "f32")
 WEIGHT_LAYOUTS = ("tn", "nn")  # those with K of B contiguous
 GROUPED_LAYOUTS = ("tn", "tt")  # those with K of A contiguous: of calls with rows grouped, and of rows of A at an index

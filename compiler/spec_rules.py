@@ -7,16 +7,11 @@ from lowtide.compiler.dtypes import choices
 from lowtide.compiler.epilogue.results import Result
 from lowtide.compiler.gemm_fields import GemmFields
 from lowtide.compiler.spec_fields import (
-    ALL_LISTS,
-    APART,
     GROUPED_LAYOUTS,
     K_GROUPED_LAYOUT,
     LARGEST_EXTENT,
     LARGEST_GROUPED_K,
-    LIST_OF_D,
-    LISTS,
     PAIRED_LAYOUTS,
-    PAIRS,
     SCALE_TYPES,
     SCALES,
     WEIGHT_GROUPS,
@@ -26,6 +21,7 @@ from lowtide.compiler.spec_fields import (
 from lowtide.elements import WEIGHT_BLOCK, WEIGHT_ROWS, element_type, promotes, weight_types
 from lowtide.errors import SpecError
 from lowtide.targets import operand_types
+from lowtide.words import ALL_LISTS, APART, LIST_OF_D, LISTS, PAIRS
 
 
 def check_block_scales(spec: GemmFields) -> None:

@@ -21,7 +21,6 @@ from lowtide.runtime.dtypes import left_out, multiplied, wrapped
 from lowtide.runtime.epilogue import Interval, evaluate, results_of
 from lowtide.runtime.host_arrays import HostArray
 from lowtide.runtime.kinds import (
-    APART,
     BATCH,
     IN_THE_SUM,
     K_GROUPS,
@@ -33,6 +32,7 @@ from lowtide.runtime.kinds import (
 )
 from lowtide.runtime.weights import unpack_weights, zero_points
 from lowtide.runtime.wide_products import exact_product
+from lowtide.words import APART
 
 _SCALED_TOGETHER = 128  # the K of products that share a scale
 

@@ -33,12 +33,12 @@ from lowtide.runtime.host_ops import (
     wrap,
 )
 from lowtide.runtime.host_program import HostProgram
-from lowtide.runtime.kinds import APART
 from lowtide.runtime.launch_shape import FLOAT_TYPES, LaunchShape, grid_within, read_shape
 from lowtide.runtime.limits import MAX_GRID, capability_of
 from lowtide.runtime.manifest import NAME, is_integer, shown
 from lowtide.runtime.tensor_maps import TENSOR_MAP, BoxedTensor, TensorMap, boxed_tensor, check_box
 from lowtide.runtime.workspaces import WorkspaceShape
+from lowtide.words import APART
 
 _LONGEST = 500  # characters of a message, which may quote edited text
 _TENSOR_MAP_ATTRIBUTES = {"box", "swizzle", "l2_promotion", "dtype", "element_strides", "rows", "name", "ragged"}

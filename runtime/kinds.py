@@ -7,6 +7,7 @@ from typing import Any
 
 from lowtide.elements import element_type, weight_types
 from lowtide.reductions import REDUCTIONS
+from lowtide.words import APART, ARRIVALS, SENDS
 
 KINDS: dict[str, int] = {
     "matrix": 2,
@@ -35,8 +36,6 @@ IN_THE_SUM = ("group_scale", "group_zero", *BLOCK_SCALES)  # kinds of arguments 
 OF_COLUMNS = ("per_column", "group_scale", "group_zero", "column_scale", "column_block_scale")  # kinds of inputs with
 # elements for the columns of D: with groups of rows they may have a part for each
 ROW_INDICES = ("a_rows", "d_rows")  # kinds of arguments that are indices of rows, and the words of specs with them
-ARRIVALS = ("arrived", "turn", "status")  # kinds of arguments for shards of A that arrive
-SENDS = ("peers", "sent")  # kinds of arguments of a kernel that can send this GPU's shard
 NOT_OF_EPILOGUE = (
     *IN_THE_SUM,
     "ends",
@@ -96,9 +95,6 @@ PACKED_ROWS = "packed_rows"  # in place of n: rows of bytes; each holds the weig
 ROWS_OF_A = "rows_of_a"  # in place of m: of an A whose rows are taken at an index
 ROWS_OF_D = "rows_of_d"  # in place of m: of full outputs whose rows are stored at an index
 PAIRED_ROWS = "paired_rows"  # in place of n: rows of B; two belong to each column of D
-APART = "apart"  # the word of pairs whose B is two matrices, which lie anywhere
-PAIRS = ("stacked", "interleaved", APART)
-LISTS = ("b", "d", "abd")  # the matrices that may be lists
 SHAPES = ("equal", "any")  # of the matrices of a list
 
 

@@ -105,8 +105,6 @@ from lowtide.errors import LoadError
 from lowtide.runtime.epilogue import check_program
 from lowtide.runtime.kinds import (
     ABSENT,
-    APART,
-    ARRIVALS,
     BATCH,
     COUNTS,
     HAS_ARRIVALS,
@@ -114,15 +112,12 @@ from lowtide.runtime.kinds import (
     K_GROUPS,
     KIND_DIMS,
     KINDS,
-    LISTS,
     OF_COLUMNS,
     OPERAND_DIMS,
     OUTPUT_DIMS,
-    PAIRS,
     RESULTS,
     ROW_GROUPS,
     ROW_INDICES,
-    SENDS,
     SHAPES,
     UNBATCHED,
     extent_of,
@@ -132,6 +127,7 @@ from lowtide.runtime.kinds import (
     problem_dims,
 )
 from lowtide.runtime.limits import MAX_EXTENT
+from lowtide.words import APART, ARRIVALS, LISTS, PAIRS, SENDS
 
 FORMAT = 2
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")

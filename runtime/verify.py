@@ -25,7 +25,6 @@ from lowtide.runtime.expected import accumulator_growth, expected, in_rows
 from lowtide.runtime.host_arrays import WIDEST, HostArray, check_written, host_array
 from lowtide.runtime.kernel import Kernel
 from lowtide.runtime.kinds import (
-    ARRIVALS,
     BATCH,
     COUNTS,
     HALVES,
@@ -34,7 +33,6 @@ from lowtide.runtime.kinds import (
     PAIRED_ROWS,
     ROWS_OF_A,
     ROWS_OF_D,
-    SENDS,
     STALE,
     STATUS,
     TURN,
@@ -47,6 +45,7 @@ from lowtide.runtime.lists import is_list, list_at, rows_of_batch
 from lowtide.runtime.operands import Operand
 from lowtide.runtime.results import D, returned, returned_results
 from lowtide.runtime.row_indices import drawn_rows_of_d, places_in, random_places
+from lowtide.words import ARRIVALS, SENDS
 
 _SHARED = 0.25  # the probability that an operand of a batch lacks the batch dimension
 _MOST_MATRICES = 64  # matrices of a batch that are compared

@@ -14,8 +14,9 @@ from lowtide.compiler.matmul.arrangement import arrange
 from lowtide.compiler.matmul.family import family_of
 from lowtide.compiler.matmul.options import Options
 from lowtide.compiler.spec import GemmSpec
-from lowtide.compiler.spec_fields import APART, UNGROUPED
+from lowtide.compiler.spec_fields import UNGROUPED
 from lowtide.runtime.operands import Operand
+from lowtide.words import APART
 
 
 @dataclass(frozen=True)

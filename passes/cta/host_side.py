@@ -17,9 +17,10 @@ from lowtide.passes.support.ir.rewriting import before, extent, outer_strides
 from lowtide.passes.support.problem.kernels import cluster_clause
 from lowtide.passes.support.problem.matrix_layouts import dims_of_a, dims_of_b
 from lowtide.passes.support.problem.operand_kinds import SCALES, SENDS, acts_in_the_sum, operand_is_batched
-from lowtide.passes.support.problem.problem import APART, Problem, is_batch
+from lowtide.passes.support.problem.problem import Problem, is_batch
 from lowtide.passes.support.streams.workspaces import view
 from lowtide.targets import Target
+from lowtide.words import APART
 
 MOST_WORK_ITEMS = 2**31  # exclusive: in a kernel their numbers are unsigned, of 32 bits
 

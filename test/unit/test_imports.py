@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 _ALL = {
     *("decompositions", "elements", "entry", "errors", "html", "keywords", "launches", "markdown", "reductions"),
+    "words",
     *("targets", "dialects", "passes", "interpreter", "runtime", "compiler"),
 }
 
@@ -21,7 +22,7 @@ _ALL = {
 BELOW = {
     "targets": {"elements", "errors", "targets"},
     "dialects": {"elements", "errors", "html", "targets", "dialects"},
-    "passes": {"decompositions", "elements", "errors", "reductions", "targets", "dialects", "passes"},
+    "passes": {"decompositions", "elements", "errors", "reductions", "words", "targets", "dialects", "passes"},
     "interpreter": {
         "decompositions",
         "elements",
@@ -42,6 +43,7 @@ BELOW = {
         "keywords",
         "launches",
         "reductions",
+        "words",
         "runtime",
     },
     "compiler": _ALL,
@@ -49,7 +51,7 @@ BELOW = {
     "inspection": {*_ALL, "inspection"},
     "measurement": {*_ALL, "verification", "measurement"},
     "cli": {*_ALL, "verification", "inspection", "measurement", "ptx", "cli"},
-    "src/lowtide/torch": {"decompositions", "elements", "errors", "keywords", "runtime", "compiler", "torch"},
+    "src/lowtide/torch": {"decompositions", "elements", "errors", "keywords", "words", "runtime", "compiler", "torch"},
 }
 
 # The layers of the interpreter, lowest first; each imports itself and those before it.

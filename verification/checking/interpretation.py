@@ -13,7 +13,7 @@ from numpy.lib.stride_tricks import as_strided
 from lowtide import interpreter
 from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.spec import GemmSpec
-from lowtide.compiler.spec_fields import A_ROWS, APART, ENDS
+from lowtide.compiler.spec_fields import A_ROWS, ENDS
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
@@ -27,6 +27,7 @@ from lowtide.runtime.results import returned
 from lowtide.runtime.row_indices import drawn_rows_of_d
 from lowtide.verification.checking.random_inputs import elements_apart, padded_matrix, random_inputs, row_stride, stale
 from lowtide.verification.checking.texts import duration
+from lowtide.words import APART
 
 # Multiply-adds per second of one CPU core, including those of padded tiles, by mma of 16-bit operands: measured once,
 # for estimates. A level that is not listed counts as the slowest.

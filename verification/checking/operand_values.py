@@ -8,11 +8,12 @@ import numpy as np
 from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.spec import GemmSpec
-from lowtide.compiler.spec_fields import APART, SCALES, ZEROS
+from lowtide.compiler.spec_fields import SCALES, ZEROS
 from lowtide.elements import element_type
 from lowtide.errors import SpecError
 from lowtide.runtime.dtypes import multiplied, split
 from lowtide.runtime.weights import unpack_weights, zero_points
+from lowtide.words import APART
 
 
 def matrices_of(

@@ -8,10 +8,11 @@ import numpy as np
 
 from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.spec import GemmSpec
-from lowtide.compiler.spec_fields import A_ROWS, ARRIVALS, COUNTS, D_ROWS, ENDS, SENDS, UNBATCHED, UNGROUPED
+from lowtide.compiler.spec_fields import A_ROWS, COUNTS, D_ROWS, ENDS, UNBATCHED, UNGROUPED
 from lowtide.elements import SCALE_BLOCK
 from lowtide.errors import SpecError
 from lowtide.runtime.row_indices import places_in
+from lowtide.words import ARRIVALS, SENDS
 
 _OF_ROWS = (OperandKind.PER_ROW, OperandKind.TARGET)
 _BY_K = (OperandKind.ROW_SCALE, OperandKind.COLUMN_SCALE)  # scales whose first dimension is that of blocks of K

@@ -10,7 +10,6 @@ from lowtide.compiler.dtypes import numpy_dtype
 from lowtide.compiler.epilogue.operands import Operand, OperandKind
 from lowtide.compiler.epilogue.results import ResultKind
 from lowtide.compiler.spec import GemmSpec
-from lowtide.compiler.spec_fields import APART, ARRIVALS, SENDS
 from lowtide.elements import element_type
 from lowtide.errors import SpecError
 from lowtide.keywords import check_keywords
@@ -18,6 +17,7 @@ from lowtide.passes.schedules.facts.alignment import FULL
 from lowtide.runtime.dtypes import random_numbers
 from lowtide.runtime.kinds import STALE
 from lowtide.runtime.row_indices import random_places
+from lowtide.words import APART, ARRIVALS, SENDS
 
 _WIDEST = 16  # bytes of an access
 _SHARED = 0.25  # of the inputs of a batch

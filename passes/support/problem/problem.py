@@ -33,8 +33,8 @@ from lowtide.passes.support.problem.operand_kinds import (
 )
 from lowtide.passes.support.streams.streams import Stream
 from lowtide.reductions import REDUCTIONS, Reduction
+from lowtide.words import APART
 
-APART = "apart"  # the word of pairs whose B is two matrices
 T = TypeVar("T")
 
 # The element type of packed weights in memory.

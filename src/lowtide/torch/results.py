@@ -16,12 +16,12 @@ from lowtide.compiler.matmul.family import rows_to_choose_for, sums_of
 from lowtide.compiler.matmul.matmul import matmul
 from lowtide.compiler.matmul.several import ResultsWanted
 from lowtide.compiler.native import target_of
-from lowtide.compiler.spec_fields import APART
 from lowtide.errors import LaunchError, MisalignedError
 from lowtide.runtime import driver
 from lowtide.runtime.call_keys import Recent
 from lowtide.torch.dtypes import name_of
 from lowtide.torch.evaluation import evaluate_results, product
+from lowtide.words import APART
 
 _KERNELS = Recent(1024)  # by `ResultsWanted`
 PAIRED = "stacked"

@@ -24,13 +24,13 @@ from lowtide.compiler.epilogue.operands import OperandKind
 from lowtide.compiler.epilogue.results import ResultKind
 from lowtide.compiler.epilogue.text import TextEpilogue
 from lowtide.compiler.matmul.arrangement import ALIGNED
-from lowtide.compiler.spec_fields import APART
 from lowtide.elements import ELEMENTS
 from lowtide.errors import Error, LaunchError
 from lowtide.torch.dtypes import dtype_of
 from lowtide.torch.ops import LIBRARY
 from lowtide.torch.results import PAIRED, Known, by_rows, by_torch, known, results
 from lowtide.torch.two_weights import as_one, exchanged
+from lowtide.words import APART
 
 LIBRARY.define(
     "gemm_results(Tensor a, Tensor b, Tensor[] operands, str epilogue, str[] halves, Tensor? second=None) -> Tensor[]",
