@@ -25,7 +25,7 @@ TARGETS = {"default": None, "one agent": "sm_80"}
 def compiled(name: str, k: int | None) -> Any:
     options = {} if TARGETS[name] is None else {"target": TARGETS[name]}
     spec = lt.GemmSpec(a="bf16", b="bf16", d="f32", n=COLUMNS, k=k, batch=SHARDS, arrivals=True, peers=True)
-    return lt.compile_gemm(spec, **options)
+    return lt.compile_gemm(spec, schedule="grid.sender = kernel", **options)
 
 
 class Sent:
