@@ -33,7 +33,11 @@ gc.set_threshold(100_000, 50, 50)  # IR is freed by counting: with the usual thr
 
 @pytest.fixture(scope="session", autouse=True)
 def temporary_files_below_the_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Reproducers of the faults that tests plant, in this process or in a command, lie in pytest's own folder."""
+    """Reproducers of the faults that tests plant, in this process or in a command, lie in pytest's own folder. Ranks
+    under torchrun keep the folder that they have in common: torch's symmetric memory has its sockets there."""
+    if "LOCAL_RANK" in os.environ:
+        yield
+        return
     folder = str(tmp_path_factory.mktemp("tmp"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", folder)
