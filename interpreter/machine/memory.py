@@ -147,14 +147,12 @@ class SharedMemory(OrderedMemory):
         self._shown_epoch[span.units] = 0
 
     def open_read(
-        self, access: Access, addresses: Ints, dtype: str, count: int, reader: int | None = None
+        self, access: Access, addresses: Ints, dtype: str, count: int, unwritten: Any = None
     ) -> tuple[Values, OpenRead]:
-        """As `load`, through the async proxy; the bytes may still be read later, until `close_reads`.
-
-        `reader` is the reader, if not the agent.
-        """
-        payload, span = self.seen(access, addresses, dtype, count)
-        return payload, self.opened(access, span, reader)
+        """As `load`, through the async proxy; the bytes may still be read later, until `close_reads`. `unwritten`: the
+        number that is read where nothing was written; without it, such a read is refused."""
+        payload, span = self.seen(access, addresses, dtype, count, unwritten)
+        return payload, self.opened(access, span)
 
     def see(self, access: Access, addresses: Ints, size: int) -> Span:
         """Bytes that the async proxy is about to read. Raises InterpreterError if the agent's op may not read them."""
@@ -193,10 +191,12 @@ class SharedMemory(OrderedMemory):
         is_told = self.relied is not None and CP_ASYNC_SEEN in self.relied.places
         return is_told and bool((~hidden | self._by_cp_async(self._write_site[span.units])).all())
 
-    def seen(self, access: Access, addresses: Ints, dtype: str, count: int) -> tuple[Values, Span]:
+    def seen(
+        self, access: Access, addresses: Ints, dtype: str, count: int, unwritten: Any = None
+    ) -> tuple[Values, Span]:
         """As `open_read`, without opening the bytes; `opened` opens the span."""
         span = self.see(access, addresses, ELEMENT_BYTES[dtype] * count)
-        return self._read(access, span, dtype, count), span
+        return self._read(access, span, dtype, count, unwritten), span
 
     def opened(self, access: Access, span: Span, reader: int | None = None) -> OpenRead:
         """From now on the async proxy may read the bytes, until `close_reads`."""

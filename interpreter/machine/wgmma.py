@@ -227,7 +227,8 @@ def multiply_together(
         if (given := descriptors[which]) is not None:
             places = _addresses(first, access, product, (given,), rows, which)
             span = shared.seen_by_all(access, [state.warp for state in states], places, 16)
-            payload = shared.numbers(access, span, product.dtypes[which])
+            unwritten = domain.unwritten(product.dtypes[which])
+            payload = shared.numbers(access, span, product.dtypes[which], unwritten)
             numbers += _matrices(product, payload, 1, len(rows), which)
             spans.append(span)
     if matrix is None:
@@ -314,7 +315,7 @@ def _operands(
     dtype = product.dtypes[which]
     addresses = _addresses(state, access, product, descriptors, rows, which)
     run = 16 // ELEMENT_BYTES[dtype]
-    payload, span = state.cta.shared.seen(access, addresses, dtype, run)
+    payload, span = state.cta.shared.seen(access, addresses, dtype, run, state.machine.domain.unwritten(dtype))
     return _matrices(product, payload, len(descriptors), len(rows), which), span
 
 

@@ -363,14 +363,17 @@ class Cells:
             else f", in no buffer, {at - below.end} bytes past the end of {below.name}"
         )
 
-    def _read(self, access: Access, span: Span, dtype: str, count: int) -> Values:
-        """The payload of a span's elements, once it may be read. Raises InterpreterError for another type."""
+    def _read(self, access: Access, span: Span, dtype: str, count: int, unwritten: Any = None) -> Values:
+        """The payload of a span's elements, once it may be read. `unwritten`: the number that is read where nothing was
+        written. Without it, such a read is refused. Raises InterpreterError for another type."""
         width = ELEMENT_BYTES[dtype]
         run = RUNS.get((dtype, span.word))
         if run is None or np.count_nonzero(self.codes.view(WORDS[span.word])[span.words] != run):
             words = span.get(self.codes).view(WORDS[width])
             bad = (words != PATTERNS[dtype]) & (words != ZEROS[width])
             if bad.any():
+                if unwritten is not None and (lacks := words == UNWRITTEN).any():
+                    return self._completed(access, span, dtype, lacks, unwritten)
                 if dtype in INTEGERS:
                     bits = self._bits(span.elements(1), width)
                     found = None if bits is None else loaded(bits, dtype)
@@ -383,9 +386,20 @@ class Cells:
                 self._refuse_contents(access, span, others if is_allowed else bad, dtype, width)
         return loaded(self.payload[span.elements(width)], dtype)
 
-    def numbers(self, access: Access, span: Span, dtype: str) -> Values:
-        """The elements of a type in a span that may be read: payload (n, elements). Raises InterpreterError."""
-        return self._read(access, span, dtype, span.size // ELEMENT_BYTES[dtype])
+    def _completed(self, access: Access, span: Span, dtype: str, lacks: Values, unwritten: Any) -> Values:
+        """As `_read`, with a number in place of the elements that `lacks` marks, which were never written."""
+        at = span.elements(1)[np.repeat(lacks, ELEMENT_BYTES[dtype], axis=1)]
+        self.codes[at] = ZERO
+        try:
+            found = self._read(access, span, dtype, lacks.shape[1])
+        finally:
+            self.codes[at] = UNWRITTEN
+        return np.where(lacks, np.asarray(unwritten).astype(found.dtype), found)
+
+    def numbers(self, access: Access, span: Span, dtype: str, unwritten: Any = None) -> Values:
+        """The elements of a type in a span that may be read: payload (n, elements). `unwritten`: the number that is
+        read where nothing was written. Raises InterpreterError."""
+        return self._read(access, span, dtype, span.size // ELEMENT_BYTES[dtype], unwritten)
 
     def bits(self, access: Access, span: Span, width: int) -> Values:
         """Integers in a span that may be read, as integers of `width` bytes. Raises InterpreterError."""

@@ -118,6 +118,10 @@ class FloatDomain:
         """As `round`, also for numbers that are neither f32 nor sums or products of two of `dtype`."""
         return self.round(fused.singles(values) if dtype in _BY_SINGLES else values, dtype)
 
+    def unwritten(self, dtype: str) -> Any:
+        """The number that wgmma reads where nothing was written. It may be any number; this one is seen in D."""
+        return integers.UNWRITTEN if dtype in integers.INTEGERS else np.nan
+
     def negate(self, x: Values) -> Values:
         """-x, which never rounds."""
         return -x
@@ -267,6 +271,9 @@ class HopperDomain(FloatDomain):
         return c
 
 
+_UNWRITTEN = 1_000_003  # sums of its products are exact, and no sum of small numbers is near them
+
+
 class ExactDomain(FloatDomain):
     """Integers of 64 bits that never round; ops without an exact integer result are refused."""
 
@@ -288,6 +295,9 @@ class ExactDomain(FloatDomain):
         if not math.isfinite(value) or value != math.trunc(value):
             raise self._refused(f"the constant {value}", "take the domain 'field' for dyadic constants, else 'float'")
         return np.int64(int(value))
+
+    def unwritten(self, dtype: str) -> Any:
+        return integers.UNWRITTEN if dtype in integers.INTEGERS else _UNWRITTEN
 
     def round(self, values: Values, dtype: str) -> Values:
         return values

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 Values = NDArray[Any]
 
 _SIZES = (8, 16, 32, 64)
+UNWRITTEN = 83
+"""The number that wgmma reads of bytes that were never written."""
 INTEGERS: Mapping[str, np.dtype[Any]] = MappingProxyType(
     {f"{sign}i{bits}": np.dtype(f"{'u' if sign == 'u' else ''}int{bits}") for bits in _SIZES for sign in ("", "s", "u")}
 )

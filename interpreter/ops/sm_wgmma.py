@@ -195,7 +195,9 @@ def _open(
     table = starts.reshape(buffer.type.shape[0] or 0, -1)
     # Rows are whole blocks; a block has at least one row for each element of a run.
     addresses = (table[:, rows[::length] // length] if transposed else table[rows]).reshape(-1)
-    payload, read = state.cta.shared.open_read(state.access(op), addresses, buffer.type.element.name, length)
+    name = buffer.type.element.name
+    unwritten = state.machine.domain.unwritten(name)
+    payload, read = state.cta.shared.open_read(state.access(op), addresses, name, length, unwritten)
     return (payload.reshape(-1, len(rows)).T if transposed else payload.reshape(len(rows), -1)), read
 
 

@@ -19,10 +19,11 @@ After, if one agent fills it and others read it (ring_mbarriers.py): mbarriers; 
                  sm.mbarrier_arrive %empty[%slot] after %retired
          If the last tile may be narrower than the others, its boxes have only the rows that exist (last_boxes.py):
          host    %last = sm.tensor_map %a rows(%rest) : … to !sm.tensor_map<128x64xbf16, swizzle<3,3,3>>
-         device  sm.zero_rows %ring from(%rest, %c256);  sm.barrier                          (before the mbarriers)
-                 %rows = minui(%dim - %m, %c128);  %box = arith.select (%rows < %c128), %last, %map    (once for a tile)
+         device  %rows = minui(%dim - %m, %c128);  %box = arith.select (%rows < %c128), %last, %map    (once for a tile)
                  sm.mbarrier_arrive %full[%w] expects 32768 plus %bytes
                  sm.tma_load %box[%m, %k] rows(%rows) to %a signals %full[%w]
+         Nothing is stored in the other rows of a slot. wgmma may read any number there: it only counts for rows or
+         columns of D that do not exist.
          The full barrier has one arrival, by the filler; the empty barrier has one per warpgroup of the readers. If
          threads copy by cp.async, each of them arrives when its copies have landed, beside the arrival that expects the
          bytes of TMA, if there are any. So copies into several slots can be in flight. After the wait, a fence makes
@@ -39,7 +40,8 @@ After, if one agent fills it and others read it (ring_mbarriers.py): mbarriers; 
          that panels divide the matrix. The map of a batch has one more, the outermost. A copy to a prefix of a slot's
          buffer has a box of its own. a.cache and b.cache become hints on the loads of A and B. Staged scales are
          further buffers of a slot, which each CTA loads for itself.
-         If threads read a slot (scales, packed weights, fragments for mma.sync), each warp releases it:
+         If threads read a slot (scales, packed weights, fragments for mma.sync), the rows that last boxes do not fill
+         are zeros, sm.zero_rows %ring from(%rest, %c256) and sm.barrier before the mbarriers. Each warp releases it:
          %empty = sm.mbarriers arrivals(8). A fence orders their loads before the next TMA write of the slot, which
          goes through another proxy (PTX ISA, "Async proxy"). Without it, sums of mma.sync were wrong on an H100:
                  sm.fence_proxy_async;  sm.mbarrier_arrive %empty[%slot] each_warp after %retired

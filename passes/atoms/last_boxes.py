@@ -2,6 +2,10 @@
 
 TMA takes longer for rows outside of a matrix than for rows inside, although it reads nothing for them. On an H200,
 133×8192×5376 bf16 with swapped tiles of 64×160 took 34.4 µs with boxes of 160 rows; 160×8192×5376 took 29.2 µs.
+
+The other rows of a slot keep what they had. wgmma reads them, but they only count for rows or columns of D that do not
+exist. If threads read the slots, these rows are zeros from the start: zeros before the first load take up to 8 % of the
+time of a short kernel (docs/performance.md).
 """
 
 from dataclasses import dataclass, field
@@ -69,7 +73,7 @@ class LastBoxes:
         return Boxes(tensor_map, rows, build.mul(rows, bytes_of(copy, type_) // most))
 
     def zero_rows(self, ring: ir.Value) -> None:
-        """Stores zeros in the rows of slots that the last boxes do not fill, since wgmma reads them."""
+        """Stores zeros in the rows of slots that the last boxes do not fill, for threads that read whole slots."""
         if not self.rows:
             return
         build = Builder.index()

@@ -64,8 +64,9 @@ def bind_to_mbarriers(module: ir.Module, kernel: tile.KernelOp, ring: sm.RingOp,
                 sm.FenceProxyAsyncOp()  # threads wrote the slot, and the async proxy reads it
         take_slot(wait)
     if boxes is not None:
-        with before(full.owner.opview):
-            boxes.zero_rows(ring.result)
+        if by_warp:
+            with before(full.owner.opview):
+                boxes.zero_rows(ring.result)
         boxes.maps.finish()
 
 

@@ -187,7 +187,7 @@ def test_an_arrival_left_out_is_a_deadlock_that_says_which_phase_lacks_what():
 
 def test_the_wrong_phase_of_a_full_slot_reads_what_has_not_landed():
     text = edited("atoms", (WAIT_FULL, "%other = arith.subi %c1, %rp : index\n" + WAIT_FULL.replace("%rp]", "%other]")))
-    caught(text, r"sm\.wgmma .*consumer warpgroup \d: (in flight|race|uninitialised)|deadlock")
+    caught(text, r"sm\.(wgmma|tma_load) .*(consumer warpgroup \d|producer): (in flight|race)|deadlock")
 
 
 def test_the_wrong_phase_of_an_empty_slot_is_a_deadlock():
@@ -231,7 +231,7 @@ def test_more_arrivals_than_a_phase_has_are_found():
 
 def test_a_wait_on_a_full_slot_left_out_is_found():
     text = edited("atoms", (WAIT_FULL, ""))
-    caught(text, r"sm\.wgmma .*consumer warpgroup \d: (in flight|race|uninitialised)")
+    caught(text, r"sm\.(wgmma|tma_load) .*(consumer warpgroup \d|producer): (in flight|race)|deadlock")
 
 
 def test_a_wait_on_an_empty_slot_left_out_is_found():

@@ -72,7 +72,7 @@ def test_an_arrival_of_every_lane_is_found():
 
 
 def test_a_wait_for_a_full_slot_left_out_is_found():
-    caught(r"wgmma\.mma_async .*warp \d \(consumer\): (in flight|race|uninitialised)", (WAIT_FULL, ""))
+    caught(r"(wgmma\.mma_async|bulk\.tensor).*warp \d \(\w+\): (in flight|race)", (WAIT_FULL, ""))
 
 
 def test_a_wait_for_an_empty_slot_left_out_is_found():

@@ -1,16 +1,18 @@
 """TMA loads only the rows that exist of the last tiles: all levels give the same D, whatever else the ring holds."""
 
+import re
 from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
 import pytest
-from compiled import expected, inputs_of, spec, steps_of
+from compiled import expected, inputs_of, ready, spec, steps_of
 from support import assert_same
 
 import lowtide as lt
 from lowtide import targets
 from lowtide.compiler.kernel import CompiledKernel
+from lowtide.interpreter import interpret
 
 LEVELS = ("atoms", "epilogue", "nvvm", "llvm", "ptx")
 TILE = "grid.tile = [64, 16], k = 64, stages = 2, order = row"
@@ -110,6 +112,27 @@ def test_each_pass_keeps_the_numbers(name: str) -> None:
     given = inputs_of(case.problem, *case.shapes[-1])
     for step in (steps["bind-ring"], steps["convert-sm-to-nvvm"]):
         np.testing.assert_array_equal(assert_same(step.before, step.after, given), expected(case.problem, given))
+
+
+def test_only_kernels_whose_threads_read_the_ring_store_zeros(small: CompiledKernel) -> None:
+    of_warps = lt.compile_gemm(CASES["warps"].problem, target="sm_90a", schedule=CASES["warps"].schedule)
+    assert "sm.zero_rows" in of_warps.levels["atoms"] and "sm.zero_rows" not in small.levels["atoms"]
+
+
+@pytest.mark.parametrize("domain", ["float", "exact", "field"])
+@pytest.mark.parametrize(
+    ("level", "load"), [("atoms", r"^ *sm\.tma_load .*\n"), ("nvvm", r"^ *nvvm\.cp\.async\.bulk\.tensor.*\n")]
+)
+def test_d_shows_that_wgmma_reads_what_was_never_written(level: str, load: str, domain: str) -> None:
+    """The load of A is left out, and so are its bytes."""
+    problem = spec(m=64, n=16)
+    kernel = lt.compile_gemm(problem, target="sm_90a", schedule=SMALL)
+    text, count = re.subn(load, "", kernel.levels[level], count=1, flags=re.MULTILINE)
+    text, further = re.subn("(expects |%c|constant )10240", r"\g<1>2048", text)
+    assert count == 1 and further
+    given = {name: array.astype(ml_dtypes.bfloat16) for name, array in inputs_of(problem, 64, 16, 64).items()}
+    d = interpret(ready(text), given, domain=domain)
+    assert (d.astype(np.float32) != expected(problem, given)).all()
 
 
 @pytest.mark.parametrize("level", ["epilogue", "ptx"])

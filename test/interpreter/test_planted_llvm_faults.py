@@ -57,7 +57,7 @@ ON_HOPPER = [
         r"^ *nvvm\.barrier0\n",
         "",
         "no mbarrier has been initialised|race: uses the mbarrier at",
-        1,
+        0,
     ),
     planted("no barrier before the scratch is read", r"^ *nvvm\.barrier id = .*\n", "", UNORDERED),
     planted("no fence before wgmma", r"^ *nvvm\.wgmma\.fence\.aligned\n", "", r"put wgmma\.fence before it"),

@@ -57,7 +57,7 @@ STUCK = r"(?s)deadlock, level ptx.*CTA 0 warp \d+ (waits|is) at `mbarrier\.try_w
 LAST_OF_A_GROUP = r"(wgmma\.mma_async\S+ \{(%r\d+),[^\n]*\n\}\n\n\t// end inline asm\n\twgmma\.commit\S+\n)"
 ON_HOPPER = [
     fault("barrier after initialisation left out", line(r"bar\.sync", "0"), "",
-          r"no mbarrier has been initialised|\[mbarrier-race\]", 1),
+          r"no mbarrier has been initialised|\[mbarrier-race\]", 0),
     fault("fence of mbarriers left out", line(r"fence\.mbarrier_init"), "", r"the TMA unit may not see"),
     fault("a parity too early", r"(try_wait\S+ P1, \[%\w+\]), %r\d+", r"\1, 1", STUCK, -1),
     fault("a parity too late", r"(try_wait\S+ P1, \[%\w+\]), %r\d+", r"\1, 0", STUCK, 0),

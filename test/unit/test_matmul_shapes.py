@@ -230,7 +230,7 @@ def test_a_kernel_that_would_spill_with_open_extents_loads_less_of_its_operand_a
     product = Product("bf16", "bf16", "bf16", "tn", "row", None, 4096, 6400, 1600, True, True)
     of = family_of(product, Options(), "sm_90a", {"c": Operand(0, (4096, 6400), (6400, 1), "bf16", 0)})
     tile = lt.Schedule().with_(
-        grid_tile=(128, 128), roles="pingpong(2)", order="grouped(16)", epilogue_path="smem"
+        grid_tile=(128, 176), roles="pingpong(2)", order="grouped(16)", epilogue_path="smem"
     )  # threads load the operand to registers
     chosen_for_extents = chosen(of.example(added, 4096), targets.get("sm_90a"), tile)
     with pytest.raises(lt.CompileError, match=r"\[kernel-spills\]"):

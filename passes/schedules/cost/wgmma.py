@@ -360,7 +360,8 @@ def _zeros(grids: Grids, product: Product, sm_count: int) -> np.ndarray:
     clips_a, clips_b = _clips(grids, product)
     of_a, of_b = _last_empty(product.m, grids.rows), _last_empty(product.n, grids.columns)
     rows = np.where(clips_a, of_a, 0) + np.where(clips_b, of_b, 0)
-    return rows * grids.depth * product.operand_bytes * _stages(grids, product, sm_count) / _SHARED_MEMORY
+    row_bytes = grids.depth * product.operand_bytes * _stages(grids, product, sm_count)  # of all stages
+    return np.asarray(product.stores_zeros * rows * row_bytes / _SHARED_MEMORY)
 
 
 def _last_empty(extent: Numbers, side: np.ndarray) -> np.ndarray:

@@ -18,7 +18,6 @@
 
 // A half tile may begin after the last row; the whole tiles before the tail do not.
 // CHECK-LABEL: tile.kernel @tail_halves(
-// CHECK:       sm.zero_rows
 // CHECK:       tile.work_tiles {{.*}} part(full_waves)
 // CHECK:         expects 0 plus
 // CHECK:         sm.tma_load {{.*}} rows(
@@ -37,7 +36,6 @@
 
 // All panels of A are one box; those of B are one each.
 // CHECK-LABEL: tile.kernel @panels(
-// CHECK:       sm.zero_rows %{{.+}} from(%c64{{.*}}, %{{.+}})
 // CHECK:       expects 8192 plus
 // CHECK:       sm.tma_load %{{.+}}[%{{.+}}, %c0] to {{.*}} !sm.tensor_map<1x64x64xbf16,
 // CHECK:       sm.tma_load %{{.+}}[%{{.+}}, %c0] rows(
