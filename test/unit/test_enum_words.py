@@ -29,6 +29,7 @@ from lowtide.dialects.tile import (
     RepeatKind,
     ScalesKind,
     SchedulerKind,
+    SenderKind,
     StageOrder,
     StorePath,
     TailKind,
@@ -166,6 +167,7 @@ _HELD = ", epilogue.path = direct, roles = single, prologue = once, unroll = ful
         ("roles", Roles, {"sm_80": {"single"}, "sm_90a": {"single", "cooperative", "pingpong"}}),
         ("tail", TailKind, {"sm_80": {"whole"}, "sm_90a": {"whole", "halves"}}),
         ("waves", WavesKind, {"sm_80": {"free"}, "sm_90a": {"free", "synchronized"}}),
+        ("sender", SenderKind, {name: {"copy_engine", "kernel"} for name in TARGETS}),
         ("path", StorePath, {"sm_80": {"smem", "direct"}, "sm_90a": {"smem", "direct", "tma"}}),
         ("prologue", RepeatKind, {"sm_80": {"per_tile", "once"}, "sm_90a": {"per_tile", "once"}}),
         ("unroll", UnrollKind, {"sm_80": {"none", "full"}, "sm_90a": {"none", "full"}}),
@@ -188,6 +190,7 @@ _HELD = ", epilogue.path = direct, roles = single, prologue = once, unroll = ful
         "roles",
         "tail",
         "waves",
+        "sender",
         "path",
         "prologue",
         "unroll",
@@ -206,6 +209,8 @@ def test_every_word_of_a_schedule_field_has_code_of_its_own_or_is_refused(
     spec = lt.GemmSpec(m=512, n=512, k=4096, a="bf16", b="bf16", d="f32")
     if enum is ScalesKind and target == "sm_90a":  # no other product has any
         spec = replace(spec, a="e4m3", b="e4m3", block_scales=lt.BlockScales())
+    if enum is SenderKind:
+        spec = replace(spec, batch=2, arrivals=True, peers=True)
 
     # Small tiles have less code. Half tiles and rows that are stored early need larger ones.
     tile = "" if field in ("tail", "start") or "tile" in field else ", grid.tile = [64, 64]"
