@@ -107,8 +107,8 @@ def test_copies_in_flight_at_the_end_of_a_thread_are_found(lowered: dict[str, Lo
     [
         ("dropped", "atoms", "verify-mbarriers"),
         ("dropped", "nvvm", "interpreter: deadlock"),
-        ("first", "epilogue", "interpreter: mbarrier"),
-        ("twice", "nvvm", "interpreter: copy in flight"),
+        ("first", "epilogue", "interpreter: race"),
+        ("twice", "nvvm", "interpreter: mbarrier"),
     ],
 )
 def test_faults_in_arrivals_by_cp_async_are_found(

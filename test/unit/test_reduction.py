@@ -32,7 +32,7 @@ def test_a_race_in_the_default_kernel_shrinks_to_less_than_a_third() -> None:
     racy = re.sub(r"\n *sm\.mbarrier_wait %full\[.*", "", text, count=1)
     assert racy != text
     check, kind = own_check(racy, SPEC, TRIAL)
-    assert kind.startswith("sm.wgmma: ")
+    assert kind.startswith("sm.tma_load: race")
     found = reduce(racy, TRIAL, check, budget=400)
     assert found.kind == kind == check(found.text, found.trial)
     assert 3 * found.ops < found.ops_before == count_ops(racy)
