@@ -5,7 +5,7 @@ TMA takes longer for rows outside of a matrix than for rows inside, although it 
 
 The other rows of a slot keep what they had. wgmma reads them, but they only count for rows or columns of D that do not
 exist. If threads read the slots, these rows are zeros from the start: zeros before the first load take up to 8 % of the
-time of a short kernel (docs/performance.md).
+time of a short kernel (docs/cost-model.md).
 """
 
 from dataclasses import dataclass, field

@@ -29,7 +29,7 @@ def cycles(of: Product, grid: Grid = LOW) -> float:
 
 
 @pytest.mark.parametrize(
-    ("m", "n", "k", "layout"), [(2, 35840, 5120, "tt"), (16, 43008, 5376, "tt"), (3, 43008, 5376, "tn")]
+    ("m", "n", "k", "layout"), [(2, 35840, 5120, "tt"), (16, 43008, 5376, "tt"), (2, 21200, 30576, "tn")]
 )
 def test_few_rows_of_wide_weights_have_no_producer(m: int, n: int, k: int, layout: str) -> None:
     choice = choose(problem(m, n, k, layout=GemmLayout[layout]), SM_90A, Schedule())
@@ -50,6 +50,7 @@ def test_few_rows_of_wide_weights_have_no_producer(m: int, n: int, k: int, layou
         problem(2, 1024, 1024, layout=TT),
         replace(WIDE, batch=4, is_batched=True),
         problem(8, 13520, 20728),  # rows of B start off sectors
+        problem(6, 65536, 5120),  # if B is K-major, the estimates are closer than the times: wgmma is faster
         replace(WIDE, layout=GemmLayout.nt),
     ],
 )
