@@ -54,7 +54,7 @@ def lowered(of: Family, schedule: str) -> Lowered:
 def test_few_schedules_serve_every_m(of: Family) -> None:
     plan = plan_of(of)
     taken = {plan.in_turn(m)[0] for m in range(16385)}
-    assert taken == set(range(len(plan.schedules))) and len(taken) <= planning.MOST_SCHEDULES
+    assert taken == set(range(len(plan.schedules))) and len(taken) <= 16
     assert all(sorted(plan.in_turn(m)) == sorted(taken) for m in (0, 17, 100000))
     assert plan.in_turn(20000) == plan.in_turn(16384)
     assert plan.mean <= 0.025 and plan.worst <= 0.12
@@ -63,7 +63,7 @@ def test_few_schedules_serve_every_m(of: Family) -> None:
 def test_rows_of_a_that_do_not_start_on_sectors_have_intervals_of_their_own() -> None:
     """Requests to L2 limit their loads, so that CTAs of clusters share them."""
     plan = plan_of(family_with(1024, 1024, layout="nt"))
-    assert plan.unit == 16 and len(plan.schedules) <= planning.MOST_SCHEDULES
+    assert plan.unit == 16 and len(plan.schedules) <= 16
     on, off = ([plan.schedules[plan.in_turn(m)[0]] for m in range(first, 8193, 16)] for first in (16, 8))
     assert sum("grid.cluster" in each for each in off) > sum("grid.cluster" in each for each in on)
     assert plan_of(family_with(1024, 4096)).unit == 1
@@ -80,7 +80,7 @@ def test_a_plan_depends_on_its_family_alone() -> None:
 def test_all_schedules_of_a_batch_invariant_plan_sum_in_one_order(n: int, k: int) -> None:
     of = family_with(n, k, BATCH_INVARIANT)
     plan = plan_of(of)
-    assert plan.order == "wgmma k16 bf16 x bf16 in f32" and len(plan.schedules) <= planning.MOST_SCHEDULES
+    assert plan.order == "wgmma k16 bf16 x bf16 in f32" and len(plan.schedules) <= 16
     assert {str(summation_in(lowered(of, schedule))) for schedule in plan.schedules} == {plan.order}
 
 
@@ -101,14 +101,13 @@ def test_planned_schedules_are_legal_for_open_extents(of: Family) -> None:
 
 def test_a_schedule_that_avoids_a_large_excess_is_kept_before_one_that_helps_more_on_average() -> None:
     """Either the last M or the two before it have an excess. The mean square of it would prefer the former."""
-    most = planning.MOST_SCHEDULES
-    excess = np.full((most + 1, most + 2), 0.3)
+    excess = np.full((17, 18), 0.3)
     np.fill_diagonal(excess, 0.0)
-    excess[-2, -3:] = 0.0, 0.0, 0.3
-    excess[-1, -3:] = 0.22, 0.22, 0.0
-    one, two = list(range(most)), [*range(most - 1), most]
+    excess[15, 15:] = 0.0, 0.0, 0.3
+    excess[16, 15:] = 0.22, 0.22, 0.0
+    one, two = list(range(16)), [*range(15), 16]
     of_one, of_two = (np.square(excess[kept].min(axis=0)).sum() for kept in (one, two))
-    assert of_one < of_two and planning._kept(excess, np.full(most + 2, 1 / (most + 2))) == two
+    assert of_one < of_two and planning._kept(excess, np.full(18, 1 / 18)) == two
 
 
 def test_costs_are_compared_at_both_ends_of_each_interval() -> None:
