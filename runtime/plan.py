@@ -139,6 +139,19 @@ class LaunchPlan:
         what = f"launching kernel {self.name} with grid {grid} of {block} threads"
         return LaunchError(f"{what} failed: {driver.describe(result[0])} [launch-failed]")
 
+    def launches_in(self, stream: int, blocks: Sequence[ArgumentBlock]) -> tuple[Any, ...]:
+        """For each launch, its CUlaunchConfig in `stream`, its function and the address of its arguments."""
+        addresses = [block.address for block in blocks]
+        return tuple(zip(self.configs_in(stream), self.functions, addresses, strict=True))
+
+    def launch_all(self, launches: tuple[Any, ...]) -> None:
+        """Launch in order. Raises LaunchError if the driver refuses."""
+        launch = self.launch
+        for config, function, arguments in launches:
+            result = launch(config, function, arguments, 0)
+            if result[0]:
+                raise self.refusal(result, config)
+
     def configs_in(self, stream: int) -> tuple[Any, ...]:
         """The CUlaunchConfig of each launch, in `stream`."""
         found = self.configs.get(stream)
@@ -289,7 +302,7 @@ class PreparedLaunch:
             with driver.active(self._plan.module.context):
                 self.run(stream, self._home)
             return
-        launch = self._launch
+        launch = self._launch  # not `launch_all`: this is the shortest way of a call
         for config, function, arguments in ready:
             result = launch(config, function, arguments, 0)
             if result[0]:
@@ -298,9 +311,7 @@ class PreparedLaunch:
     def _make_ready(self, stream: int) -> tuple[Any, ...]:
         if len(self._ready) >= _MOST_STREAMS:
             self._ready.clear()
-        plan = self._plan
-        addresses = [block.address for block in self._blocks]
-        ready = self._ready[stream] = tuple(zip(plan.configs_in(stream), plan.functions, addresses, strict=True))
+        ready = self._ready[stream] = self._plan.launches_in(stream, self._blocks)
         return ready
 
 
@@ -314,8 +325,8 @@ class WorkspaceLaunch:
         self._calls = calls
         self._given = given  # addresses in the caller's workspace
         self._current = driver.api().cuCtxGetCurrent
-        #: by the stream's id: its argument blocks, and its buffers, which must live as long
-        self._ready: dict[int, tuple[list[ArgumentBlock], list[Buffer]]] = {}
+        #: by the stream and its id: the launches, and their argument blocks and buffers, which must live as long
+        self._ready: dict[tuple[int, int], tuple[tuple[Any, ...], list[ArgumentBlock], list[Buffer]]] = {}
         self.follow: Any = plan.current_stream
 
     @property
@@ -344,21 +355,17 @@ class WorkspaceLaunch:
             buffers = plan.workspaces.of_graph(plan.needs, stream, plan.place)
             self._launch(stream, plan.fill(self._calls, [buffer.address for buffer in buffers]))
             return
-        ready = self._ready.get(slot)
+        ready = self._ready.get((stream, slot))
         if ready is None:
             if len(self._ready) >= _MOST_STREAMS:
                 self._ready.clear()
             buffers = plan.workspaces.of_slot(plan.needs, slot, stream, plan.place)
-            ready = plan.fill(self._calls, [buffer.address for buffer in buffers]), buffers
-            self._ready[slot] = ready
-        self._launch(stream, ready[0])
+            blocks = plan.fill(self._calls, [buffer.address for buffer in buffers])
+            ready = self._ready[stream, slot] = plan.launches_in(stream, blocks), blocks, buffers
+        plan.launch_all(ready[0])
 
     def _launch(self, stream: int, blocks: list[ArgumentBlock]) -> None:
-        plan = self._plan
-        for config, function, block in zip(plan.configs_in(stream), plan.functions, blocks, strict=True):
-            result = plan.launch(config, function, block.address, 0)
-            if result[0]:
-                raise plan.refusal(result, config)
+        self._plan.launch_all(self._plan.launches_in(stream, blocks))
 
 
 class NoLaunch:

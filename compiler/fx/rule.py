@@ -5,6 +5,7 @@ The rule uses what is known when the graph is compiled: types, strides, extents.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from lowtide.compiler.fx.products import Product
 from lowtide.compiler.fx.regions import Region
@@ -14,10 +15,12 @@ from lowtide.errors import SpecError
 
 MOST_FULL = 4  # tensors of D's size that an epilogue may read
 _FULL = ("none", "alone", "any")
+_MATRIX, _LEAST_PADDED = 2, 256  # dimensions; elements
 _ALIGNED = 16  # bytes; TMA needs strides and rows of D that are multiples of it, so other matrices are copied
 # The multiplications that take as long as the copy of an element (read and written at 3 TB/s), and as one more launch.
-# A product does 3·10¹⁴ multiplications in a second.
-_OF_COPY, _OF_LAUNCH = 400, 2**30
+# A product does 3·10¹⁴ multiplications in a second; torch's kernels for rows that are not multiples of 16 bytes take
+# 5 times as long.
+_OF_COPY, _OF_LAUNCH, _OF_TORCH = 400, 2**30, 5
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,18 @@ class Rule:
             value is not None and value.dtype in self.dtypes and value.device in self.devices for value in values
         )
 
+    def padded_rows(self, values: Iterable[Value | None]) -> int | None:
+        """The least number of elements in the rows of these tensors' odd matrices; None if there are none, or if
+        products with odd rows are left. Tensors of a compiled graph with such rows should be padded, so that launches
+        need not copy them. Matrices with short rows are left alone: padding would add more than a quarter to them."""
+        matrices = (value for value in values if value is not None and len(value.shape) == _MATRIX)
+        odd = [
+            value.shape[1]
+            for value in matrices
+            if value.dtype in self.dtypes and value.device in self.devices and is_odd(value.shape[1], value.dtype)
+        ]
+        return min((extent for extent in odd if extent >= _LEAST_PADDED), default=None) if self.unaligned else None
+
     def most_full(self, region: Region) -> int:
         """The most tensors of D's size that the epilogue of a region may read."""
         return MOST_FULL if self.full == "any" or (self.full == "alone" and region.is_read_by_no_kernel) else 0
@@ -93,7 +108,9 @@ class Rule:
             return f"{rows}; only single products of known extents are taken then"
         elements = {"A": m * k, "B": n * k, "D": m * n}
         least = _OF_COPY * sum(elements[name] for name in copied) + _OF_LAUNCH * len(copied)
-        return None if m * n * k >= least else f"{rows}, and copies would take longer than the product {m}×{n}×{k}"
+        if (_OF_TORCH - 1) * m * n * k >= least:
+            return None
+        return f"{rows}, and copies would take longer than they save of the product {m}×{n}×{k}"
 
     def _too_small(self, product: Product, least_rows: int) -> str | None:
         batch, m, n, k = (expected(extent) for extent in product.extents)
@@ -139,14 +156,15 @@ def copied_by(product: Product) -> tuple[str, ...]:
     and B if the rows of either are not."""
     of_inputs = ("A", "B") if any(_has_odd_rows(value) for value in (product.a_value, product.b_value)) else ()
     assert product.value.dtype is not None
-    columns = product.value.shape[-1]
-    is_odd = isinstance(columns, int) and columns * element_type(product.value.dtype).bytes % _ALIGNED
-    return (*of_inputs, "D") if is_odd else of_inputs
+    return (*of_inputs, "D") if is_odd(product.value.shape[-1], product.value.dtype) else of_inputs
+
+
+def is_odd(extent: Any, dtype: str) -> bool:
+    """Whether rows of a known number of elements are no multiple of 16 bytes."""
+    return isinstance(extent, int) and extent * element_type(dtype).bytes % _ALIGNED != 0
 
 
 def _has_odd_rows(value: Value) -> bool:
-    assert value.dtype is not None
-    size = element_type(value.dtype).bytes
-    return any(
-        isinstance(stride, int) and stride not in (0, 1) and stride * size % _ALIGNED for stride in value.strides
-    )
+    dtype = value.dtype
+    assert dtype is not None
+    return any(stride not in (0, 1) and is_odd(stride, dtype) for stride in value.strides)

@@ -406,6 +406,33 @@ def test_new_addresses_of_a_known_call_take_its_plan_if_they_are_aligned(monkeyp
     assert asked_alone == [True] * 4 + [False] * 2
 
 
+def test_tensors_of_a_graph_with_odd_rows_are_padded_so_that_launches_need_not_copy_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """D of the first product, and A of the second; the weights and the result lie as before. Inductor pads tensors of
+    the CPU only on request."""
+    extern_kernels = importlib.import_module("torch._inductor.select_algorithm").extern_kernels
+    run, strides = extern_kernels.lowtide_gemm, []
+
+    def noted(a: Any, b: Any, *operands: Any, out: Any, **asked: Any) -> None:
+        strides.append([x.stride() for x in (a, b, out)])
+        run(a, b, *operands, out=out, **asked)
+
+    monkeypatch.setattr(extern_kernels, "lowtide_gemm", noted)
+    monkeypatch.setattr(importlib.import_module("lowtide.compiler.fx.rule"), "_OF_LAUNCH", 0)
+    x, first, second = half(400, 256), half(516, 256), half(516, 516)
+
+    def model(x: Any) -> Any:
+        return functional.linear(functional.softmax(functional.linear(x, first), -1), second)
+
+    torch._dynamo.reset()
+    rule = ltt.Rule(devices=("cpu",), least_rows=1, least=0, results=False)
+    with torch.no_grad(), torch._inductor.config.patch(shape_padding=False, disable_padding_cpu=False):
+        found = torch.compile(model, backend=ltt.Backend(rule, explain=True), dynamic=False)(x)
+    assert strides == [[(256, 1), (1, 256), (576, 1)], [(576, 1), (1, 516), (516, 1)]]
+    assert found.is_contiguous() and (found - model(x)).abs().max() <= 2**-6
+
+
 def test_kernels_are_begun_as_their_calls_ask_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel that is begun is the one for which the call asks later, also with strides of slices. Tensors on the
     CPU are taken for tensors on a GPU."""

@@ -280,15 +280,28 @@ def odd(m: int, n: int, k: int, rule: Rule | None = None) -> Choice:
         ((4095, 4097, 4103), True),
         ((1527, 4080, 1020), True),
         ((1527, 1020, 4080), True),  # only D is copied
-        ((1527, 1020, 1020), False),  # copies take longer
-        ((4095, 4097, 100), False),
+        ((1527, 1020, 1020), True),  # torch's kernel takes longer than the product and the copies
+        ((509, 1020, 1020), False),
+        ((4095, 4097, 30), False),
     ],
 )
-def test_products_with_odd_rows_are_taken_if_copies_take_less_time_than_the_product(
+def test_products_with_odd_rows_are_taken_if_copies_take_less_time_than_they_save(
     extents: tuple[int, int, int], is_taken: bool
 ) -> None:
     choice = odd(*extents)
     assert choice.row.is_taken == is_taken and ("copies would take longer" in choice.row.reason) != is_taken
+
+
+def test_the_shortest_odd_rows_of_a_graph_say_which_of_its_tensors_are_padded() -> None:
+    graph = Graph()
+    names = ("x", "scores", "narrow", "even", "weight")
+    shapes = ((3, 509, 1020), (3, 509, 509), (1020, 68), (1020, 1024), (4088, 1020))
+    values = dict(zip(names, (value_of(graph.input(*shape)) for shape in shapes), strict=True))
+    assert Rule().padded_rows(values.values()) == 1020
+    assert Rule(unaligned=False).padded_rows(values.values()) is None
+    assert Rule(dtypes=("f16",)).padded_rows(values.values()) is None
+    del values["weight"]
+    assert Rule().padded_rows(values.values()) is None
 
 
 def test_kernels_with_odd_rows_have_one_result_and_read_no_tensor_of_ds_size() -> None:

@@ -31,7 +31,7 @@ from lowtide.torch.evaluation import evaluate, product, rounded
 LIBRARY = torch.library.Library("lowtide", "DEF")
 _ASKED = "Tensor a, Tensor b, Tensor[] operands, float[] scalars, str epilogue, str numerics, str? precision"
 for _schema in (f"gemm({_ASKED}, ScalarType? out_dtype) -> Tensor", f"gemm_out({_ASKED}, Tensor(a!) out) -> ()"):
-    LIBRARY.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
+    LIBRARY.define(_schema, tags=(torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout))
 
 
 def compute(a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], how: How) -> torch.Tensor:

@@ -131,6 +131,8 @@ class Backend:
             AHEAD.start()
         before = patches.get("joint_custom_post_pass", config.joint_custom_post_pass)
         patches["joint_custom_post_pass"] = self._pass(before=before)
+        if (rows := own.rule.padded_rows(_values(graph))) is not None:
+            patches.setdefault("padding_stride_threshold", min(rows - 1, config.padding_stride_threshold))
         if self._measure:
             others = patches.get("external_matmul", config.external_matmul)
             patches["external_matmul"] = [*others, lowering.lowtide_mm]

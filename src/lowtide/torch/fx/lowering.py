@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch._inductor import ir
+from torch._inductor import config, ir
 from torch._inductor.lowering import fallback_handler, register_lowering
 from torch._inductor.select_algorithm import extern_kernels
 from torch._inductor.virtualized import V
 
+from lowtide.compiler.fx.rule import is_odd
 from lowtide.compiler.matmul.matmul import matmul
 from lowtide.elements import element_type
 from lowtide.errors import Error
@@ -85,13 +86,24 @@ def lower(a: Any, b: Any, operands: Sequence[Any], *arguments: Any) -> Any:
     dtype = (how.out_dtype or default_type(a.get_dtype(), b.get_dtype())) if asked is None else asked.d
     outer = a.get_size()[:-1] if len(a.get_size()) >= len(b.get_size()) else [*b.get_size()[:-2], a.get_size()[-2]]
     made = Gemm(
-        layout=ir.FixedLayout(a.get_device(), dtype, [*outer, b.get_size()[-1]]),
+        layout=_aligned(ir.FixedLayout(a.get_device(), dtype, [*outer, b.get_size()[-1]])),
         inputs=[_matrix(a), _matrix(b), *map(_by_rows, operands)],
         kwargs={name: getattr(how, name) for name in _ASKED},
         python_kernel_name=f"extern_kernels.{_NAME}",
     )
     made.begin()
     return ir.TensorBox.create(made)
+
+
+def _aligned(layout: Any) -> Any:
+    """The layout of D, with strides as Inductor pads those of its own tensors if the rows are not multiples of 16
+    bytes. Otherwise the launch would copy D."""
+    columns = layout.size[-1]
+    is_known = isinstance(columns, int) or columns.is_Integer
+    if not config.comprehensive_padding or not is_known or not is_odd(int(columns), name_of(layout.dtype)):
+        return layout
+    padded = ir.Layout._pad_strides(layout.stride, layout.size, layout.dtype)
+    return ir.FixedLayout(layout.device, layout.dtype, layout.size, padded)
 
 
 def lower_results(
