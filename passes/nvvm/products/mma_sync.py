@@ -38,51 +38,27 @@ def _atom_values(tiled: TiledMma, a: Fragment, b: Fragment, c: Fragment) -> dict
 
 
 def _fma(tiled: TiledMma, a: Fragment, b: Fragment, c: Fragment) -> Fragment:
-    """Vectors of fma, K outermost: one for each register of accumulators, with its rows of A and its columns of B.
+    """One fma for each element of the sums, K outermost, column by column, back and forth along M.
 
-    Back and forth along M, so that consecutive ones share an operand: by this order ptxas also finds registers that
-    leave fewer of its bank conflicts.
+    Consecutive ones then share an element of B or of A, which ptxas marks for reuse. So an fma reads two registers, for
+    which the two banks of a sub-core suffice. LLVM would split vectors of fma into ones that share less.
     """
     atoms = _atom_values(tiled, a, b, c)
-    accumulators, width = list(c.registers), c.width
-    row, column = (np.empty(c.width * len(accumulators), np.int64) for _ in "mn")
-    for (m, n), value in np.ndenumerate(atoms["c"][..., 0]):
-        row[value], column[value] = m, n
-    first_row, first_column = row[::width], column[::width]
-    order = np.lexsort((np.where(first_column % 2, -first_row, first_row), first_column))
+    place, width = atoms["c"][..., 0], c.width
+    sums = [element_of(register, lane) for register in c.registers for lane in range(width)]
+    rows, columns = place.shape
     for k in range(atoms["a"].shape[1]):
-        vectors_a, vectors_b = _Picked(a), _Picked(b)
-        for place in order.tolist():
-            own = slice(place * width, (place + 1) * width)
-            x = vectors_a.of(atoms["a"][row[own], k, 0])
-            y = vectors_b.of(atoms["b"][column[own], k, 0])
-            accumulators[place] = math.fma(x, y, accumulators[place])
-    return replace(c, registers=tuple(accumulators))
+        along_m, along_n = (_elements(one, atoms[name][:, k, 0]) for name, one in (("a", a), ("b", b)))
+        for n in range(columns):
+            for m in range(rows) if n % 2 == 0 else reversed(range(rows)):
+                sums[place[m, n]] = math.fma(along_m[m], along_n[n], sums[place[m, n]])
+    type_ = vector_type(width, c.type.element_type)
+    held = [vector.FromElementsOp(type_, sums[i : i + width]).result for i in range(0, len(sums), width)]
+    return replace(c, registers=tuple(held))
 
 
-class _Picked:
-    """Vectors of a fragment's values, made once each: a register as it is, one value for all, or any others."""
-
-    def __init__(self, fragment: Fragment) -> None:
-        self.fragment = fragment
-        self.made: dict[tuple[int, ...], ir.Value] = {}
-
-    def of(self, values: NDArray[np.int64]) -> ir.Value:
-        wanted = tuple(values.tolist())
-        if wanted not in self.made:
-            self.made[wanted] = self._make(wanted)
-        return self.made[wanted]
-
-    def _make(self, wanted: tuple[int, ...]) -> ir.Value:
-        registers, width = self.fragment.registers, self.fragment.width
-        if len(wanted) == width and wanted[0] % width == 0 and wanted == tuple(range(wanted[0], wanted[0] + width)):
-            return registers[wanted[0] // width]
-        type_ = vector_type(len(wanted), self.fragment.type.element_type)
-        elements = [element_of(registers[value // width], value % width) for value in dict.fromkeys(wanted)]
-        if len(elements) == 1:
-            return vector.BroadcastOp(type_, elements[0]).result
-        by_value = dict(zip(dict.fromkeys(wanted), elements, strict=True))
-        return vector.FromElementsOp(type_, [by_value[value] for value in wanted]).result
+def _elements(fragment: Fragment, values: NDArray[np.int64]) -> list[ir.Value]:
+    return [element_of(fragment.registers[value // fragment.width], value % fragment.width) for value in values]
 
 
 def _mma_sync(tiled: TiledMma, a: Fragment, b: Fragment, c: Fragment) -> Fragment:
