@@ -60,8 +60,7 @@ class Shape:
 class Rows:
     """One file. `date`: YYYY-MM-DD. `seed`: of the draw of shapes; "" if they were chosen. `weight`: of each
     shape in a fit; a chosen shape may represent several similar ones. `clipped`: whether the TMA boxes of its kernels
-    have only the rows that exist; older kernels loaded whole boxes. `zeroed`: whether its kernels stored zeros in the
-    rows of the ring that such boxes do not fill."""
+    have only the rows that exist; older kernels loaded whole boxes."""
 
     device: str
     date: str
@@ -73,14 +72,12 @@ class Rows:
     shapes: tuple[Shape, ...]
     weight: int = 1
     clipped: bool = False
-    zeroed: bool = False
 
     def text(self) -> str:
         """The text of the file, with a line for each schedule and for each shape."""
         head = {name: value for name, value in asdict(self).items() if isinstance(value, str)}
         lines = [f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in head.items()]
         lines += [f'"weight": {self.weight}', f'"clipped": {json.dumps(self.clipped)}']
-        lines += [f'"zeroed": {json.dumps(self.zeroed)}']
         lines.append(f'"grid": {json.dumps(_FIELDS)}')
         lines.append(_listed("schedules", [[one.text, one.known, [int(x) for x in one.grid]] for one in self.forms]))
         lines.append(_listed("shapes", [_to_json(one) for one in self.shapes]))

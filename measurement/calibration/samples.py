@@ -88,7 +88,7 @@ def samples_of(files: Sequence[Rows]) -> Samples:
     pairs: dict[tuple[int, int], int] = {}
     return Samples(
         grids=Grids.of([form.grid for _, _, form, *_ in timed]),
-        product=_product_of([(shape, form, (file.clipped, file.zeroed)) for _, shape, form, file, _ in timed]),
+        product=_product_of([(shape, form, file.clipped) for _, shape, form, file, _ in timed]),
         shape=np.array([number for number, *_ in timed]),
         pair=np.array([pairs.setdefault((shape.n, shape.k), len(pairs)) for _, shape, *_ in timed]),
         m=np.array([shape.m for _, shape, *_ in timed], dtype=float),
@@ -99,12 +99,11 @@ def samples_of(files: Sequence[Rows]) -> Samples:
 
 def product_of(shape: Shape, forms: Sequence[Form]) -> Product:
     """The product of a shape as kernels of these schedules compute it."""
-    return _product_of([(shape, form, (True, False)) for form in forms])
+    return _product_of([(shape, form, True) for form in forms])
 
 
-def _product_of(pairs: Sequence[tuple[Shape, Form, tuple[bool, bool]]]) -> Product:
-    """`pairs`: a shape, a schedule, whether its TMA boxes have only the rows that exist, and whether its kernel stores
-    zeros in the other rows."""
+def _product_of(pairs: Sequence[tuple[Shape, Form, bool]]) -> Product:
+    """`pairs`: a shape, a schedule, and whether its TMA boxes have only the rows that exist."""
     extents = [(shape.n, shape.m) if form.is_swapped else (shape.m, shape.n) for shape, form, _ in pairs]
     size = np.array([element_type(shape.dtype).bytes for shape, *_ in pairs], dtype=float)
     order = [slice(None, None, -1 if form.is_swapped else 1) for _, form, _ in pairs]
@@ -123,8 +122,7 @@ def _product_of(pairs: Sequence[tuple[Shape, Form, tuple[bool, bool]]]) -> Produ
         stores_early=np.array([form.stores_early for _, form, _ in pairs]),
         a_is_k_major=k_major[:, 0],
         b_is_k_major=k_major[:, 1],
-        clips=np.array([clipped for *_, (clipped, _) in pairs]),
-        stores_zeros=np.array([zeroed for *_, (_, zeroed) in pairs]),
+        clips=np.array([clipped for *_, clipped in pairs]),
     )
 
 

@@ -135,13 +135,11 @@ def test_groups_come_one_after_the_other() -> None:
     assert estimated(replace(of_one, batch=8), grid)[0] < 8 * estimated(of_one, grid)[0]
 
 
-def test_zeros_in_a_ring_take_time_once() -> None:
-    """The zeros of 56 rows, in each of eight stages, do not depend on K. Kernels of the compiler store none."""
+def test_rows_that_boxes_leave_in_a_ring_count_once() -> None:
+    """56 rows in each of eight stages: they do not depend on K."""
     grid = PLAIN._replace(rows=64, columns=64, warpgroups=1)
-    for k in (64, 4096):
-        few = Product(8, 64, k, 1, 2.0, 2.0, (128, 128), stores_columns=False)
-        with_zeros, without = (estimated(replace(few, stores_zeros=stores), grid)[0] for stores in (True, False))
-        assert with_zeros - without == pytest.approx(56 * 64 * 2 * 8 / 128, rel=0.05)
+    few, full = (estimated(Product(m, 64, 64, 1, 2.0, 2.0, (128, 128), stores_columns=False), grid)[0] for m in (8, 64))
+    assert few - full == pytest.approx(56 * 64 * 2 * 8 / 128, rel=0.2)  # and fewer rows are loaded
 
 
 @pytest.mark.parametrize(("columns", "slower"), [(128, False), (192, False), (160, True), (112, True)])

@@ -37,9 +37,6 @@ class Product:
     clips: "bool | np.ndarray" = True
     """Whether TMA loads only the rows that exist of operands that are K-major. In clusters and for halves
     of tiles, it always loads whole boxes."""
-    stores_zeros: "bool | np.ndarray" = False
-    """Whether threads first store zeros in the rows of the ring that such loads do not fill. The compiler's kernels do
-    not, but some of those that were measured for the calibration did."""
     ends_anywhere: "bool | np.ndarray" = False
     """Whether `m` is the mean number of rows of the products, which may end anywhere in a tile."""
     in_turn: "bool | np.ndarray" = False

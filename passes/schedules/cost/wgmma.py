@@ -137,7 +137,7 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     total = total + np.where(grids.turns > 1, after_turns, 0) + np.where(grids.cluster > 1, of_clusters, 0)
     beside_last = max(0, found.launch - found.launch_beside)
     total += np.where(fit, beside_last, found.launch) + found.launch_of_cta * busy
-    total += _zeros(grids, product, sm_count)
+    total += _rest_of_ring(grids, product, sm_count)
     limit = _at_power_limit(grids, product, found, requests, moved, sm_count)
     factor = np.where(grids.cluster > _MOST_FITTED, _NOT_FITTED, 1.0)
     more = (grids.rows - grids.columns) * (grids.cluster_rows - grids.cluster_columns) > 0
@@ -355,13 +355,14 @@ def _clips(grids: Grids, product: Product) -> tuple[np.ndarray, np.ndarray]:
     return of_grid & product.a_is_k_major, of_grid & product.b_is_k_major
 
 
-def _zeros(grids: Grids, product: Product, sm_count: int) -> np.ndarray:
-    """The cycles in which threads store zeros in the rows of the ring that the boxes of the last tiles do not fill."""
+def _rest_of_ring(grids: Grids, product: Product, sm_count: int) -> np.ndarray:
+    """The cycles that are counted for the rows of the ring that the boxes of the last tiles do not fill: those of
+    stores to them. Kernels of the calibration stored zeros there. Others store nothing, but they are chosen better with
+    this term (docs/tried.md)."""
     clips_a, clips_b = _clips(grids, product)
     of_a, of_b = _last_empty(product.m, grids.rows), _last_empty(product.n, grids.columns)
     rows = np.where(clips_a, of_a, 0) + np.where(clips_b, of_b, 0)
-    row_bytes = grids.depth * product.operand_bytes * _stages(grids, product, sm_count)  # of all stages
-    return np.asarray(product.stores_zeros * rows * row_bytes / _SHARED_MEMORY)
+    return rows * grids.depth * product.operand_bytes * _stages(grids, product, sm_count) / _SHARED_MEMORY
 
 
 def _last_empty(extent: Numbers, side: np.ndarray) -> np.ndarray:
