@@ -3,6 +3,9 @@
 import pytest
 
 import lowtide as lt
+from lowtide import targets
+from lowtide.compiler.problem_ir import seen_by_passes
+from lowtide.passes.schedules.choice.choice import choose
 
 
 def scaled_sum(acc, c: lt.Full, e: lt.Full):
@@ -22,6 +25,7 @@ CASES = [
     ("sm_80", "f32", "tn", (500, 300, 4000), None, SPLIT),
     ("sm_80", "f32", "nt", (4096, 64, 768), None, SPLIT),
     ("sm_90", "f32", "tn", (256, 256, 8192), scaled_sum, SPLIT),
+    ("sm_90", "f32", "tn", (2048, 2304, 4096), None, WHOLE),  # with four CTAs on an SM it would spill
     ("sm_90", "f64", "nn", (512, 512, 8192), None, SPLIT),
     ("sm_90", "f64", "nt", (256, 256, 8192), scaled_sum, SPLIT),
     ("sm_80", "f64", "tn", (256, 256, 8192), three_operands, SPLIT),
@@ -40,6 +44,30 @@ def test_what_is_chosen_without_tensor_cores_of_16_bits_spills_nothing(target, d
     assert (kernel.schedule.k_division is not None) == is_split
     assembly = kernel.assembly  # raises for spills
     assert assembly is not None and (assembly.spill_stores, assembly.spill_loads, assembly.stack_bytes) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("size", "division"),
+    [
+        ((128, 28672, 4096), "stream_k"),  # 224 tiles
+        ((2048, 2048, 2048), "None"),  # 256 tiles nearly fill two CTAs of each of 132 SMs
+        ((4096, 4096, 4096), "None"),
+        ((130, 28672, 4096), "None"),  # copies may end within a tile
+    ],
+)
+def test_threads_share_k_evenly_if_one_to_two_whole_tiles_for_each_sm_fill_it_badly(size, division) -> None:
+    m, n, k = size
+    spec = lt.GemmSpec(m=m, n=n, k=k, a="f32", b="f32", d="f32", layout="nt")
+    assert str(lt.compile_gemm(spec, target="sm_90a").schedule.k_division) == division
+
+
+def test_a_kernel_of_fmas_that_spills_leaves_more_registers_to_fewer_ctas() -> None:
+    spec = lt.GemmSpec(m=2048, n=2304, k=4096, a="f32", b="f32", d="f32", layout="nn")
+    problem, chip, given = seen_by_passes(spec, targets.get("sm_90a")), targets.get("sm_90a"), lt.Schedule()
+    first = choose(problem, chip, given)
+    fewer = choose(problem, chip, given, [first.schedule])
+    assert (first.schedule.grid.ctas_per_sm, fewer.schedule.grid.ctas_per_sm) == (4, 3)
+    assert first.schedule.tile_mnk == fewer.schedule.tile_mnk
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,8 @@ def whole(given: Schedule, problem: Problem, target: Target, *, with_producer: b
     yield Group(given, list(short_k.candidates(given, problem, target)), OF_FEW_STEPS["grid.tile"])
     own, tile, k = tiles.common(given, problem, target), given.grid.tile, given.mainloop.k
     agreeing = [one for one in own if tile in (None, one.tile) and k in (None, one.k)]
-    yield Group(given, [_of_warps(one, given) for one in (agreeing if given.multiply.atoms is None else own) or own])
+    usual = [_of_warps(one, given) for one in (agreeing if given.multiply.atoms is None else own) or own]
+    yield Group(given, usual + list(_even_shares(given, problem, target)))
     if tile is not None or k is not None or given.multiply.permutation is not None:
         yield Group(given, [_of_warps(one, given) for one in tiles.uncommon(given, problem, target)])
 
@@ -125,6 +126,24 @@ def worth_dividing(given: Schedule, problem: Problem, target: Target, *, with_pr
     if with_producer:
         return _WORTH_DIVIDING
     return _splits(given, problem, target).worth
+
+
+def _even_shares(given: Schedule, problem: Problem, target: Target) -> Iterator[Fields]:
+    """FMA atoms: even shares of the K steps of all tiles, if there are one to two tiles for each SM. They are weighed
+    as whole tiles are, since a CTA has a whole tile or more. Copies that may end within a tile would spill."""
+    if given.decided() or not multiplies_by_fma(given, problem, target) or not problem.is_plain:
+        return
+    one, extents = tiles.SHARED_BY_THREADS, (problem.m, problem.n, problem.k)
+    is_whole = all(
+        extent is not None and extent % side == 0 for extent, side in zip(extents, (*one.tile, one.k), strict=True)
+    )
+    if is_whole and target.sm_count <= (problem.tiles(one.tile) or 0) < tiles.SHARING_CTAS * target.sm_count:
+        yield {
+            **_of_warps(one, given),
+            "grid.k_division": KDivision(KDivisionKind.stream_k),
+            "grid.scheduler": SchedulerKind.persistent,
+            "grid.ctas_per_sm": tiles.SHARING_CTAS,
+        }
 
 
 def _of_warps(one: WarpTile, given: Schedule) -> Fields:

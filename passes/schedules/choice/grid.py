@@ -22,6 +22,7 @@ from lowtide.passes.schedules.cost.described import square_bands
 from lowtide.passes.schedules.cost.traffic import tile_of, wave_bytes
 from lowtide.passes.schedules.facts.resources import shared_memory_bytes, threads_of
 from lowtide.passes.schedules.rules.grid import has_griddepcontrol
+from lowtide.passes.support.agents.atoms import STAGED_COPIES
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import FMA
@@ -110,8 +111,8 @@ def _ctas_of_fma(schedule: Schedule, problem: Problem, target: Target) -> int:
     """CTAs per SM with `_REGISTERS_OF_FMA` registers for each thread; fewer if a thread needs more, or if shared
     memory holds fewer.
 
-    Copies that may end within a tile need a few more registers, and so does adding partial sums. Each sub-core then has
-    one warp less.
+    Copies that may end within a tile need a few more registers, and so does adding partial sums, and copying both A and
+    B through registers by 128 threads or fewer. Each sub-core then has one warp less.
     """
     m, n, _ = schedule.tile_mnk
     threads = threads_of(schedule)
@@ -122,8 +123,10 @@ def _ctas_of_fma(schedule: Schedule, problem: Problem, target: Target) -> int:
     kernel = problem.compiled
     extents = zip((kernel.m, kernel.n, kernel.k), schedule.tile_mnk, strict=True)
     may_be_ragged = any(extent is None or extent % side for extent, side in extents)
-    needs_more = may_be_ragged or schedule.k_division is not None
-    fewer = max(1, target.sub_cores * target.warp_size // threads) if needs_more else 0
+    warp_each = target.sub_cores * target.warp_size
+    copies_much = threads <= warp_each and {schedule.mainloop.a.copy, schedule.mainloop.b.copy} <= set(STAGED_COPIES)
+    needs_more = may_be_ragged or schedule.k_division is not None or copies_much
+    fewer = max(1, warp_each // threads) if needs_more else 0
     most = target.registers_per_sm // (_REGISTERS_OF_FMA * threads) - fewer
     return max(1, min(most, target.ctas_per_sm(threads, shared_memory_bytes(schedule, problem))))
 

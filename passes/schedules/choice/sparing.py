@@ -1,11 +1,11 @@
 """Schedules that need fewer registers, to be tried next if the code of a schedule spills.
 
-The same tile is tried first. Operands of the epilogue that are loaded ahead to registers are held until they are used:
-half as many are. If the parts of the epilogue are half as wide, the epilogue holds half as many elements at once.
-Without a cluster, the producer issues fewer copies: those of panels, in an unrolled loop, may need more than its
-registers. Fragments that are not loaded ahead take half as many registers. If FMAs multiply all of K in one step, there
-is no loop, and ptxas loads many fragments early. With half the step there is a loop. After several schedules have been
-passed over, the next ones hold fewer sums per thread.
+The same tile is tried first. With one CTA less on an SM, FMAs have more registers. Operands of the epilogue that are
+loaded ahead to registers are held until they are used: half as many are. If the parts of the epilogue are half as wide,
+the epilogue holds half as many elements at once. Without a cluster, the producer issues fewer copies: those of panels,
+in an unrolled loop, may need more than its registers. Fragments that are not loaded ahead take half as many registers.
+If FMAs multiply all of K in one step, there is no loop, and ptxas loads many fragments early. With half the step there
+is a loop. After several schedules have been passed over, the next ones hold fewer sums per thread.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,6 +29,9 @@ WHY = "needs fewer registers than the schedule that is passed over"
 
 def sparing(schedule: Schedule, given: Schedule) -> Iterator[dict[str, Any]]:
     """Fields to change, by path; None for a field to choose again. Given fields stay."""
+    by_fma, ctas = schedule.multiply.atom == FMA, schedule.grid.ctas_per_sm or 1
+    if by_fma and ctas > 1 and given.grid.ctas_per_sm is None:
+        yield {"grid.ctas_per_sm": ctas - 1}
     in_registers = schedule.epilogue.path is not StorePath.tma
     if schedule.epilogue.prefetch and in_registers and given.epilogue.prefetch is None:
         yield {"epilogue.prefetch": schedule.epilogue.prefetch // 2}
@@ -41,7 +44,7 @@ def sparing(schedule: Schedule, given: Schedule) -> Iterator[dict[str, Any]]:
     if schedule.multiply.fragment_buffers == 2 and given.multiply.fragment_buffers is None:
         yield {"multiply.fragment_buffers": 1}
     step = schedule.mainloop.k or 0
-    if schedule.multiply.atom == FMA and step > _LEAST_STEP and given.mainloop.k is None:
+    if by_fma and step > _LEAST_STEP and given.mainloop.k is None:
         follows = dict.fromkeys(path for path in _OF_STEPS if given.get(path) is None)
         yield {"mainloop.k": step // 2, **follows}
 
