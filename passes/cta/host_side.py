@@ -113,7 +113,7 @@ def _resident(kernel: str, schedule: Schedule, problem: Problem, target: Target)
         # All must run at once. ptxas keeps room for as many as the schedule asks for; more are an estimate.
         each = schedule.grid.ctas_per_sm or 1
     else:
-        each = ctas_per_sm(schedule, problem, target)
+        each = max(schedule.grid.ctas_per_sm or 1, ctas_per_sm(schedule, problem, target))
     return Builder.index().mul(tile.SmCountOp(index).result, each)
 
 
