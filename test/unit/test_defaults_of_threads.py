@@ -1,5 +1,7 @@
 """Default schedules of f32 without tensor cores and of f64: nothing spills, and K is split where tiles are too few."""
 
+import re
+
 import pytest
 
 import lowtide as lt
@@ -81,3 +83,10 @@ def test_threads_that_are_no_whole_warps_are_refused(schedule: str, extent: int 
         lt.ScheduleError, match=r"threads, which are no whole warps of 32; take a multiple.*\[atoms-warps\]"
     ):
         lt.compile_gemm(spec, target="sm_80", schedule=schedule)
+
+
+def test_a_persistent_grid_has_as_many_ctas_on_an_sm_as_its_schedule_asks_for() -> None:
+    schedule = "scheduler = persistent, grid.ctas_per_sm = 2, grid.tile = [128, 128], atoms = [16, 16, 1], k = 16"
+    spec = lt.GemmSpec(m=128, n=28672, k=4096, a="f32", b="f32", d="f32", layout="nt")
+    cta = str(lt.compile_gemm(spec, target="sm_90a", schedule=f"{schedule}, grid.k_division = stream_k").levels["cta"])
+    assert re.search(r"%(\d+) = tile\.sm_count : index\n\s+(%c2) = .*\n\s+%\d+ = arith\.muli %\1, \2", cta)
