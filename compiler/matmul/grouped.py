@@ -25,8 +25,10 @@ from lowtide.errors import CompileError, LaunchError, ScheduleError
 from lowtide.runtime import driver
 from lowtide.runtime.allocation import allocate
 from lowtide.runtime.call_keys import Recent
+from lowtide.runtime.kernel import Prepared
 from lowtide.runtime.lists import Lists
 from lowtide.runtime.operands import Operand, view
+from lowtide.runtime.plan import LaunchPlan
 from lowtide.runtime.streams import handle_of
 
 # These import MLIR, which takes half a second.
@@ -145,13 +147,10 @@ class GroupedMatmul:
         b = self._lists.of(b) if isinstance(b, list | tuple) else b
         left, right = view(a, "a"), view(b, "b")
         d = _type_of_d(out)
-        device = driver.pointer_device(left.address) if left.device is None else left.device
-        target = target_of(driver.device(device or 0)).name
         if counts is not None:
-            product = padded_product_of(left, right, d, target, epilogue, expected_rows).of_pairs(pairs)
+            product = padded_product_of(left, right, d, _target_of(left), epilogue, expected_rows).of_pairs(pairs)
         else:
-            groups_of_k = math.prod(view(ends, "ends").shape) if len(right.shape) == len(left.shape) else 0
-            product = product_of(left, right, d, target, epilogue, groups_of_k).of_pairs(pairs)
+            product = _product_with(ends, left, right, d, epilogue).of_pairs(pairs)
         options = Options(precision=precision, weights=weights, block_scales=block_scales)
         product = product.scaled_by(options, operands)
         given = {"a_rows": a_rows, "d_rows": d_rows}
@@ -166,6 +165,19 @@ class GroupedMatmul:
         matrices = b if product.layout[1] == "t" else _transposed(b, right)
         operands |= {"ends": ends} if counts is None else {"counts": counts}
         return kernel(a, matrices, out=out, stream=stream, **operands)
+
+    def known(self, a: Any, b: Any, ends: Any, *, out: Any) -> tuple[Prepared | None, LaunchPlan | None, list[str]]:
+        """As `Kernel.known`, for an earlier call with these arguments alone, and the names of the plan's addresses:
+        "a", "b", "ends" and "d"."""
+        left, right = view(a, "a"), view(b, "b")
+        product = _product_with(ends, left, right, _type_of_d(out), None)
+        kernel = self._kernels[product]
+        if kernel is None:
+            return None, None, []
+        a = a if product.layout[0] == "t" else _transposed(a, left)
+        matrices = b if product.layout[1] == "t" else _transposed(b, right)
+        names = [argument["name"] for argument in kernel.manifest["arguments"]]
+        return *kernel.known(a, matrices, out=out, ends=ends), names
 
     def _of_lists(
         self,
@@ -215,6 +227,18 @@ class GroupedMatmul:
         counts = self._lists.counts(a[0], pairs.rows)
         kernel(left, right, counts=counts, out=lists[2], stream=stream, **operands)
         return list(out)
+
+
+def _target_of(a: Operand) -> str:
+    """The name of the target for the GPU of A."""
+    device = driver.pointer_device(a.address) if a.device is None else a.device
+    return target_of(driver.device(device or 0)).name
+
+
+def _product_with(ends: Any, a: Operand, b: Operand, d: str | None, epilogue: Epilogue | None) -> Grouped:
+    """The product with groups of rows or, if B has the dimensions of A, with groups of K. Raises as a call does."""
+    groups_of_k = math.prod(view(ends, "ends").shape) if len(b.shape) == len(a.shape) else 0
+    return product_of(a, b, d, _target_of(a), epilogue, groups_of_k)
 
 
 def _type_of_d(out: Any) -> str | None:

@@ -406,6 +406,66 @@ def test_new_addresses_of_a_known_call_take_its_plan_if_they_are_aligned(monkeyp
     assert asked_alone == [True] * 4 + [False] * 2
 
 
+def test_calls_of_groups_read_addresses_alone_once_they_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensors on the CPU are taken for tensors on a GPU."""
+    calling = importlib.import_module("lowtide.torch.fx.calling")
+    done: list[Any] = []
+    made = [torch.zeros(3, 4, 2) for _ in range(4)]  # each D lies elsewhere
+
+    class Plan:
+        def prepare(self, addresses: list[int]) -> Any:
+            return SimpleNamespace(again=lambda: done.append(addresses))
+
+    def known(*given: Any, out: Any) -> tuple[Any, Any, list[str]]:
+        done.append("computed")
+        return SimpleNamespace(again=lambda: done.append("again")), Plan(), ["ends", "a", "d", "b"]
+
+    monkeypatch.setattr(calling, "grouped_gemm", lambda *given: made[0])
+    monkeypatch.setattr(calling, "empty_or_zeros", lambda like, *given: made[len(done)])
+    monkeypatch.setattr(calling, "grouped_matmul", SimpleNamespace(known=known))
+    for name in ("_LAUNCHES", "_PLANS", "_MAKERS"):
+        monkeypatch.setattr(calling, name, calling.Recent(64))
+    a, b, ends = torch.zeros(4, 64), torch.zeros(64, 2), torch.zeros(3, dtype=torch.int32)
+    on_gpu = SimpleNamespace(is_cuda=True, data_ptr=a.data_ptr, mT=a.mT)
+    monkeypatch.setattr(calling, "readable", lambda *given: given)
+
+    def run(lies: str | None) -> Any:
+        return calling.run_groups(on_gpu, b, ends, lies=lies)
+
+    assert run(None) is made[0] and not done  # nothing is kept
+    assert [run("it") for _ in range(3)] == [made[0], made[1], made[2]]
+    address = [x.data_ptr() for x in (ends, a, made[1], b)]
+    assert done == ["computed", address, [*address[:2], made[2].data_ptr(), address[3]]]
+    made.append(made[0])
+    monkeypatch.setattr(calling, "empty_or_zeros", lambda like, *given: made[0])
+    assert run("it") is made[0] and done[-1] == "again"
+
+
+def test_compiled_products_of_groups_say_how_their_tensors_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    extern_kernels = importlib.import_module("torch._inductor.select_algorithm").extern_kernels
+    run, told = extern_kernels.lowtide_grouped_gemm, []
+
+    def noted(*given: Any, lies: str | None) -> Any:
+        told.append(lies)
+        return run(*given, lies=lies)
+
+    monkeypatch.setattr(extern_kernels, "lowtide_grouped_gemm", noted)
+    a, b = half(12, 64).requires_grad_(), half(3, 64, 32).requires_grad_()
+    ends = torch.tensor([4, 7, 12], dtype=torch.int32)
+
+    def model(a: Any, b: Any) -> Any:
+        return ltt.grouped_matmul(a, b, ends).relu()
+
+    torch._dynamo.reset()
+    found = torch.compile(model, backend=ltt.Backend(ALL))(a, b)
+    assert torch.equal(found, model(a, b))
+    (da, db), (wanted_da, wanted_db) = (torch.autograd.grad(x.sum(), (a, b)) for x in (found, model(a, b)))
+    assert torch.equal(da, wanted_da) and torch.equal(db, wanted_db)
+    assert [lies.split("; ")[0] for lies in told] == [f"cpu: bf16 [12, {x}, {x}, 1]" for x in (64, 32)] + [
+        "cpu: bf16 [64, 12, 1, 64]"
+    ]
+
+
 def test_tensors_of_a_graph_with_odd_rows_are_padded_so_that_launches_need_not_copy_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

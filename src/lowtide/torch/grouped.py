@@ -21,6 +21,7 @@ row of dA before scaling, so it needs no other product.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -107,7 +108,7 @@ def _grouped(
     a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor, out_dtype: torch.dtype | None = None, *rest: Any
 ) -> torch.Tensor:
     at = At(*rest)
-    out = a.new_zeros(check(a, b, ends, at), dtype=out_dtype or default_type(a.dtype, b.dtype))
+    out = empty_or_zeros((check(a, b, ends, at), out_dtype or default_type(a.dtype, b.dtype)), a, b)
     if 0 in (a.numel(), b.numel(), out.numel(), *(each.numel() for each in at.tensors.values())):
         return out
     if a.device.type == "cuda":
@@ -126,6 +127,14 @@ def _grouped(
             f"a is on {a.device}; tensors must be on an NVIDIA GPU or on the CPU: move them [torch-groups-gpu]"
         )
     return out
+
+
+def empty_or_zeros(like: tuple[Sequence[int], torch.dtype], a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """D before the product, of a shape and a type. A kernel writes all of D if K is grouped, but no row that belongs to
+    no group."""
+    is_written = a.is_cuda and b.dim() == 2 and 0 not in (*a.shape, *b.shape)
+    shape, dtype = like
+    return a.new_empty(shape, dtype=dtype) if is_written else a.new_zeros(shape, dtype=dtype)
 
 
 def readable(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

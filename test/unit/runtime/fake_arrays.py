@@ -77,6 +77,9 @@ class Tensor:
     def view(self, dtype: Any) -> Tensor:
         return Tensor(self.array.view(dtype))
 
+    def swapaxes(self, first: int, second: int) -> Tensor:
+        return Tensor(self.array.swapaxes(first, second))
+
 
 Tensor.__module__ = "torch"
 

@@ -262,6 +262,23 @@ def test_a_call_compiles_once_and_passes_b_as_it_lies(fake: FakeDriver, monkeypa
     assert given["b"].data_ptr() in fake.launches[0].values
 
 
+def test_a_known_call_has_a_plan_that_takes_other_addresses(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = kernel_of()
+    monkeypatch.setattr(grouped, "kernel_for", lambda wanted: kernel)
+    call, given = GroupedMatmul(), arrays(Tensor)
+    b = given["b"].swapaxes(-1, -2)  # (groups, K, N) with K contiguous
+    assert call.known(given["a"], b, given["ends"], out=given["out"]) == (None, None, [])
+    call(given["a"], b, given["ends"], out=given["out"])
+    launch, plan, names = call.known(given["a"], b, given["ends"], out=given["out"])
+    assert launch is not None and plan is not None and sorted(names) == ["a", "b", "d", "ends"]
+    launch.again()
+    assert fake.launches[1].values == fake.launches[0].values
+    addresses = {"a": given["a"], "b": b, "d": Tensor(aligned(ROWS, N)), "ends": given["ends"]}
+    plan.prepare([addresses[name].data_ptr() for name in names]).again()
+    moved = [addresses["d"].data_ptr() if x == given["out"].data_ptr() else x for x in fake.launches[0].values]
+    assert fake.launches[2].values == moved != fake.launches[0].values
+
+
 def test_results_by_name_may_be_given(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     """The type of D is that of the full results, not of reductions."""
     made: list[Grouped] = []

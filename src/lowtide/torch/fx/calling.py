@@ -1,4 +1,4 @@
-"""The functions that a compiled graph calls for `lowtide::gemm` and `lowtide::gemm_results`.
+"""The functions that a compiled graph calls for `lowtide::gemm`, `lowtide::gemm_results` and `lowtide::grouped_gemm`.
 
 The types, shapes and strides of the tensors are known when the graph's code is written, so they come as one text. Each
 call reads only addresses: reading shapes, strides and types of three tensors takes longer than a launch.
@@ -11,16 +11,19 @@ from typing import Any
 import torch
 
 from lowtide.compiler.matmul.arrangement import ALIGNED
+from lowtide.compiler.matmul.grouped import grouped_matmul
 from lowtide.compiler.matmul.matmul import matmul
 from lowtide.runtime.call_keys import Recent
 from lowtide.torch.calls import How, read
+from lowtide.torch.grouped import empty_or_zeros, grouped_gemm, readable
 from lowtide.torch.ops import compute_out
 from lowtide.torch.several import compute
 
 _MOST_LAUNCHES, _MOST_PLANS = 8192, 4096
 _LAUNCHES = Recent(_MOST_LAUNCHES)  # by everything that a call depends on except the stream
-_PLANS = Recent(_MOST_PLANS)  # by the text of a call; if it has several results, with the places of their addresses
-_MAKERS = Recent(_MOST_PLANS)  # allocators of results, by the text of a call
+_PLANS = Recent(_MOST_PLANS)  # by the text of a call; of `run`, and with the places of the addresses, of the others
+_MAKERS = Recent(_MOST_PLANS)  # allocators of results, or shape and type of D with groups, by the text of a call
+_OF_GROUPS = ("a", "b", "ends", "d")  # the addresses of a call of `run_groups`, in its key
 _cuda_empty: Any = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", None)  # takes half the time of torch.empty
 
 
@@ -92,6 +95,40 @@ def run_results(
         if makers is None:
             _MAKERS[lies] = [_maker(x) for x in results]
     return results
+
+
+def run_groups(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    ends: torch.Tensor,
+    out_dtype: torch.dtype | None = None,
+    *at: Any,
+    lies: str | None,
+) -> torch.Tensor:
+    """`lies`: types, sizes, strides and device of A, B and the ends, and D's type; None if any is known only at run
+    time, or if `at` names rows or weights of rows. Raises as `lowtide::grouped_gemm` does."""
+    if lies is None or not a.is_cuda:
+        found: torch.Tensor = grouped_gemm(a, b, ends, out_dtype, *at)
+        return found
+    made = _MAKERS[lies]
+    if made is not None:
+        out = empty_or_zeros(made, a, b)
+        key = (lies, a.data_ptr(), b.data_ptr(), ends.data_ptr(), out.data_ptr())
+        launch = _LAUNCHES[key] or _results_launch_at(key)
+        if launch is not None:
+            launch.again()
+            return out
+    out = grouped_gemm(a, b, ends, out_dtype, *at)
+    is_read_in_place = all(x is y for x, y in zip(readable(a, b), (a, b), strict=True)) and ends.is_contiguous()
+    if is_read_in_place and out.numel():
+        with torch.no_grad():
+            launch, plan, names = grouped_matmul.known(a, b, ends, out=out)
+        if launch is not None:
+            key = (lies, a.data_ptr(), b.data_ptr(), ends.data_ptr(), out.data_ptr())
+            _LAUNCHES[key], _MAKERS[lies] = launch, (tuple(out.shape), out.dtype)
+            if plan is not None and _are_aligned(key):
+                _PLANS[lies] = plan, [(_OF_GROUPS.index(name), 0) for name in names]
+    return out
 
 
 def _results_launch_at(key: tuple[Any, ...]) -> Any:

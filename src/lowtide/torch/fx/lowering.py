@@ -1,7 +1,8 @@
-"""Inductor's lowering of `lowtide::gemm` and `lowtide::gemm_results`: calls of Python functions, not of the dispatcher.
+"""Inductor's lowering of `lowtide::gemm`, `lowtide::gemm_results` and `lowtide::grouped_gemm`: calls of Python
+functions, not of the dispatcher.
 
 D of `gemm` is an output that Inductor allocates, as for aten.mm, and can place in memory that it reuses. Results of
-`gemm_results` are allocated by the call.
+`gemm_results`, and D of `grouped_gemm`, are allocated by the call.
 """
 
 import contextlib
@@ -21,11 +22,12 @@ from lowtide.errors import Error
 from lowtide.torch.calls import How, default_type, read
 from lowtide.torch.dtypes import name_of
 from lowtide.torch.fx.beginning import are_known, begin, begin_results
-from lowtide.torch.fx.calling import run, run_results
+from lowtide.torch.fx.calling import run, run_groups, run_results
+from lowtide.torch.grouped import grouped_gemm
 from lowtide.torch.ops import gemm
 from lowtide.torch.several import gemm_results
 
-_NAME, _RESULTS = "lowtide_gemm", "lowtide_gemm_results"
+_NAME, _RESULTS, _GROUPS = "lowtide_gemm", "lowtide_gemm_results", "lowtide_grouped_gemm"
 _ASKED = ("epilogue", "numerics", "precision")
 _TIMED_BITS = 16  # the bits of f16 and bf16
 
@@ -69,6 +71,19 @@ class GemmResults(ir.FallbackKernel):
         super().codegen(wrapper)
 
 
+class GroupedGemm(ir.FallbackKernel):
+    """The call for groups, with the layouts of A, B and the ends if they are known when code is written."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.python_kernel_name = f"extern_kernels.{_GROUPS}"
+
+    def codegen(self, wrapper: Any) -> None:
+        (*_, out_dtype), _ = self.unflatten_args(self.inputs, self.constant_args)
+        self.kwargs["lies"] = _lies(self.inputs, out_dtype)
+        super().codegen(wrapper)
+
+
 def _lies(nodes: Sequence[Any], *asked: Any) -> str | None:
     """Types, sizes, strides and device of the tensors, and what is asked for; None if any is known only at run time."""
     if not are_known(nodes):
@@ -93,6 +108,14 @@ def lower(a: Any, b: Any, operands: Sequence[Any], *arguments: Any) -> Any:
     )
     made.begin()
     return ir.TensorBox.create(made)
+
+
+def lower_groups(a: Any, b: Any, ends: Any, out_dtype: Any = None, *at: Any) -> Any:
+    """The op as a node of Inductor's IR."""
+    if V.graph.cpp_wrapper or any(each is not None for each in at):
+        return _groups_fallback(a, b, ends, out_dtype, *at)
+    inputs = (ir.ExternKernel.realize_input(x) for x in (a, b, ends))
+    return ir.TensorBox.create(GroupedGemm.create(grouped_gemm, *inputs, out_dtype))
 
 
 def _aligned(layout: Any) -> Any:
@@ -130,7 +153,10 @@ def _by_rows(x: Any) -> Any:
 
 _fallback = fallback_handler(gemm, add_to_fallback_set=False)
 _results_fallback = fallback_handler(gemm_results, add_to_fallback_set=False)
+_groups_fallback = fallback_handler(grouped_gemm, add_to_fallback_set=False)
 setattr(extern_kernels, _NAME, run)
+setattr(extern_kernels, _GROUPS, run_groups)
 setattr(extern_kernels, _RESULTS, run_results)
 register_lowering(gemm, type_promotion_kind=None)(lower)
 register_lowering(gemm_results, type_promotion_kind=None)(lower_results)
+register_lowering(grouped_gemm, type_promotion_kind=None)(lower_groups)
