@@ -80,14 +80,15 @@ class GemmSpec(GemmFields):
       Packed weights, block scales, f32 by pieces, lists of A or B, indices of rows, and results other than full ones
       are not supported.
     - `peers`: whether the kernel can also send the shard of this GPU to the others, before it multiplies; False, the
-      default. It needs `arrivals`. The field `grid.sender` of the schedule says whether it does; if not, the caller
-      sends the shard. If True, the kernel takes two more operands, which only the device reads. `peers`, s32
-      (batch, 4): row q has two addresses on rank q, each as its lower and then its higher 32 bits. The first is the
-      place of this rank's shard there, with the strides and the alignment of A; the second is this rank's flag there.
-      Nothing is sent to a rank whose place is 0. The row of this rank is not read. `sent`, s32 (batch,), must be zero
-      before the first launch; each launch leaves zeros. All rows of the shard are sent, also with `counts`. Then one
-      thread writes the epoch of `turn` to the flag, by a release at the scope .sys. If K is known only at run time,
-      single elements are copied. Lists and a K of 0 are not supported (docs/ranks.md).
+      default. It needs `arrivals`. The field `grid.sender` of the schedule says who sends the shard: the kernel, or the
+      caller (`copy_engine`). By default the kernel sends a shard of at most 1 MiB whose size is known. If True, the
+      kernel takes two more operands, which only the device reads. `peers`, s32 (batch, 4): row q has two addresses on
+      rank q, each as its lower and then its higher 32 bits. The first is the place of this rank's shard there, with the
+      strides and the alignment of A; the second is this rank's flag there. Nothing is sent to a rank whose place is 0.
+      The row of this rank is not read. `sent`, s32 (batch,), must be zero before the first launch; each launch leaves
+      zeros. All rows of the shard are sent, also with `counts`. Then one thread writes the epoch of `turn` to the flag,
+      by a release at the scope .sys. If K is known only at run time, single elements are copied. Lists and a K of 0 are
+      not supported (docs/ranks.md).
     - `groups`: the number of groups of rows, 1 to 2³¹−1, or `None` for a run-time argument; `UNGROUPED`, the default:
       none. Each group of rows of A is multiplied by its own matrix of B, whose first dimension is the group. The kernel
       also takes `ends`, s32 (groups,): group g consists of the rows `ends[g − 1]` (0 for the first group) to

@@ -33,9 +33,10 @@ class Rule:
     Inductor would need a kernel just for it; or "any". `left`: ops that no epilogue computes, because they take longer
     there, while nothing multiplies, than in a kernel of Inductor's. `results`: whether kernels store several values,
     pairs of columns and reductions; their epilogues may read tensors of D's size. `unaligned`: whether a single product
-    is taken if its rows are not multiples of 16 bytes, with any M and N, and the copies to aligned rows should take no
-    longer than the product. torch's kernels for such rows take several times as long as for aligned rows.
-    `collectives`: whether an all-gather before a product, or a reduce-scatter or an all-reduce after it, is taken too.
+    is taken if its rows are not multiples of 16 bytes, with any M and N, and the copies to aligned rows are estimated
+    to take no longer than the kernel saves. torch's kernels for such rows are estimated to take 5 times as long as
+    kernels for aligned rows. `collectives`: whether an all-gather before a product, or a reduce-scatter or an
+    all-reduce after it, is taken too.
 
     Raises SpecError for another value of `full`.
     """
@@ -62,9 +63,10 @@ class Rule:
         )
 
     def padded_rows(self, values: Iterable[Value | None]) -> int | None:
-        """The least number of elements in the rows of these tensors' odd matrices; None if there are none, or if
-        products with odd rows are left. Tensors of a compiled graph with such rows should be padded, so that launches
-        need not copy them. Matrices with short rows are left alone: padding would add more than a quarter to them."""
+        """The number of elements from which rows of a compiled graph's tensors should be padded, so that launches need
+        not copy them. It is the length of the shortest row of at least 256 elements, in a matrix of the rule's types
+        and devices, that is not a multiple of 16 bytes. None if there is none, or if `unaligned` is False. Shorter rows
+        do not count, because padding could add more than a quarter to them."""
         matrices = (value for value in values if value is not None and len(value.shape) == _MATRIX)
         odd = [
             value.shape[1]
@@ -110,7 +112,7 @@ class Rule:
         least = _OF_COPY * sum(elements[name] for name in copied) + _OF_LAUNCH * len(copied)
         if (_OF_TORCH - 1) * m * n * k >= least:
             return None
-        return f"{rows}, and copies would take longer than they save of the product {m}×{n}×{k}"
+        return f"{rows}, and copies would take longer than a kernel of aligned rows saves: {m}×{n}×{k}"
 
     def _too_small(self, product: Product, least_rows: int) -> str | None:
         batch, m, n, k = (expected(extent) for extent in product.extents)
@@ -160,7 +162,7 @@ def copied_by(product: Product) -> tuple[str, ...]:
 
 
 def is_odd(extent: Any, dtype: str) -> bool:
-    """Whether rows of a known number of elements are no multiple of 16 bytes."""
+    """Whether rows of `extent` elements are not multiples of 16 bytes; False if the extent is not known."""
     return isinstance(extent, int) and extent * element_type(dtype).bytes % _ALIGNED != 0
 
 

@@ -167,8 +167,9 @@ class GroupedMatmul:
         return kernel(a, matrices, out=out, stream=stream, **operands)
 
     def known(self, a: Any, b: Any, ends: Any, *, out: Any) -> tuple[Prepared | None, LaunchPlan | None, list[str]]:
-        """As `Kernel.known`, for an earlier call with these arguments alone, and the names of the plan's addresses:
-        "a", "b", "ends" and "d"."""
+        """The launch and the plan of an earlier call with these arguments and no others, as `Kernel.known` returns
+        them, and the names of the addresses that the plan takes, in its order: "a", "b", "ends" and "d". None, None and
+        [] if there is no kernel yet. Raises as a call does."""
         left, right = view(a, "a"), view(b, "b")
         product = _product_with(ends, left, right, _type_of_d(out), None)
         kernel = self._kernels[product]
@@ -236,7 +237,8 @@ def _target_of(a: Operand) -> str:
 
 
 def _product_with(ends: Any, a: Operand, b: Operand, d: str | None, epilogue: Epilogue | None) -> Grouped:
-    """The product with groups of rows or, if B has the dimensions of A, with groups of K. Raises as a call does."""
+    """The product with groups of K if B has as many dimensions as A, otherwise with groups of rows. Raises as a call
+    does."""
     groups_of_k = math.prod(view(ends, "ends").shape) if len(b.shape) == len(a.shape) else 0
     return product_of(a, b, d, _target_of(a), epilogue, groups_of_k)
 

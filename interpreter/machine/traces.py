@@ -49,8 +49,8 @@ class Trace:
         return self.work.setdefault(cta, {}).setdefault(agent, [])
 
     def store(self, access: Access, span: Span) -> None:
-        """An access has written global memory; only writes of D are recorded. One access may be of several stores, some
-        of them to other results (machine/lanes.py)."""
+        """An access has written global memory; only writes of D are recorded. One access may combine several stores,
+        and some of these may be to other results (machine/lanes.py)."""
         for number, output in enumerate(self.outputs):
             inside = span.addresses[(output.start <= span.addresses) & (span.addresses < output.end)]
             if not inside.size:

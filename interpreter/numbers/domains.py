@@ -119,7 +119,8 @@ class FloatDomain:
         return self.round(fused.singles(values) if dtype in _BY_SINGLES else values, dtype)
 
     def unwritten(self, dtype: str) -> Any:
-        """The number that wgmma reads where nothing was written. It may be any number; this one is seen in D."""
+        """The number that wgmma reads where nothing was written. Hardware may read any number. This one makes each
+        element of D wrong for which it counts."""
         return integers.UNWRITTEN if dtype in integers.INTEGERS else np.nan
 
     def negate(self, x: Values) -> Values:

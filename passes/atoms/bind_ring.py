@@ -40,10 +40,11 @@ After, if one agent fills it and others read it (ring_mbarriers.py): mbarriers; 
          that panels divide the matrix. The map of a batch has one more, the outermost. A copy to a prefix of a slot's
          buffer has a box of its own. a.cache and b.cache become hints on the loads of A and B. Staged scales are
          further buffers of a slot, which each CTA loads for itself.
-         If threads read a slot (scales, packed weights, fragments for mma.sync), the rows that last boxes do not fill
-         are zeros, sm.zero_rows %ring from(%rest, %c256) and sm.barrier before the mbarriers. Each warp releases it:
-         %empty = sm.mbarriers arrivals(8). A fence orders their loads before the next TMA write of the slot, which
-         goes through another proxy (PTX ISA, "Async proxy"). Without it, sums of mma.sync were wrong on an H100:
+         If threads read a slot (scales, packed weights, fragments for mma.sync), threads first store zeros in the rows
+         that last boxes do not fill: sm.zero_rows %ring from(%rest, %c256) and sm.barrier, before the mbarriers. Each
+         warp releases the slot: %empty = sm.mbarriers arrivals(8). A fence orders their loads before the next TMA write
+         of the slot, which goes through another proxy (PTX ISA, "Async proxy"). Without it, sums of mma.sync were wrong
+         on an H100:
                  sm.fence_proxy_async;  sm.mbarrier_arrive %empty[%slot] each_warp after %retired
          The loads for mma.sync are over when the warp arrives: there is no `after`.
          The rows of a matrix up to the end of a group of K have a ragged map: each load says where they end, and reads

@@ -4,8 +4,8 @@ TMA takes longer for rows outside of a matrix than for rows inside, although it 
 133×8192×5376 bf16 with swapped tiles of 64×160 took 34.4 µs with boxes of 160 rows; 160×8192×5376 took 29.2 µs.
 
 The other rows of a slot keep what they had. wgmma reads them, but they only count for rows or columns of D that do not
-exist. If threads read the slots, these rows are zeros from the start: zeros before the first load take up to 8 % of the
-time of a short kernel (docs/cost-model.md).
+exist. Only if threads read the slots, the kernel stores zeros in these rows before the first load, which takes up to 8
+% of the time of a short kernel (docs/cost-model.md).
 """
 
 from dataclasses import dataclass, field

@@ -38,10 +38,11 @@ def _atom_values(tiled: TiledMma, a: Fragment, b: Fragment, c: Fragment) -> dict
 
 
 def _fma(tiled: TiledMma, a: Fragment, b: Fragment, c: Fragment) -> Fragment:
-    """One fma for each element of the sums, K outermost, column by column, back and forth along M.
+    """One scalar fma for each element of the sums: K outermost, then column by column, back and forth along M.
 
-    Consecutive ones then share an element of B or of A, which ptxas marks for reuse. So an fma reads two registers, for
-    which the two banks of a sub-core suffice. LLVM would split vectors of fma into ones that share less.
+    Any two consecutive fmas share an element of B or of A, which ptxas marks for reuse. So an fma reads only two more
+    registers, one from each of the two banks of a sub-core. LLVM would split an fma of vectors into scalar ones that
+    share less.
     """
     atoms = _atom_values(tiled, a, b, c)
     place, width = atoms["c"][..., 0], c.width

@@ -129,8 +129,9 @@ def worth_dividing(given: Schedule, problem: Problem, target: Target, *, with_pr
 
 
 def _even_shares(given: Schedule, problem: Problem, target: Target) -> Iterator[Fields]:
-    """FMA atoms: even shares of the K steps of all tiles, if there are one to two tiles for each SM. They are weighed
-    as whole tiles are, since a CTA has a whole tile or more. Copies that may end within a tile would spill."""
+    """For FMA atoms, even shares of the K steps of all tiles, if there are one to two whole tiles for each SM, so that
+    each of two CTAs on an SM has half a tile to a whole one. The estimate compares them with whole tiles. Tiles at the
+    edge of D are ruled out, because copies that may end within a tile would spill."""
     if given.decided() or not multiplies_by_fma(given, problem, target) or not problem.is_plain:
         return
     one, extents = tiles.SHARED_BY_THREADS, (problem.m, problem.n, problem.k)

@@ -111,8 +111,8 @@ def _ctas_of_fma(schedule: Schedule, problem: Problem, target: Target) -> int:
     """CTAs per SM with `_REGISTERS_OF_FMA` registers for each thread; fewer if a thread needs more, or if shared
     memory holds fewer.
 
-    Copies that may end within a tile need a few more registers, and so does adding partial sums, and copying both A and
-    B through registers by 128 threads or fewer. Each sub-core then has one warp less.
+    Three things need a few more registers: copies that may end within a tile, the addition of partial sums, and copies
+    of both A and B through registers by 128 threads or fewer. Each sub-core then has one warp less.
     """
     m, n, _ = schedule.tile_mnk
     threads = threads_of(schedule)

@@ -1,11 +1,11 @@
 """Schedules that need fewer registers, to be tried next if the code of a schedule spills.
 
-The same tile is tried first. With one CTA less on an SM, FMAs have more registers. Operands of the epilogue that are
-loaded ahead to registers are held until they are used: half as many are. If the parts of the epilogue are half as wide,
-the epilogue holds half as many elements at once. Without a cluster, the producer issues fewer copies: those of panels,
-in an unrolled loop, may need more than its registers. Fragments that are not loaded ahead take half as many registers.
-If FMAs multiply all of K in one step, there is no loop, and ptxas loads many fragments early. With half the step there
-is a loop. After several schedules have been passed over, the next ones hold fewer sums per thread.
+The same tile is tried first. With one CTA less on an SM, threads of FMAs have more registers. Operands of the epilogue
+that are loaded ahead to registers are held until they are used: half as many are. If the parts of the epilogue are half
+as wide, the epilogue holds half as many elements at once. Without a cluster, the producer issues fewer copies: those of
+panels, in an unrolled loop, may need more than its registers. Fragments that are not loaded ahead take half as many
+registers. If FMAs multiply all of K in one step, there is no loop, and ptxas loads many fragments early. With half the
+step there is a loop. After several schedules have been passed over, the next ones hold fewer sums per thread.
 """
 
 from collections.abc import Iterator, Sequence

@@ -51,8 +51,8 @@ _SHARED_MEMORY_BYTES, _L2_BYTES = 128, 32  # per cycle and SM
 # Fitted to 48 kernels of f32 on an H200 (7 shapes, four layouts). With them, estimates are off by 1.7 %; without, by
 # 5.6 %.
 _VECTOR_BYTES, _ISSUED_PER_COPY, _ISSUED_PER_STEP = 16, 15, 64
-# In even shares of K, how many times as many: a persistent kernel hides less. 4096³ then takes 0.99 to 1.09 of the time
-# (H200).
+# In even shares of K these instructions count so many times, because a persistent kernel hides fewer of them. On an
+# H200, 4096³ takes 0.99 to 1.09 of the time of whole tiles in even shares.
 _BESIDE_FMAS_IN_SHARES = 1.5
 
 #: How the last wave of a grid runs
@@ -101,7 +101,7 @@ class Run:
 @dataclass(frozen=True)
 class Warps:
     """CTAs of warps that copy and multiply. `on_sm`: how many fit on an SM. `parts`: how many share the K of a tile.
-    `evenly`: whether all CTAs share the K steps of all tiles."""
+    `evenly`: whether all CTAs share the K steps of all tiles evenly."""
 
     work: Work
     found: Calibration

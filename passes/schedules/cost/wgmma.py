@@ -356,9 +356,9 @@ def _clips(grids: Grids, product: Product) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _rest_of_ring(grids: Grids, product: Product, sm_count: int) -> np.ndarray:
-    """The cycles that are counted for the rows of the ring that the boxes of the last tiles do not fill: those of
-    stores to them. Kernels of the calibration stored zeros there. Others store nothing, but they are chosen better with
-    this term (docs/tried.md)."""
+    """The cycles for the rows of the ring that the boxes of the last tiles do not fill: as many as stores to these rows
+    would take. Kernels of the calibration stored zeros there. Kernels by wgmma no longer do, but without this term
+    slower ones are chosen (docs/tried.md)."""
     clips_a, clips_b = _clips(grids, product)
     of_a, of_b = _last_empty(product.m, grids.rows), _last_empty(product.n, grids.columns)
     rows = np.where(clips_a, of_a, 0) + np.where(clips_b, of_b, 0)

@@ -130,8 +130,9 @@ def _grouped(
 
 
 def empty_or_zeros(like: tuple[Sequence[int], torch.dtype], a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """D before the product, of a shape and a type. A kernel writes all of D if K is grouped, but no row that belongs to
-    no group."""
+    """A new D of the shape and type `like`, on the device of A. It is not initialized if K is grouped, A is on a GPU,
+    and A and B have elements: the kernel then writes all of D. Otherwise it has zeros: no kernel writes rows of D that
+    belong to no group."""
     is_written = a.is_cuda and b.dim() == 2 and 0 not in (*a.shape, *b.shape)
     shape, dtype = like
     return a.new_empty(shape, dtype=dtype) if is_written else a.new_zeros(shape, dtype=dtype)

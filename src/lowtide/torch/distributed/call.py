@@ -24,7 +24,7 @@ class Call:
     applied to the sum. `inner`: the number of these rows for each index of the first dimension, if the caller's A was
     (rows, …, K). `gathered`: the index of an operand that has this rank's rows, as A has, and is gathered too; None if
     there is none. `keeps`: whether the call also returns the gathered rows of A. `sender`: who sends this rank's rows
-    of A, a word of `grid.sender`; None: the faster one.
+    of A, a word of `grid.sender`; None: the one that is expected to take less time.
     """
 
     op: str

@@ -58,8 +58,8 @@ def all_gather_matmul(
     `scale_a`.
 
     `sender`: who sends this rank's rows to the others: `"copy_engine"`, or `"kernel"`, before it multiplies. None: the
-    one that is expected to take less time, by the number of bytes. Ranks may give different ones. The plain ops, which
-    `report` names, have no choice.
+    kernel if the rows of the rank with the most rows have at most 1 MiB, otherwise the copy engine. Ranks may give
+    different values. `sender` has no effect on calls that take the plain ops (`report`).
 
     All ranks must call it, with the same K, the same types of A and D, and the same S unless `rows` is given. Raises
     LaunchError on all ranks if they disagree or a rank's tensors do not fit, and SpecError for an epilogue that cannot
@@ -139,8 +139,8 @@ def _call(
     of_ranks: Sequence[int] | None = None,
     of_gather: tuple[str | None, str | None] = (None, None),
 ) -> torch.Tensor:
-    """D of a call of `op`. `of_gather`: the name of an operand with an element for each row of this rank's A, which is
-    flattened as A is, and gathered; and who sends these rows."""
+    """D of a call of `op`. `of_gather`, for an all-gather: the name of the operand with an element for each row of this
+    rank's A, which is flattened as A is, and gathered; and who sends the rows of A. Either may be None."""
     (epilogue, out, out_dtype, numerics, given), (own, sender) = more, of_gather
     if a.dim() < 2 or b.dim() != 2:
         raise LaunchError(

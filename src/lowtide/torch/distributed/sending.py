@@ -19,7 +19,7 @@ from lowtide.compiler.spec_fields import UNBATCHED
 
 KERNEL = "kernel"
 SENDERS = ("copy_engine", KERNEL)
-"""The words of `grid.sender`, whose enum imports MLIR."""
+"""The words of `grid.sender`. Its enum is not used here, because it imports MLIR."""
 _CHOSEN = "lowtide.compiler.chosen"  # imports MLIR, which takes half a second
 _LINK = (
     180  # bytes per cycle at the highest clock, of a copy to a peer: 16.8 MB in 47 µs between two H200s, by a profile
@@ -30,8 +30,8 @@ _START = 6000  # cycles: a kernel's start and end
 @lru_cache(maxsize=1024)
 def kernel_sends(spec: lt.GemmSpec, sender: str | None) -> bool:
     """Whether the kernel of an all-gather sends this rank's shard of A; otherwise the copy engine does. `spec`: the
-    problem with `peers`. `sender`: one of SENDERS, or None for what its schedule says. Other ranks may choose
-    otherwise."""
+    problem with `peers`. `sender`: one of SENDERS; None: as in the schedule that is chosen for `spec`. Other ranks may
+    choose otherwise."""
     if sender is None:
         sender = str(importlib.import_module(_CHOSEN).chosen(spec, native_target()[0]).grid.sender)
     return sender == KERNEL

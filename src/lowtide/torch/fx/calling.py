@@ -21,7 +21,7 @@ from lowtide.torch.several import compute
 
 _MOST_LAUNCHES, _MOST_PLANS = 8192, 4096
 _LAUNCHES = Recent(_MOST_LAUNCHES)  # by everything that a call depends on except the stream
-_PLANS = Recent(_MOST_PLANS)  # by the text of a call; of `run`, and with the places of the addresses, of the others
+_PLANS = Recent(_MOST_PLANS)  # by the text of a call: a plan; except for `run`, also the places of its addresses
 _MAKERS = Recent(_MOST_PLANS)  # allocators of results, or shape and type of D with groups, by the text of a call
 _OF_GROUPS = ("a", "b", "ends", "d")  # the addresses of a call of `run_groups`, in its key
 _cuda_empty: Any = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", None)  # takes half the time of torch.empty
@@ -105,8 +105,9 @@ def run_groups(
     *at: Any,
     lies: str | None,
 ) -> torch.Tensor:
-    """`lies`: types, sizes, strides and device of A, B and the ends, and D's type; None if any is known only at run
-    time, or if `at` names rows or weights of rows. Raises as `lowtide::grouped_gemm` does."""
+    """D of `lowtide::grouped_gemm`. `lies`: types, sizes, strides and device of A, B and the ends, and `out_dtype`;
+    None if any is known only at run time. `at`: the further arguments of the op, all None: with rows at an index, or
+    weights of rows, a compiled graph calls the op. Raises as the op does."""
     if lies is None or not a.is_cuda:
         found: torch.Tensor = grouped_gemm(a, b, ends, out_dtype, *at)
         return found
@@ -132,7 +133,7 @@ def run_groups(
 
 
 def _results_launch_at(key: tuple[Any, ...]) -> Any:
-    """As `_launch_at`, for several results."""
+    """As `_launch_at`, for several results or groups."""
     lies, *addresses = key
     known = _PLANS[lies]
     if known is None or not _are_aligned(key):

@@ -72,7 +72,8 @@ class GemmResults(ir.FallbackKernel):
 
 
 class GroupedGemm(ir.FallbackKernel):
-    """The call for groups, with the layouts of A, B and the ends if they are known when code is written."""
+    """The call of `run_groups`, with types, sizes and strides of A, B and the ends if they are known when code is
+    written."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
@@ -119,8 +120,8 @@ def lower_groups(a: Any, b: Any, ends: Any, out_dtype: Any = None, *at: Any) -> 
 
 
 def _aligned(layout: Any) -> Any:
-    """The layout of D, with strides as Inductor pads those of its own tensors if the rows are not multiples of 16
-    bytes. Otherwise the launch would copy D."""
+    """The layout of D. If its rows are not multiples of 16 bytes, they are padded as Inductor pads those of its own
+    tensors, so that the launch need not copy D."""
     columns = layout.size[-1]
     is_known = isinstance(columns, int) or columns.is_Integer
     if not config.comprehensive_padding or not is_known or not is_odd(int(columns), name_of(layout.dtype)):
