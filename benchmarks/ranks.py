@@ -10,8 +10,8 @@ time of another contender divided by this project's time in the same round: abov
 median, least and greatest are written. Before the timing, results of this project and of torch's fused operations are
 compared with NCCL's; those that differ are not timed. Rows that do not begin within `--seconds` are left out. A process
 that takes 30 s more ends itself. With `--sends`, AG+GEMM is also timed with rows that the kernels send, and with rows
-that the copy engine sends, whatever their size. The work `few` is AG+GEMM with few bytes of A. The file is a result of
-benchmarks/record.py, for docs/performance.md.
+that the copy engine sends, whatever their size. The work `few` is AG+GEMM with few bytes of A; it is timed only if
+`--work` names it. The file is a result of benchmarks/record.py, for docs/performance.md.
 """
 
 import argparse

@@ -211,11 +211,11 @@ def check_peers(spec: GemmFields) -> None:
         return
     if not spec.arrivals:
         raise SpecError(
-            "peers=True without arrivals: the kernel sends one of the shards of A that arrive; give batch=, their "
-            "number, and arrivals=True [peers-arrivals]"
+            "peers=True without arrivals=True: the kernel sends one of the shards of A that arrive; give "
+            "arrivals=True, and batch=, the number of shards [peers-arrivals]"
         )
     beside = {f"lists={spec.lists!r}": spec.lists is not None, "a K of 0": spec.k == 0}
-    _refuse("shards that kernels send", beside, "copy them by the copy engine, without peers [peers-beside]")
+    _refuse("shards that kernels send", beside, "leave peers=False, and send them by the copy engine [peers-beside]")
 
 
 def check_arrival_results(spec: GemmFields) -> None:
