@@ -24,7 +24,8 @@ _SIMT = Schedule().with_(
     permutation=(_PIECES, _PIECES, 1),
 )
 _WARP_TILED = _SIMT.with_(atom_order=_IN_WARPS, permutation=(_WARP_ROWS, _WARP_COLUMNS, 1))
-_TWO_PER_SM = _WARP_TILED.with_(stages=4, fragment_buffers=2, ctas_per_sm=2)
+# With K steps of 8, the code for tn spills.
+_TWO_PER_SM = _WARP_TILED.with_(k=16, stages=3, fragment_buffers=2, ctas_per_sm=2)
 _BY_ELEMENT = {"a_copy": "cp.async.4", "b_copy": "cp.async.4"}
 
 SIMT = {
@@ -37,7 +38,7 @@ SIMT = {
         _WARP_TILED.with_(stages=2, fragment_buffers=1, **_BY_ELEMENT),
     ),
     "sm80-simt-double-buffered": (
-        "fragments loaded one k-slice ahead, four stages, registers for two CTAs per SM",
+        "fragments loaded one k-slice ahead, K steps of 16, three stages, registers for two CTAs per SM",
         _TWO_PER_SM.with_(**_BY_ELEMENT),
     ),
     "sm80-simt-staged": (

@@ -266,8 +266,8 @@ def Sm_ZeroRowsOp : Sm_Op<"zero_rows", [MemoryEffects<[MemRead<Sm_Sync>, MemWrit
                 ", and makes them visible to TMA and wgmma";
   let description = [{
     In each slot, all threads of the CTA store zeros in the rows of A from row `a` on, and in the rows of B from row `b`
-    on. `sm.tma_load` with `rows` does not write these rows, but wgmma reads them. The op must be outside of `sm.roles`,
-    and a barrier must follow before the ring is filled.
+    on. `sm.tma_load` with `rows` does not write these rows. Kernels whose threads read whole slots need zeros there; wgmma
+    may read any number. The op must be outside of `sm.roles`, and a barrier must follow before the ring is filled.
 
     ```mlir
     sm.zero_rows %ring from(%a, %b) : !sm.ring<4 x [memref<128x64xbf16, …>, memref<256x64xbf16, …>]>

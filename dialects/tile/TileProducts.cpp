@@ -194,7 +194,7 @@ static LogicalResult verifyArrivals(GemmOp op, MemRefType a, MemRefType d) {
   return success();
 }
 
-// The kernel can send this GPU's shard: a matrix of i32 says where to, and a vector of i32 counts the CTAs that have sent it.
+// The kernel can send this GPU's shard. A matrix of i32 says where to. A vector of i32 counts the CTAs that have sent it.
 static LogicalResult verifySends(GemmOp op, MemRefType a) {
   auto isInts = [&](OperandKind wanted, ArrayRef<int64_t> shape) {
     auto type = operandOf(op, wanted) ? dyn_cast<MemRefType>(operandOf(op, wanted).getType()) : MemRefType();

@@ -178,7 +178,7 @@ def Tile_GridAttr : Tile_SchedulePart<"Grid", "grid"> {
     | `cluster` | `[m, n]` | CTAs of a cluster, which compute m × n neighbouring tiles and share the loads of A and B; default `[1, 1]` |
     | `order` | `row`, `column`, `grouped(n)`, `groups(m, n)`, `hilbert` | order of work tiles, as in `#tile.raster` |
     | `scheduler` | `one_shot`, `persistent`, `even_split` | `one_shot`: one CTA per work tile. `persistent`: as many CTAs as fit at once; CTA i of g computes tiles i, i + g, …. `even_split`: as many CTAs; each computes a run of consecutive tiles of equal length |
-    | `ctas_per_sm` | integer | CTAs that must fit on an SM at once: registers per thread are limited to their share; default 1 |
+    | `ctas_per_sm` | integer | CTAs that must fit on an SM at once: registers per thread are limited to their share, and a persistent grid without clusters has at least as many on each SM; default 1 |
     | `launch` | `serialized`, `programmatic` | `serialized`: the kernel starts after the kernels before it in the stream have ended. `programmatic`: it may start earlier, and waits before it accesses global memory; default `serialized` |
     | `tail` | `whole`, `halves` | `halves`: a last wave that is at most half full runs as half tiles, so that twice as many CTAs take part; default `whole` |
     | `k_division` | `none`, `split(n)`, `scatter(n)`, `stream_k`, `hybrid`, `tail(n)`, `scatter_tail(n)` | how CTAs divide the K of a tile, as in `#tile.k_division`; default `none` |
