@@ -425,14 +425,17 @@ def test_calls_of_groups_read_addresses_alone_once_they_are_known(monkeypatch: p
     monkeypatch.setattr(calling, "grouped_matmul", SimpleNamespace(known=known))
     for name in ("_LAUNCHES", "_PLANS", "_MAKERS"):
         monkeypatch.setattr(calling, name, calling.Recent(64))
-    a, b, ends = torch.zeros(4, 64), torch.zeros(64, 2), torch.zeros(3, dtype=torch.int32)
-    on_gpu = SimpleNamespace(is_cuda=True, data_ptr=a.data_ptr, mT=a.mT)
-    monkeypatch.setattr(calling, "readable", lambda *given: given)
+    b, ends = torch.zeros(64, 2), torch.zeros(3, dtype=torch.int32)
 
-    def run(lies: str | None) -> Any:
-        return calling.run_groups(on_gpu, b, ends, lies=lies)
+    class OnGpu(torch.Tensor):  # type: ignore[misc, name-defined]
+        is_cuda = True
 
-    assert run(None) is made[0] and not done  # nothing is kept
+    a, copied = (x.as_subclass(OnGpu) for x in (torch.zeros(64, 4).mT, torch.zeros(4, 64)))
+
+    def run(lies: str | None, a: Any = a) -> Any:
+        return calling.run_groups(a, b, ends, lies=lies)
+
+    assert run(None) is run("other", copied) is made[0] and not done  # nothing is kept
     assert [run("it") for _ in range(3)] == [made[0], made[1], made[2]]
     address = [x.data_ptr() for x in (ends, a, made[1], b)]
     assert done == ["computed", address, [*address[:2], made[2].data_ptr(), address[3]]]

@@ -120,7 +120,8 @@ def run_groups(
             launch.again()
             return out
     out = grouped_gemm(a, b, ends, out_dtype, *at)
-    is_read_in_place = all(x is y for x, y in zip(readable(a, b), (a, b), strict=True)) and ends.is_contiguous()
+    read = zip(readable(a, b), (a, b), strict=True)
+    is_read_in_place = all(x.data_ptr() == y.data_ptr() for x, y in read) and ends.is_contiguous()
     if is_read_in_place and out.numel():
         with torch.no_grad():
             launch, plan, names = grouped_matmul.known(a, b, ends, out=out)
