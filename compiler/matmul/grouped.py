@@ -161,10 +161,9 @@ class GroupedMatmul:
         kernel = self._kernels[product]
         if kernel is None:
             kernel = self._kernels[product] = kernel_for(product)
-        a = a if product.layout[0] == "t" else _transposed(a, left)
-        matrices = b if product.layout[1] == "t" else _transposed(b, right)
+        matrices = _by_layout(product, (a, left), (b, right))
         operands |= {"ends": ends} if counts is None else {"counts": counts}
-        return kernel(a, matrices, out=out, stream=stream, **operands)
+        return kernel(*matrices, out=out, stream=stream, **operands)
 
     def known(self, a: Any, b: Any, ends: Any, *, out: Any) -> tuple[Prepared | None, LaunchPlan | None, list[str]]:
         """The launch and the plan of an earlier call with these arguments and no others, as `Kernel.known` returns
@@ -175,10 +174,9 @@ class GroupedMatmul:
         kernel = self._kernels[product]
         if kernel is None:
             return None, None, []
-        a = a if product.layout[0] == "t" else _transposed(a, left)
-        matrices = b if product.layout[1] == "t" else _transposed(b, right)
+        matrices = _by_layout(product, (a, left), (b, right))
         names = [argument["name"] for argument in kernel.manifest["arguments"]]
-        return *kernel.known(a, matrices, out=out, ends=ends), names
+        return *kernel.known(*matrices, out=out, ends=ends), names
 
     def _of_lists(
         self,
@@ -221,10 +219,7 @@ class GroupedMatmul:
         kernel = self._kernels[product]
         if kernel is None:
             kernel = self._kernels[product] = kernel_for(product)
-        left, right = (
-            listed if letter == "t" else _transposed(listed, listed)
-            for letter, listed in zip(pairs.layout, lists, strict=False)
-        )
+        left, right = _by_layout(product, *((listed, listed) for listed in lists[:2]))
         counts = self._lists.counts(a[0], pairs.rows)
         kernel(left, right, counts=counts, out=lists[2], stream=stream, **operands)
         return list(out)
@@ -249,6 +244,12 @@ def _type_of_d(out: Any) -> str | None:
         return None if out is None else view(out, "out").dtype
     records = [view(each, name) for name, each in out.items()]
     return next((each.dtype for each in records if len(each.shape) > 1), None)
+
+
+def _by_layout(product: Grouped, *matrices: tuple[Any, Operand]) -> list[Any]:
+    """A and B, each given with its record, as the kernel takes them in the layout of the product."""
+    given = zip(product.layout, matrices, strict=True)
+    return [x if letter == "t" else _transposed(x, record) for letter, (x, record) in given]
 
 
 def _transposed(b: Any, record: Operand) -> Any:
