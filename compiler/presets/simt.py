@@ -24,8 +24,7 @@ _SIMT = Schedule().with_(
     permutation=(_PIECES, _PIECES, 1),
 )
 _WARP_TILED = _SIMT.with_(atom_order=_IN_WARPS, permutation=(_WARP_ROWS, _WARP_COLUMNS, 1))
-# With K steps of 8, the code for tn spills.
-_TWO_PER_SM = _WARP_TILED.with_(k=16, stages=3, fragment_buffers=2, ctas_per_sm=2)
+_AHEAD = _WARP_TILED.with_(stages=2, fragment_buffers=2)
 _BY_ELEMENT = {"a_copy": "cp.async.4", "b_copy": "cp.async.4"}
 
 SIMT = {
@@ -38,12 +37,14 @@ SIMT = {
         _WARP_TILED.with_(stages=2, fragment_buffers=1, **_BY_ELEMENT),
     ),
     "sm80-simt-double-buffered": (
-        "fragments loaded one k-slice ahead, K steps of 16, three stages, registers for two CTAs per SM",
-        _TWO_PER_SM.with_(**_BY_ELEMENT),
+        "fragments loaded one k-slice ahead",
+        _AHEAD.with_(**_BY_ELEMENT),
     ),
     "sm80-simt-staged": (
-        "copies of 16 bytes; if K is contiguous, they go through registers, which transpose them",
-        _TWO_PER_SM,
+        "copies of 16 bytes, through registers that transpose them if K is contiguous; K steps of 16, three stages, "
+        "registers for two CTAs per SM",
+        # With K steps of 8, the code for tn spills.
+        _AHEAD.with_(k=16, stages=3, ctas_per_sm=2),
     ),
     "sm80-simt-best": ("everything else chosen for the shape", Schedule().with_(atom=FMA)),
 }

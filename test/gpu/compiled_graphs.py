@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+BY_ANOTHER = "by the kernel of "  # the reason in the report of a product that another product's kernel computes
+
 
 def is_product(name: str) -> bool:
     """Whether a kernel of this name is one of ours that multiplies: the names of others have no layout."""

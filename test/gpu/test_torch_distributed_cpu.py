@@ -39,6 +39,21 @@ def any_rows() -> None:
         cases.assert_close(found, of.sums(), of.k * of.size, of.size)
 
 
+def sums_of_the_group() -> None:
+    """With two ranks, the reductions of the group give the bits of the sum in the order of ranks."""
+    plain = importlib.import_module("lowtide.torch.distributed.plain")
+    ops = distributed.matmul_reduce_scatter, distributed.matmul_all_reduce
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        of = cases.Products((8, 6, 96), dtype, "cpu")
+        a, b = of.a[of.rank], of.b[of.rank]
+        with mock.patch.object(plain, "add_in_order", wraps=plain.add_in_order) as added:
+            found = [op(a, b) for op in ops]
+            assert added.called == (of.size > 2)
+            with mock.patch.object(plain, "_is_sum_of_two", return_value=False):
+                wanted = [op(a, b) for op in ops]
+        assert added.called and all(map(torch.equal, found, wanted)), dtype
+
+
 def rows_of_more_dimensions() -> None:
     """M is divided, not the rows of all dimensions together."""
     size, rank = dist.get_world_size(), dist.get_rank()
@@ -335,6 +350,7 @@ def one_rank() -> None:
 PARTS = (
     values,
     any_rows,
+    sums_of_the_group,
     rows_of_more_dimensions,
     ragged_rows,
     scales,

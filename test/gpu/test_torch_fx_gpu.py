@@ -10,6 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from compiled_graphs import BY_ANOTHER
 
 import lowtide as lt
 
@@ -116,7 +117,7 @@ def _phi3() -> tuple[Any, dict[str, Any]]:
     return transformers.Phi3ForCausalLM(config), {"use_cache": False}
 
 
-@pytest.mark.parametrize(("make", "results"), [(_llama, 0), (_gpt2, 0), (_llama, 8), (_gpt2, 4), (_phi3, 8)])
+@pytest.mark.parametrize(("make", "results"), [(_llama, 0), (_gpt2, 0), (_llama, 4), (_gpt2, 4), (_phi3, 4)])
 def test_models_train_with_every_kernel_within_its_bound(
     make: Callable[[], Any], results: int, checked: list[float]
 ) -> None:
@@ -134,8 +135,9 @@ def test_models_train_with_every_kernel_within_its_bound(
         loss.backward()
     report = backend.report()
     assert len(report.taken) > 20 and any(len(row.taken or ()) > 2 for row in report)
-    of_one = [row for row in report.taken if not row.results]
-    assert len(checked) >= len(of_one) and len(report.taken) - len(of_one) >= results
+    of_several = [row for row in report.taken if row.results]
+    of_one = [row for row in report.taken if not row.results and not row.reason.startswith(BY_ANOTHER)]
+    assert len(checked) >= len(of_one) > 0 and len(of_several) >= results
     if not results:
         assert of_one == list(report.taken)
     assert abs(losses[0].item() - losses[2].item()) <= 0.01 * losses[2].item()

@@ -1,7 +1,8 @@
 """The ops with the plain collectives of torch.distributed, for any back end, any device and any number of ranks.
 
 Roundings and the order of sums over ranks are those of the kernels: each rank's part is rounded to D's type, and the
-parts are added in f32 from rank 0 on.
+parts are added in f32 from rank 0 on. The sum of two parts, rounded once, does not depend on their order, so the own
+reduction of the group computes it.
 """
 
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from lowtide.torch.distributed.sums import add_in_order
 from lowtide.torch.ops import compute_out
 
 _SMALL = 1 << 22  # bytes of D
+_ROUNDED_ONCE = (torch.bfloat16, torch.float16, torch.float32)  # also if two values are added in f32 and then rounded
 
 
 def gathered(a: torch.Tensor, ranks: Ranks, rows: Sequence[int] = ()) -> torch.Tensor:
@@ -53,6 +55,10 @@ def matmul_reduce_scatter(call: Call, out: torch.Tensor, ranks: Ranks) -> None:
     if ranks.size == 1:
         compute_out(call.a, call.b, call.operands, call.how._replace(out_dtype=call.d), out)
         return
+    if _is_sum_of_two(call, out, ranks) and len({*call.shares(ranks.size)}) == 1:
+        reduce = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+        reduce(out, _product(call), group=ranks.group)
+        return
     parts = exchanged(_product(call), call.shares(ranks.size), ranks)
     if out.shape[0]:
         add_in_order(parts, *call.sum, call.a.dtype, out)
@@ -62,6 +68,11 @@ def matmul_all_reduce(call: Call, out: torch.Tensor, ranks: Ranks) -> None:
     """out (M, N) = epilogue(the sum over ranks of A · B) for A (M, K). Each rank adds the parts of its rows, and a
     second collective gathers the sums. If D is small, the first collective sends all parts to all ranks instead, and
     each rank adds all rows: the second one is expected to take longer than the additional bytes."""
+    if _is_sum_of_two(call, out, ranks):
+        operands, how = call.part
+        compute_out(call.a, call.b, operands, how, out)
+        dist.all_reduce(out, group=ranks.group)
+        return
     if ranks.size > 1 and out.nbytes <= _SMALL:
         parts = gathered(_product(call), ranks).view(ranks.size, *out.shape)
         add_in_order([*parts], *call.sum, call.a.dtype, out)
@@ -70,6 +81,13 @@ def matmul_all_reduce(call: Call, out: torch.Tensor, ranks: Ranks) -> None:
     matmul_reduce_scatter(part, out[own], ranks)
     if ranks.size > 1:
         out.copy_(gathered(out[own], ranks, call.shares(ranks.size)))
+
+
+def _is_sum_of_two(call: Call, out: torch.Tensor, ranks: Ranks) -> bool:
+    """Whether D is the sum of the parts of two ranks, without an epilogue that follows."""
+    operands, how = call.sum
+    is_plain = not operands and not how.epilogue
+    return ranks.size == 2 and is_plain and out.dtype == call.d in _ROUNDED_ONCE and out.is_contiguous()
 
 
 def _product(call: Call) -> torch.Tensor:
