@@ -11,9 +11,9 @@ import importlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
+from lowtide.compiler.ahead import AHEAD
 from lowtide.compiler.block_scales import BlockScales
 from lowtide.compiler.matmul.calls import wants_gradients
 from lowtide.compiler.matmul.family import result_type
@@ -40,19 +40,38 @@ _ROW_BYTES = 16  # rows of D that are allocated begin at multiples of it
 
 def kernel_for(product: Grouped) -> Any:
     """The kernel, from the cache on disk or compiled. Raises the errors of `compile_gemm`."""
-    compile_gemm = partial(importlib.import_module(_COMPILE).compile_gemm, product.spec(None), product.target)
+    known: str | None = AHEAD.result(product)
+    return _made(product)[0] if known is None else _with(product, known)
+
+
+def schedule_of(product: Grouped) -> str:
+    """Makes the kernel, which is then in the cache on disk, and returns its schedule as text. Raises the errors of
+    `compile_gemm`."""
+    found: str = _made(product)[1]
+    return found
+
+
+def _made(product: Grouped) -> tuple[Any, str]:
+    """The kernel, and the schedule that was given to `compile_gemm`, as text; "" if it chose one."""
     target = importlib.import_module(_TARGETS).get(product.target)
     expected = product.share * (1 if product.padded else product.groups or 1)
     given = None
     if product.anywhere:
         given = importlib.import_module(_SCHEDULE).Schedule.parse(fields_anywhere(product.types))
-    schedule = importlib.import_module(_CHOSEN).chosen(product.spec(expected), target, given)
+    schedule = importlib.import_module(_CHOSEN).chosen(product.spec(expected), target, given).shorthand()
     try:
-        kernel = compile_gemm(schedule)
+        kernel = _with(product, schedule)
         kernel.cubin  # noqa: B018  # code that spills is refused
+        return kernel, schedule
     except (CompileError, ScheduleError):  # use the choice for an unknown number of rows
-        return compile_gemm(*(() if given is None else (given,)))
-    return kernel
+        schedule = fields_anywhere(product.types) if product.anywhere else ""
+        return _with(product, schedule), schedule
+
+
+def _with(product: Grouped, schedule: str) -> Any:
+    """The kernel with this schedule; "": the one that `compile_gemm` chooses."""
+    compile_gemm = importlib.import_module(_COMPILE).compile_gemm
+    return compile_gemm(product.spec(None), product.target, *([schedule] if schedule else []))
 
 
 class GroupedMatmul:
@@ -177,6 +196,17 @@ class GroupedMatmul:
         matrices = _by_layout(product, (a, left), (b, right))
         names = [argument["name"] for argument in kernel.manifest["arguments"]]
         return *kernel.known(*matrices, out=out, ends=ends), names
+
+    def begin(self, a: Operand, b: Operand, ends: Operand, d: str) -> None:
+        """Have another process compile the kernel of a call with these arguments, a D of the type `d`, and no others.
+        With A (groups, rows, K), `ends` are the counts. Does nothing if `AHEAD` (compiler/ahead.py) was not started.
+        Raises as a call does."""
+        if len(a.shape) == len(ends.shape) + 2:
+            product = padded_product_of(a, b, d, _target_of(a), None)
+        else:
+            product = _product_with(ends, a, b, d, None)
+        if self._kernels[product] is None:
+            AHEAD.begin(product, schedule_of, product)
 
     def _of_lists(
         self,

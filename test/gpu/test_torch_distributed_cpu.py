@@ -407,10 +407,11 @@ def test_a_kernel_sends_small_shards_or_as_the_call_says() -> None:
     sending = importlib.import_module("lowtide.torch.distributed.sending")
     assert [*map(str, importlib.import_module("lowtide.dialects.tile").SenderKind)] == [*sending.SENDERS]
     target = next(each for each in importlib.import_module("lowtide.targets").KNOWN if each.name == "sm_90a")
-    with mock.patch.object(sending, "native_target", lambda: (target, None)):
-        for rows, sends in ((64, True), (256, False)):
-            spec = lt.GemmSpec(m=rows, n=8192, k=8192, batch=2, arrivals=True, peers=True, a="bf16", b="bf16", d="bf16")
-            assert [sending.kernel_sends(spec, sender) for sender in (None, *sending.SENDERS)] == [sends, False, True]
+    chosen = importlib.import_module("lowtide.compiler.chosen").chosen
+    for rows, sends in ((64, True), (256, False)):
+        spec = lt.GemmSpec(m=rows, n=8192, k=8192, batch=2, arrivals=True, peers=True, a="bf16", b="bf16", d="bf16")
+        assert [sending.kernel_sends(spec, sender) for sender in (None, *sending.SENDERS)] == [sends, False, True]
+        assert (str(chosen(spec, target).grid.sender) == sending.KERNEL) is sends
     with pytest.raises(lt.SpecError, match=r"\[unknown-word\]"):
         distributed.all_gather_matmul(torch.ones(2, 2), torch.ones(2, 2), sender="nccl")
 

@@ -14,6 +14,7 @@ from lowtide.targets import get
 
 torch = pytest.importorskip("torch", reason="NO TEST OF lowtide.torch RAN: torch is not installed; pip install torch")
 ltt = pytest.importorskip("lowtide.torch")
+name_of = importlib.import_module("lowtide.torch.dtypes").name_of
 functional = torch.nn.functional
 ALL = ltt.Rule(devices=("cpu",), least_rows=1, least=0, full="any", left=())
 
@@ -110,12 +111,24 @@ def test_calls_of_groups_read_addresses_alone_once_they_are_known(monkeypatch: p
     assert run("it") is made[0] and done[-1] == "again"
 
 
-def test_compiled_products_of_groups_say_how_their_tensors_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_products_of_groups_say_how_their_tensors_lie_and_their_kernels_are_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The kernel that is begun is the one for which the call asks later. Tensors on the CPU are taken for tensors on a
+    GPU when kernels are begun."""
     extern_kernels = importlib.import_module("torch._inductor.select_algorithm").extern_kernels
-    run, told = extern_kernels.lowtide_grouped_gemm, []
+    beginning, grouped = map(importlib.import_module, ("lowtide.torch.fx.beginning", "lowtide.compiler.matmul.grouped"))
+    run, told, asked, begun = extern_kernels.lowtide_grouped_gemm, [], [], []
+    monkeypatch.setattr(grouped, "_target_of", lambda a: "sm_90a")
+    monkeypatch.setattr(beginning, "_gpu_of", lambda node: 0)
+    monkeypatch.setattr(AHEAD, "begin", lambda key, *job: begun.append(key))
 
     def noted(*given: Any, lies: str | None) -> Any:
         told.append(lies)
+        a, b, ends = (Operand(x.data_ptr(), tuple(x.shape), x.stride(), name_of(x.dtype), 0) for x in given[:3])
+        with monkeypatch.context() as patch:
+            patch.setattr(grouped, "kernel_for", lambda product: asked.append(product) or (lambda *given, **more: None))
+            grouped.GroupedMatmul()(a, b, ends)
         return run(*given, lies=lies)
 
     monkeypatch.setattr(extern_kernels, "lowtide_grouped_gemm", noted)
@@ -133,6 +146,7 @@ def test_compiled_products_of_groups_say_how_their_tensors_lie(monkeypatch: pyte
     assert [lies.split("; ")[0] for lies in told] == [f"cpu: bf16 [12, {x}, {x}, 1]" for x in (64, 32)] + [
         "cpu: bf16 [64, 12, 1, 64]"
     ]
+    assert len(asked) == len({*asked}) and {*asked} == {*begun}
 
 
 def test_tensors_of_a_graph_with_odd_rows_are_padded_so_that_launches_need_not_copy_them(

@@ -11,10 +11,10 @@ no SM, but each part has a grid of its own, and so a last wave of its own.
 import importlib
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 import lowtide as lt
 from lowtide.compiler.native import native_target
+from lowtide.compiler.sender import kernel_is_sender
 from lowtide.compiler.spec_fields import UNBATCHED
 
 KERNEL = "kernel"
@@ -27,14 +27,11 @@ _LINK = (
 _START = 6000  # cycles: a kernel's start and end
 
 
-@lru_cache(maxsize=1024)
 def kernel_sends(spec: lt.GemmSpec, sender: str | None) -> bool:
     """Whether the kernel of an all-gather sends this rank's shard of A; otherwise the copy engine does. `spec`: the
     problem with `peers`. `sender`: one of SENDERS; None: as in the schedule that is chosen for `spec`. Other ranks may
     choose otherwise."""
-    if sender is None:
-        sender = str(importlib.import_module(_CHOSEN).chosen(spec, native_target()[0]).grid.sender)
-    return sender == KERNEL
+    return kernel_is_sender(spec) if sender is None else sender == KERNEL
 
 
 def sends_copies(spec: lt.GemmSpec, rows: Sequence[int], rank: int, size: int) -> bool:

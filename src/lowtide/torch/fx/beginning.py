@@ -11,10 +11,11 @@ from typing import Any
 from torch._inductor.ir import FlexibleLayout
 from torch._inductor.virtualized import V
 
+from lowtide.compiler.matmul.grouped import grouped_matmul
 from lowtide.compiler.matmul.matmul import matmul
 from lowtide.errors import Error
 from lowtide.runtime.operands import Operand
-from lowtide.torch.calls import How, read
+from lowtide.torch.calls import How, default_type, read
 from lowtide.torch.dtypes import name_of
 from lowtide.torch.results import wanted_of
 from lowtide.torch.several import layout_of, pairs_of, read_text
@@ -46,6 +47,15 @@ def begin_results(a: Any, b: Any, epilogue: str, second: Any = None) -> None:
         with contextlib.suppress(Error):
             layout = layout_of(b.strides, pairs)
             wanted_of((m, n, k), a.dtype, a.device, asked, layout, pairs).begin()
+
+
+def begin_groups(a: Any, b: Any, ends: Any, out_dtype: Any) -> None:
+    """Begin the kernel of a call of `run_groups`."""
+    if _gpu_of(a) is None or not (_lies_fixed(a) and _lies_fixed(b)):
+        return
+    d = name_of(out_dtype or default_type(a.get_dtype(), b.get_dtype()))
+    with contextlib.suppress(Error):  # the call raises it, or copies what cannot be read
+        grouped_matmul.begin(_record(a), _record(b), _record(ends), d)
 
 
 def are_known(nodes: Sequence[Any]) -> bool:

@@ -21,7 +21,7 @@ from lowtide.elements import element_type
 from lowtide.errors import Error
 from lowtide.torch.calls import How, default_type, read
 from lowtide.torch.dtypes import name_of
-from lowtide.torch.fx.beginning import are_known, begin, begin_results
+from lowtide.torch.fx.beginning import are_known, begin, begin_groups, begin_results
 from lowtide.torch.fx.calling import run, run_groups, run_results
 from lowtide.torch.grouped import grouped_gemm
 from lowtide.torch.ops import gemm
@@ -80,8 +80,9 @@ class GroupedGemm(ir.FallbackKernel):
         self.python_kernel_name = f"extern_kernels.{_GROUPS}"
 
     def codegen(self, wrapper: Any) -> None:
-        (*_, out_dtype), _ = self.unflatten_args(self.inputs, self.constant_args)
+        (a, b, ends, out_dtype), _ = self.unflatten_args(self.inputs, self.constant_args)
         self.kwargs["lies"] = _lies(self.inputs, out_dtype)
+        begin_groups(a, b, ends, out_dtype)
         super().codegen(wrapper)
 
 
@@ -115,8 +116,9 @@ def lower_groups(a: Any, b: Any, ends: Any, out_dtype: Any = None, *at: Any) -> 
     """The op as a node of Inductor's IR."""
     if V.graph.cpp_wrapper or any(each is not None for each in at):
         return _groups_fallback(a, b, ends, out_dtype, *at)
-    inputs = (ir.ExternKernel.realize_input(x) for x in (a, b, ends))
-    return ir.TensorBox.create(GroupedGemm.create(grouped_gemm, *inputs, out_dtype))
+    a, b, ends = (ir.ExternKernel.realize_input(x) for x in (a, b, ends))
+    begin_groups(a, b, ends, out_dtype)
+    return ir.TensorBox.create(GroupedGemm.create(grouped_gemm, a, b, ends, out_dtype))
 
 
 def _aligned(layout: Any) -> Any:
