@@ -5,6 +5,7 @@ once, to the type of the last op. Intermediate casts between float types are dro
 kernel.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -31,11 +32,63 @@ from lowtide.errors import SpecError
 
 
 def _add(x: Any, y: Any, alpha: Any = 1) -> Any:
-    return x + (y if alpha == 1 else alpha * y)
+    y = y if alpha == 1 else alpha * y
+    for one, other in ((x, y), (y, x)):
+        if _is_one(one) and (argument := _argument(other, "tanh")) is not None:
+            return 2.0 * sigmoid(2.0 * argument)  # fewer operations than those of tanh; and it does not cancel
+    return x + y
 
 
 def _sub(x: Any, y: Any, alpha: Any = 1) -> Any:
-    return x - (y if alpha == 1 else alpha * y)
+    y = y if alpha == 1 else alpha * y
+    if _is_one(x) and (root := _root(y)) is not None and (argument := _argument(root, "tanh")) is not None:
+        share = sigmoid(2.0 * argument)
+        return 4.0 * (share * (1.0 - share))
+    return x - y
+
+
+def _mul(x: Any, y: Any) -> Any:
+    """The product. If both have a factor that is a power of two, it is multiplied by one number instead, or by none."""
+    (of_x, other_x), (of_y, other_y) = _scaled(x), _scaled(y)
+    if 1 in (of_x, of_y):
+        return x * y
+    found = other_y if _is_one(other_x) else other_x if _is_one(other_y) else other_x * other_y
+    return found if of_x * of_y == 1 else of_x * of_y * found
+
+
+def _scaled(x: Any) -> tuple[float, Any]:
+    """c and y if x is c · y for a power of two c; otherwise 1 and x. Products by c are exact, unless they are subnormal
+    or overflow."""
+    if isinstance(x, int | float) and _is_power_of_two(x):
+        return float(x), 1.0
+    node = getattr(x, "_node", None)
+    if node is not None and node.op == "mul":
+        for one, other in (node.inputs, node.inputs[::-1]):
+            if one.op == "const" and _is_power_of_two(one.attribute):
+                return float(one.attribute), Traced(x._tracer, other)
+    return 1.0, x
+
+
+def _is_power_of_two(number: float) -> bool:
+    return abs(math.frexp(number)[0]) == 0.5
+
+
+def _is_one(x: Any) -> bool:
+    return isinstance(x, int | float) and x == 1
+
+
+def _argument(x: Any, op: str) -> Any:
+    """The argument of a value that is this function of it; else None."""
+    node = getattr(x, "_node", None)
+    return Traced(x._tracer, node.inputs[0]) if node is not None and node.op == op else None
+
+
+def _root(x: Any) -> Any:
+    """r if x is r · r; else None."""
+    node = getattr(x, "_node", None)
+    if node is None or node.op != "mul" or node.inputs[0] is not node.inputs[1]:
+        return None
+    return Traced(x._tracer, node.inputs[0])
 
 
 def _div(x: Any, y: Any, rounding_mode: Any = None) -> Any:
@@ -101,7 +154,7 @@ def _sigmoid_backward(gradient: Any, y: Any) -> Any:
 
 
 def _tanh_backward(gradient: Any, y: Any) -> Any:
-    return gradient * (1 - y * y)
+    return gradient * _sub(1, y * y)
 
 
 def _same(x: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -118,7 +171,7 @@ POINTWISE: Mapping[str, Callable[..., Any]] = MappingProxyType(
         **_each("add", "Tensor Scalar", _add),
         **_each("sub", "Tensor Scalar", _sub),
         **_each("rsub", "Tensor Scalar", lambda x, y, alpha=1: _sub(y, x, alpha)),
-        **_each("mul", "Tensor Scalar", lambda x, y: x * y),
+        **_each("mul", "Tensor Scalar", _mul),
         **_each("div", "Tensor Scalar Tensor_mode Scalar_mode", _div),
         **_each("pow", "Tensor_Scalar", _pow),
         **_each("neg", "default", lambda x: -x),
