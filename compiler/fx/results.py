@@ -86,7 +86,8 @@ def _independent(
 ) -> list[Any]:
     """The nodes whose other inputs do not depend on the product: a kernel reads inputs before it stores anything."""
     wanted, found, dependent = {*reached}, [*roots], {product, *roots}
-    for node in sorted(position, key=lambda node: position[node]):
+    first, last = position[product], max(position[node] for node in wanted)
+    for node in sorted((each for each in position if first < position[each] <= last), key=lambda each: position[each]):
         if node in dependent:
             continue
         inputs = [other for other in node.all_input_nodes if other in dependent]
