@@ -181,6 +181,15 @@ def test_a_grid_of_one_wave_has_more_stages_and_fewer_scratch_buffers() -> None:
     assert (narrow.mainloop.stages, narrow.epilogue.buffers) == (4, 2)
 
 
+def test_weights_that_are_read_once_take_as_many_stages_as_fit() -> None:
+    """By tiles of 256 columns, for which buffers of the epilogue otherwise come before a stage in several waves."""
+    for fields, stages in (("[128, 256], roles = cooperative(2)", 4), ("[64, 256], roles = cooperative(1)", 5)):
+        fields = f"grid.tile = {fields}, operands = swapped"
+        few, many = (chosen(problem(m, 32768, 4096), fields) for m in (256, 4096))
+        assert (few.mainloop.stages, few.epilogue.buffers) == (stages, 2)
+        assert (many.mainloop.stages, many.epilogue.buffers) == (stages - 1, 4)
+
+
 def test_a_fourth_stage_may_leave_one_buffer_unless_tma_also_loads_operands() -> None:
     fields = "grid.tile = [128, 224], roles = cooperative(2), operands = as_given"
     plain, added = chosen(problem(4096), fields), chosen(problem(4096, kinds=(OperandKind.full,)), fields)
