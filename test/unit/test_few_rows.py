@@ -58,6 +58,13 @@ def test_others_have_a_producer(of: object) -> None:
     assert choose(of, SM_90A, Schedule()).schedule.agents.has_producer  # type: ignore[arg-type]
 
 
+def test_rows_off_sectors_take_longer_the_narrower_a_tile_is() -> None:
+    off = replace(PRODUCT, row_bytes=(10240, 71696))
+    narrow, wide = (cycles(off, grid) / cycles(PRODUCT, grid) for grid in (LOW._replace(columns=64), LOW))
+    assert narrow > 1.08 and 1.03 < wide < narrow
+    assert cycles(replace(off, b_is_k_major=True)) == cycles(replace(PRODUCT, b_is_k_major=True))
+
+
 @pytest.mark.parametrize("given", ["k = 64", "grid.order = row", "a.cache = evict_first", "epilogue.path = tma"])
 def test_a_given_field_may_mean_a_producer(given: str) -> None:
     assert choose(WIDE, SM_90A, Schedule.parse(given)).schedule.agents.has_producer

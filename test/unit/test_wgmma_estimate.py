@@ -58,6 +58,25 @@ def test_a_wave_more_takes_longer() -> None:
     assert other > 1.2 * one
 
 
+def test_a_last_wave_of_a_few_ctas_takes_longer_than_its_share_of_memory() -> None:
+    low = PLAIN._replace(rows=64, columns=256, warpgroups=1, band=WHOLE_COLUMN)
+    one, more, two = (estimated(replace(SQUARE, m=64, n=256 * count), low)[0] for count in (132, 132 + 36, 264))
+    assert (more - one) / (two - one) > 1.3 * 36 / 132
+
+
+def test_oblong_clusters_take_longer_where_square_ones_are_as_good() -> None:
+    low, square = PLAIN._replace(columns=128), PLAIN._replace(columns=128, cluster_rows=2, cluster_columns=2)
+    of = [replace(SQUARE, m=1024, n=n) for n in (256, 512)]
+    few, many = (one / other for one, other in (estimated(each, low._replace(cluster_rows=4), square) for each in of))
+    assert many > 1.02 * few
+
+
+def test_rows_off_sectors_cost_less_if_they_lie_across_k() -> None:
+    of = [replace(SQUARE, row_bytes=(8192, size), b_is_k_major=False) for size in (8192, 8208)]
+    on, off, along = (estimated(each, PLAIN)[0] for each in (*of, replace(of[1], b_is_k_major=True)))
+    assert on < off < along
+
+
 def test_consumers_in_turn_run_long_epilogues_at_the_same_time() -> None:
     """The second tile of a CTA takes little longer than the first, the third as long as the first."""
     in_turn = PLAIN._replace(columns=128, warpgroups=1, turns=2, band=WHOLE_COLUMN)

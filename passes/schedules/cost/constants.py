@@ -56,6 +56,8 @@ class Constants:
     """The factor of requests to L2 if rows start on sectors but not on lines. The next: if they do not start on
     sectors."""
     off_sectors: float
+    off_sectors_across: float
+    """The same for an operand that is not K-major."""
     narrow_boxes: float
     """The factor of requests to L2 for each time that the rows of a box are half as long, beginning with a line."""
     latency: float
@@ -66,6 +68,8 @@ class Constants:
     """Bytes per cycle of all SMs from memory."""
     memory_of_pair: float
     """Bytes per cycle of a pair of SMs from memory, unless the CTAs of the next grid fit beside those of this one."""
+    last_of_cta: float
+    """Bytes per cycle that one CTA receives from memory in the last wave, after full ones."""
     narrow_rows: float
     """The factor of bytes from memory of the operand that is not K-major, for each time that the rows of a box are half
     as long, beginning with a line, in products for which `is_large_off_k` is true."""

@@ -36,6 +36,10 @@ _OF_K_MAJOR = 1.07
 _OF_N_MAJOR = 0.97
 # The same for products whose constants of wgmma were fitted apart: with them, wgmma is estimated to take 0.94 as long.
 _OF_LARGE_OFF_K = 0.91
+# If B is not K-major and its rows do not start on sectors of L2, half of the rows of a tile read one sector more: 1.13
+# of the bytes with 64 columns, 1.06 with 128. Eleven and five kernels took 1.12 and 1.09 of the time estimated without
+# it on average, and single ones 0.95 to 1.30 (tt, H200).
+_OFF_SECTORS, _SECTOR = 16, 32
 _SHARPNESS = 8  # of `either`, for memory and the latency of loads
 _SHARED, _MOST_STAGES = 225 * 1024, 6  # bytes of an SM for rings, and the most stages of one
 
@@ -88,6 +92,7 @@ def estimate_of(grids: Grids, product: Product, sm_count: int) -> Estimate:
     at_once = float(CTAS_PER_SM * sm_count)
     of_a, of_b = (extent * product.k * product.operand_bytes for extent in (product.m, product.n))
     beside = product.m * product.n * (product.result_bytes + product.read_bytes)
+    of_b = of_b * (1 + _beside_rows(product) / (grids.columns * product.operand_bytes))
     of_cta = (of_b * of_rows + _OF_A * of_a * of_columns + beside) * product.batch / ctas
     stages = _stages((grids.rows + grids.columns) * grids.depth * product.operand_bytes)
     in_flight = np.maximum(1, stages - 1) * grids.columns * grids.depth * product.operand_bytes
@@ -104,6 +109,12 @@ def estimate_of(grids: Grids, product: Product, sm_count: int) -> Estimate:
     of_all, last = wave(np.full(len(grids), at_once)), wave(over)
     total = (START + full * of_all.total + np.where(over > 0, last.total, 0)) * _beside_wgmma(product)
     return Estimate(full, over, of_all, last, epilogue, total)
+
+
+def _beside_rows(product: Product) -> np.ndarray:
+    """The bytes that count for each row of B in a tile, beside its own."""
+    is_on = np.asarray(product.row_bytes[1]) % _SECTOR == 0
+    return np.where(product.b_is_k_major | is_on, 0, _OFF_SECTORS)
 
 
 def _beside_wgmma(product: Product) -> np.ndarray:

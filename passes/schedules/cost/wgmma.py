@@ -28,6 +28,9 @@ _MOST_FITTED, _NOT_FITTED = 4, 1.03
 # than [1, 2], if the tile is 256×176. Beyond what the constants account for, it took longer by this factor (84 pairs of
 # kernels of the calibration, H200).
 _PAIR, _LOADS_MORE = 2, 1.02
+# Clusters of four CTAs in a row or a column took longer by this factor than the constants account for, if D has so many
+# tiles along each side or more (the calibration, and 38 products in tt that were slow, H200).
+_OBLONG, _SIDE = 1.03, 4
 # With more sums in a thread, no registers are left to load operands of the epilogue ahead. Then it takes longer by this
 # factor (dSwiGLU, 8192×14336×4096, H200).
 _MOST_SUMS, _THREADS, _WAITS = 176, 128, 1.8
@@ -42,6 +45,7 @@ _SHARED, _MOST_STAGES = 227 * 1024, 8  # bytes of shared memory for a ring of st
 _SHARED_OF_TWO = 228 * 1024 // 2 - 1024 - 2 * 8 * _MOST_STAGES
 # The factor by which a wave takes longer with one stage less, if A and B are K-major: 24 shapes of up to 56 rows, H200.
 _ONE_STAGE_LESS = 1.04
+_LAST_SHARPNESS = 2  # of `either`, for the memory of a last wave and of each of its CTAs
 
 
 def either(one: np.ndarray, other: np.ndarray, sharpness: Numbers) -> np.ndarray:
@@ -110,14 +114,18 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     slower = np.where(of_less, _ONE_STAGE_LESS, 1.0)
     beside = _exchange(grids, found)
     empty = _empty_rows(grids, product, found, of_rows, of_columns)
-    requests = [_requests(size, found) for size in product.row_bytes]
+    k_major = (product.a_is_k_major, product.b_is_k_major)
+    requests = [_requests(*each, found) for each in zip(product.row_bytes, k_major, strict=True)]
     stored = _stores(grids, product, found)
     cta = _cta(grids, product, found, requests, stored, sm_count)
 
-    def wave(running: np.ndarray, parts: np.ndarray) -> Wave:
+    def wave(running: np.ndarray, parts: np.ndarray, *, is_last: bool) -> Wave:
         """A wave of `running` CTAs. `parts`: CTAs that share the rows of a tile."""
         of_cta = cta(running, parts)
-        from_memory = moved / ctas / parts * _cycles_per_byte(running, found.memory, of_pair, sm_count)
+        of_byte = _cycles_per_byte(running, found.memory, of_pair, sm_count)
+        if is_last:  # a few CTAs with one more tile than the others
+            of_byte = np.where(full > 0, either(of_byte, np.asarray(1 / found.last_of_cta), _LAST_SHARPNESS), of_byte)
+        from_memory = moved / ctas / parts * of_byte
         total = either(of_cta.total, from_memory, found.memory_sharpness) * slower
         total = total + beside + empty * running / ctas / parts
         return Wave(of_cta, from_memory, total)
@@ -126,7 +134,8 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     over = ctas - full * at_once
     parts = np.where(grids.halves > 0, 2.0, 1.0)
     # Halves of a last wave that is more than half full take two waves.
-    last_wave, full_wave = wave(np.minimum(parts * over, at_once), parts), wave(at_once, np.ones(len(grids)))
+    last_wave = wave(np.minimum(parts * over, at_once), parts, is_last=True)
+    full_wave = wave(at_once, np.ones(len(grids)), is_last=False)
     last = np.ceil(parts * over / at_once) * last_wave.total
     total = of_waves = full * full_wave.total + np.where(over > 0, last, 0)
     # Consumers whose epilogues take longer than the products end about together, each with a tile of its own.
@@ -143,6 +152,8 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     more = (grids.rows - grids.columns) * (grids.cluster_rows - grids.cluster_columns) > 0
     more &= (grids.cluster == _PAIR) & (np.minimum(of_rows, of_columns) >= _PAIR)  # the other pair is possible, too
     factor *= np.where(more, _LOADS_MORE, 1.0)
+    is_oblong = (grids.cluster == _SIDE) & (grids.cluster_rows != grids.cluster_columns)
+    factor *= np.where(is_oblong & (np.minimum(of_rows, of_columns) >= _SIDE), _OBLONG, 1.0)
     factor *= np.where((grids.cluster > 1) & (np.asarray(product.awaited) > 0), _CLUSTERS_WAIT, 1.0)
     whole = either(total, limit, np.where(off_k, found.power_sharpness_off_k, found.power_sharpness)) * factor
     return Estimate(full, over, full_wave, last_wave, total - of_waves, whole)
@@ -168,9 +179,10 @@ def _cycles_per_byte(running: np.ndarray, rate: float, of_pair: Numbers, sm_coun
     return first + np.maximum(of_second / rate, np.where(of_second > 0, 1 / of_pair, 0))
 
 
-def _requests(row_bytes: Numbers, found: Constants) -> np.ndarray:
+def _requests(row_bytes: Numbers, is_k_major: "bool | np.ndarray", found: Constants) -> np.ndarray:
     """The number of requests to L2 for each line of a box, relative to that of rows that start on lines."""
-    of_sectors = np.where(_is_multiple(row_bytes, _SECTOR), found.off_lines, found.off_sectors)
+    off_sectors = np.where(is_k_major, found.off_sectors, found.off_sectors_across)
+    of_sectors = np.where(_is_multiple(row_bytes, _SECTOR), found.off_lines, off_sectors)
     return np.where(_is_multiple(row_bytes, _LINE), 1.0, of_sectors)
 
 
