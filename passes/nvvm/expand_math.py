@@ -2,8 +2,8 @@
 
 Before   %y = math.exp %x : f32
 After    %h = arith.mulf %x, %log2e : f32; %y = math.exp2 %h fastmath<afn> : f32
-         A power of two from 2⁻¹⁰⁰ to 2¹⁰⁰ in the argument of exp, a constant factor from 2⁻⁸ to 2⁸ in that of erfc,
-         with either sign, and ½, 2 or 4 in a product with erfc become part of the formula's constants. So gelu,
+         A constant factor from 2⁻¹⁰⁰ to 2¹⁰⁰ in the argument of exp, or from 2⁻⁸ to 2⁸ in that of erfc, with either
+         sign, and ½, 2 or 4 in a product with erfc become part of the formula's constants. So gelu,
          ½ x · erfc(−x/√2), needs one product beside those of the polynomial.
 Needs    f32 or vectors of f32.
 Gives    of the math dialect only `HARDWARE_OPS`, each of which convert-math-to-intrinsics lowers to one instruction.
@@ -32,8 +32,8 @@ HARDWARE_OPS = frozenset(
     {"math.fma", "math.exp2", "math.log2", "math.sqrt", "math.rsqrt", "math.roundeven", "math.absf", "math.copysign"}
 )
 
-# With these, an argument x · c needs no product. For exp, c is ± a power of two from 2⁻¹⁰⁰ to 2¹⁰⁰, so the constant is
-# not rounded again; a subnormal one would be. For erfc, c has a size that keeps the coefficients in range.
+# With these, an argument x · c needs no product. For exp, c · log₂e is rounded once, in place of x · c; a subnormal one
+# would lose digits. For erfc, c has a size that keeps the coefficients in range.
 _WITH_SCALE: dict[str, Callable[["IrOps", ir.Value, float], ir.Value]] = {
     "math.exp": formulas.exp,
     "math.erfc": formulas.erfc,
@@ -101,13 +101,12 @@ def _scaled(op: ir.Operation) -> tuple[ir.Value, float]:
     while (inner := defining_op(argument)) is not None:
         if inner.operation.name == "arith.negf":
             argument, scale = inner.operation.operands[0], -scale
-        elif scale in (1.0, -1.0) and (found := _constant_factor(inner.operation)) is not None:
+        elif _is_power_of_two(scale) and (found := _constant_factor(inner.operation)) is not None:
             argument, scale = found[0], scale * found[1]
         else:
             break
-    exact = _is_power_of_two(scale) and _LEAST_POWER <= abs(scale) <= _MOST_POWER
-    usable = exact if op.name == "math.exp" else _LEAST_SCALE <= abs(scale) <= _MOST_SCALE
-    return (argument, scale) if usable else (op.operands[0], 1.0)
+    least, most = (_LEAST_POWER, _MOST_POWER) if op.name == "math.exp" else (_LEAST_SCALE, _MOST_SCALE)
+    return (argument, scale) if least <= abs(scale) <= most else (op.operands[0], 1.0)
 
 
 def _multiplied(op: ir.Operation) -> tuple[ir.Operation, float, ir.Value | None]:

@@ -88,6 +88,13 @@ def every_float(step: int, lowest: float, highest: float) -> np.ndarray:
 
 CASES = {
     "exp": (formulas.exp, np.exp, formulas.EXP, every_float(4099, -110, 88.7)),
+    "exp(-1.6x)": (
+        lambda ops, x: formulas.exp(ops, x, -1.6),
+        lambda x: np.exp(x * -1.6),
+        # The argument's error grows by that of the product that is saved.
+        replace(formulas.EXP, argument=formulas.EXP.argument + 2.0**-24),
+        every_float(4099, -55, 68),
+    ),
     "tanh": (formulas.tanh, np.tanh, formulas.TANH, every_float(4099, -100, 100)),
     "erf": (formulas.erf, ERF, formulas.ERF, every_float(4099, -12, 12)),
     "erfc": (formulas.erfc, ERFC, formulas.ERFC, every_float(4099, -math.inf, math.inf)),

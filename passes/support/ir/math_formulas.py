@@ -108,8 +108,9 @@ _LOG2_ERFC_FROM_0_COEFFICIENTS = (  # falls beyond the interval of the fit, [0, 
 
 
 def exp(ops: FloatOps[V, P], x: V, scale: float = 1.0) -> V:
-    """e^(x·scale) = 2^(x·(scale·log₂e)), where the product with x is rounded. `scale`: ± a power of two, so the
-    constant is not rounded again. A subnormal result becomes 0. NaN stays NaN."""
+    """e^(x·scale) = 2^(x·(scale·log₂e)), where the product with x is rounded, and the constant. With a power of two,
+    both roundings are those of `EXP`; with another scale, the constant's may be one of 2⁻²⁴ in place of a product's. A
+    subnormal result becomes 0. NaN stays NaN."""
     return ops.exp2(ops.multiply(x, ops.constant(scale * _LOG2E)))
 
 

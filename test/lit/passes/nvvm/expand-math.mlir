@@ -66,24 +66,32 @@ func.func @gelu(%x: f32) -> f32 {
   return %3 : f32
 }
 
-// A power of two in the argument of exp multiplies the constant: one product is left. Another factor is rounded first.
+// Constant factors in the argument of exp multiply the constant: one product is left. Of two, one is a power of two.
 // CHECK-LABEL: func.func @scaled_exp(
 // CHECK-SAME:    %[[X:.+]]: f32)
 // CHECK:       %[[C:.+]] = arith.constant -0.72134751
 // CHECK-NEXT:  %[[P:.+]] = arith.mulf %[[X]], %[[C]]
 // CHECK-NEXT:  math.exp2 %[[P]]
-// CHECK:       %[[Q:.+]] = arith.mulf %[[X]]
-// CHECK:       %[[R:.+]] = arith.mulf %[[Q]]
-// CHECK-NEXT:  math.exp2 %[[R]]
+// CHECK:       %[[D:.+]] = arith.constant -8.65617
+// CHECK-NEXT:  %[[Q:.+]] = arith.mulf %[[X]], %[[D]]
+// CHECK-NEXT:  math.exp2 %[[Q]]
+// CHECK:       %[[E:.+]] = arith.constant 4.32808
+// CHECK-NEXT:  %[[S:.+]] = arith.mulf %{{.+}}, %[[E]]
+// CHECK-NEXT:  math.exp2 %[[S]]
 // CHECK:       return
-func.func @scaled_exp(%x: f32) -> (f32, f32) {
+func.func @scaled_exp(%x: f32) -> (f32, f32, f32) {
   %exact = arith.constant -5.000000e-01 : f32
+  %two = arith.constant 2.000000e+00 : f32
   %other = arith.constant 3.000000e+00 : f32
   %0 = arith.mulf %x, %exact : f32
   %1 = math.exp %0 : f32
   %2 = arith.mulf %x, %other : f32
-  %3 = math.exp %2 : f32
-  return %1, %3 : f32, f32
+  %3 = arith.mulf %two, %2 : f32
+  %4 = arith.negf %3 : f32
+  %5 = math.exp %4 : f32
+  %6 = arith.mulf %2, %other : f32
+  %7 = math.exp %6 : f32
+  return %1, %5, %7 : f32, f32, f32
 }
 
 // What is one instruction stays.
