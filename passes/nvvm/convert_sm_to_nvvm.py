@@ -26,6 +26,7 @@ from mlir.dialects import gpu, llvm, memref, nvvm, scf
 from lowtide.dialects import sm, tile
 from lowtide.dialects.levels import Level
 from lowtide.dialects.sm.timing import Timing
+from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
 from lowtide.passes.nvvm.accesses import (
@@ -55,7 +56,7 @@ from lowtide.passes.nvvm.thread.signatures import (
 )
 from lowtide.passes.nvvm.work import partial_sums, sends, work_tiles
 from lowtide.passes.schedules.facts.resources import registers_at_entry
-from lowtide.passes.support.agents.atoms import tiled_mma_of
+from lowtide.passes.support.agents.atoms import STAGED_COPIES, tiled_mma_of
 from lowtide.passes.support.agents.wgmmas import Wgmma, wgmmas
 from lowtide.passes.support.ir.builder import Builder
 from lowtide.passes.support.ir.rewriting import erase, ops_in
@@ -256,6 +257,7 @@ def _convert_kernel(
         tid, place = nvvm.ThreadIdXOp(build.i32).result, ClusterPlace.of(build, cluster)
         context = Context(build, tid, threads, target.registers_per_thread, smem, place)
         context.promotes = _adds_in_registers(kernel)
+        context.fmas_along_n = _stages_b_alone(kernel)
         bind_arguments(context, entry, passed, list(body.arguments))
         _lower_block(context, entry)
         gpu.ReturnOp([])
@@ -265,6 +267,14 @@ def _convert_kernel(
 def _ctas_per_sm(kernel: tile.KernelOp) -> int:
     """CTAs that must fit on an SM at once."""
     return int(ir.IntegerAttr(kernel.attributes["ctas_per_sm"]).value) if "ctas_per_sm" in kernel.attributes else 1
+
+
+def _stages_b_alone(kernel: tile.KernelOp) -> bool:
+    """Whether threads copy B through registers, and A not."""
+    if "schedule" not in kernel.attributes:
+        return False
+    mainloop = Schedule.of(kernel.attributes["schedule"]).mainloop
+    return mainloop.b.copy in STAGED_COPIES and mainloop.a.copy not in STAGED_COPIES
 
 
 def _adds_in_registers(kernel: tile.KernelOp) -> bool:

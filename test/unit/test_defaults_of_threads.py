@@ -19,6 +19,7 @@ def three_operands(acc, c: lt.Full, e: lt.Full, f: lt.Full):
 
 
 SPLIT, WHOLE = True, False
+WHOLE_TILES = lt.Schedule().with_(k_division="none")
 CASES = [
     ("sm_80", "f32", "tn", (1024, None, 4096), None, WHOLE),  # copies may end within a tile
     ("sm_80", "f32", "tt", (None, None, 4096), None, WHOLE),
@@ -27,7 +28,7 @@ CASES = [
     ("sm_80", "f32", "tn", (500, 300, 4000), None, SPLIT),
     ("sm_80", "f32", "nt", (4096, 64, 768), None, SPLIT),
     ("sm_90", "f32", "tn", (256, 256, 8192), scaled_sum, SPLIT),
-    ("sm_90", "f32", "tn", (2048, 2304, 4096), None, WHOLE),  # with four CTAs on an SM it would spill
+    ("sm_90", "f32", "tn", (2048, 2304, 4096), None, SPLIT),  # 288 tiles for 264 CTAs
     ("sm_90", "f64", "nn", (512, 512, 8192), None, SPLIT),
     ("sm_90", "f64", "nt", (256, 256, 8192), scaled_sum, SPLIT),
     ("sm_80", "f64", "tn", (256, 256, 8192), three_operands, SPLIT),
@@ -49,23 +50,41 @@ def test_what_is_chosen_without_tensor_cores_of_16_bits_spills_nothing(target, d
 
 
 @pytest.mark.parametrize(
-    ("size", "division"),
+    ("layout", "size", "step", "division"),
     [
-        ((128, 28672, 4096), "stream_k"),  # 224 tiles
-        ((2048, 2048, 2048), "None"),  # 256 tiles nearly fill two CTAs of each of 132 SMs
-        ((4096, 4096, 4096), "None"),
-        ((130, 28672, 4096), "None"),  # copies may end within a tile
+        ("nt", (128, 28672, 4096), 32, "stream_k"),  # 224 tiles
+        ("nt", (2048, 2048, 2048), 32, "None"),  # 256 tiles nearly fill two CTAs of each of 132 SMs
+        ("nn", (4096, 4096, 4096), 32, "hybrid"),  # the last of four waves is 88 % full
+        ("tn", (4104, 4104, 4104), 16, "hybrid"),  # both operands pass through registers
+        ("nt", (4104, 4104, 4104), 16, "None"),  # copies of A and B that may end within a tile would spill
+        ("nt", (4096, 24576, 1536), 32, "None"),  # 23 waves
     ],
 )
-def test_threads_share_k_evenly_if_one_to_two_whole_tiles_for_each_sm_fill_it_badly(size, division) -> None:
+def test_threads_share_k_evenly_if_whole_tiles_fill_the_sms_badly(layout, size, step, division) -> None:
     m, n, k = size
-    spec = lt.GemmSpec(m=m, n=n, k=k, a="f32", b="f32", d="f32", layout="nt")
-    assert str(lt.compile_gemm(spec, target="sm_90a").schedule.k_division) == division
+    spec = lt.GemmSpec(m=m, n=n, k=k, a="f32", b="f32", d="f32", layout=layout)
+    schedule = lt.compile_gemm(spec, target="sm_90a").schedule
+    assert (schedule.mainloop.k, str(schedule.k_division)) == (step, division)
+
+
+def fmas_in_order(layout: str) -> list[tuple[str, str]]:
+    """The operands of the fmas in the PTX of a kernel with one k-slice in a step."""
+    spec = lt.GemmSpec(m=128, n=128, k=1024, a="f32", b="f32", d="f32", layout=layout)
+    schedule = "grid.tile = [128, 128], k = 16, stages = 3, multiply.atoms = [16, 16, 1]"
+    ptx = str(lt.compile_gemm(spec, target="sm_90", schedule=schedule).levels["ptx"])
+    return re.findall(r"fma\.rn\.f32 \t%r\d+, (%r\d+), (%r\d+),", ptx)
+
+
+@pytest.mark.parametrize(("layout", "shared"), [("tt", 1), ("nn", 0)])
+def test_fmas_go_along_n_if_only_b_passes_through_registers(layout: str, shared: int) -> None:
+    found = fmas_in_order(layout)
+    first = found[:8]
+    assert len({pair[shared] for pair in first}) == 1 and len({pair[1 - shared] for pair in first}) == 8
 
 
 def test_a_kernel_of_fmas_that_spills_leaves_more_registers_to_fewer_ctas() -> None:
     spec = lt.GemmSpec(m=2048, n=2304, k=4096, a="f32", b="f32", d="f32", layout="nn")
-    problem, chip, given = seen_by_passes(spec, targets.get("sm_90a")), targets.get("sm_90a"), lt.Schedule()
+    problem, chip, given = seen_by_passes(spec, targets.get("sm_90a")), targets.get("sm_90a"), WHOLE_TILES
     first = choose(problem, chip, given)
     fewer = choose(problem, chip, given, [first.schedule])
     assert (first.schedule.grid.ctas_per_sm, fewer.schedule.grid.ctas_per_sm) == (4, 3)

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lowtide.dialects.tile import (
+    GemmLayout,
     KDivisionKind,
     LaunchKind,
     OperandKind,
@@ -131,22 +132,24 @@ def worth_dividing(given: Schedule, problem: Problem, target: Target, *, with_pr
 
 
 def _even_shares(given: Schedule, problem: Problem, target: Target) -> Iterator[Fields]:
-    """For FMA atoms, even shares of the K steps of all tiles, if there are one to two whole tiles for each SM, so that
-    each of two CTAs on an SM has half a tile to a whole one. The estimate compares them with whole tiles. Tiles at the
-    edge of D are ruled out, because copies that may end within a tile would spill."""
+    """For FMA atoms, even shares of K steps, if there is at least one tile for each SM: of all tiles if they are fewer
+    than the CTAs at once, else of the last waves. The estimate compares them with whole tiles. In nt, copies of A and B
+    that may end within a tile would spill."""
     if given.decided() or not multiplies_by_fma(given, problem, target) or not problem.is_plain:
         return
-    one, extents = tiles.SHARED_BY_THREADS, (problem.m, problem.n, problem.k)
-    is_whole = all(
-        extent is not None and extent % side == 0 for extent, side in zip(extents, (*one.tile, one.k), strict=True)
-    )
-    if is_whole and target.sm_count <= (problem.tiles(one.tile) or 0) < tiles.SHARING_CTAS * target.sm_count:
-        yield {
-            **_of_warps(one, given),
-            "grid.k_division": KDivision(KDivisionKind.stream_k),
-            "grid.scheduler": SchedulerKind.persistent,
-            "grid.ctas_per_sm": tiles.SHARING_CTAS,
-        }
+    one = next(iter(tiles.of_long_steps(problem, target)), tiles.SHARED_BY_THREADS)
+    count, at_once = problem.tiles(one.tile) or 0, tiles.SHARING_CTAS * target.sm_count
+    sides = zip((problem.m, problem.n, problem.k), (*one.tile, one.k), strict=True)
+    if problem.k is None or count < target.sm_count:
+        return
+    if problem.layout is GemmLayout.nt and any(extent is None or extent % side for extent, side in sides):
+        return
+    yield {
+        **_of_warps(one, given),
+        "grid.k_division": KDivision(KDivisionKind.stream_k if count < at_once else KDivisionKind.hybrid),
+        "grid.scheduler": SchedulerKind.persistent,
+        "grid.ctas_per_sm": tiles.SHARING_CTAS,
+    }
 
 
 def _of_warps(one: WarpTile, given: Schedule) -> Fields:

@@ -16,7 +16,7 @@ import numpy as np
 
 from lowtide.dialects.tile import KDivisionKind, RepeatKind, TailKind
 from lowtide.dialects.tile.agents import SINGLE
-from lowtide.dialects.tile.division import KDivision
+from lowtide.dialects.tile.division import Cut, KDivision, Tiles
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.cost import few_rows
@@ -51,9 +51,9 @@ _SHARED_MEMORY_BYTES, _L2_BYTES = 128, 32  # per cycle and SM
 # Fitted to 48 kernels of f32 on an H200 (7 shapes, four layouts). With them, estimates are off by 1.7 %; without, by
 # 5.6 %.
 _VECTOR_BYTES, _ISSUED_PER_COPY, _ISSUED_PER_STEP = 16, 15, 64
-# In even shares of K these instructions count so many times, because a persistent kernel hides fewer of them. On an
-# H200, 4096³ takes 0.99 to 1.09 of the time of whole tiles in even shares.
-_BESIDE_FMAS_IN_SHARES = 1.5
+# In even shares of K these instructions count so many times, because a persistent kernel hides fewer of them. With two
+# CTAs on an SM (H200), 4096³ takes 0.98 to 1.00 of the time of whole tiles, which leave 12 % of the last wave empty.
+_BESIDE_FMAS_IN_SHARES = 1.15
 
 #: How the last wave of a grid runs
 Tail: TypeAlias = TailKind | KDivision
@@ -101,22 +101,25 @@ class Run:
 @dataclass(frozen=True)
 class Warps:
     """CTAs of warps that copy and multiply. `on_sm`: how many fit on an SM. `parts`: how many share the K of a tile.
-    `evenly`: whether all CTAs share the K steps of all tiles evenly."""
+    `evenly`: the tiles whose K steps all CTAs share evenly, all or those of the last waves.
+    None: each CTA has whole tiles, or parts of them."""
 
     work: Work
     found: Calibration
     parts: int
     on_sm: int
     sms: int
-    evenly: bool = False
+    evenly: Tiles | None = None
 
     def runs(self, tiles: int) -> list[Run]:
         """The full waves of a grid of so many tiles, if there are any, and the last wave, if it is not full."""
         ctas, at_once = tiles * self.parts, self.sms * self.on_sm
-        if self.evenly:
-            share = replace(self.work, steps=ceil(self.work.steps * tiles / at_once))
-            return [Run(1, share, self.found, self.on_sm, 1.0)]
         full, over = divmod(ctas, at_once)
+        if self.evenly is not None:
+            whole = max(0, full - 1) if self.evenly is Tiles.last_waves else 0
+            share = replace(self.work, steps=ceil(self.work.steps * (tiles - whole * at_once) / at_once))
+            last = Run(1, share, self.found, self.on_sm, 1.0)
+            return [Run(whole, replace(self.work, beside=self.found.tile), self.found, self.on_sm, 1.0), last]
         runs = [Run(full, self.work, self.found, self.on_sm, 1.0)] if full else []
         if over:
             sharing = max(1.0, min(at_once, ctas) / self.sms) if self.found.is_even else ceil(over / self.sms)
@@ -270,7 +273,7 @@ def runs_of_warps(schedule: Schedule, problem: Problem, target: Target) -> list[
 def _warps(schedule: Schedule, problem: Problem, target: Target) -> Warps:
     division = schedule.k_division
     parts = max(1, division.parts) if division is not None else 1
-    evenly = division is not None and division.kind is KDivisionKind.stream_k
+    evenly = division.tiles if division is not None and division.cut is Cut.shares else None
     atom = MMA_ATOMS.get(mma_atom_name(schedule, problem))  # an unknown one is refused by its rule
     hiding_warps = atom.hiding_warps if atom is not None else None
     warps, found = ceil(threads_of(schedule) / target.warp_size), of_warps(schedule, hiding_warps)
@@ -278,9 +281,9 @@ def _warps(schedule: Schedule, problem: Problem, target: Target) -> Warps:
     work = Work(
         steps=ceil(ceil(sizes_of(problem)[2] / schedule.tile_mnk[2]) / parts),
         products=prod(schedule.tile_mnk) / (atom.rate if atom is not None else _USUAL_RATE) * stretch
-        + _issued_beside_fmas(schedule, problem, target) * (_BESIDE_FMAS_IN_SHARES if evenly else 1.0),
+        + _issued_beside_fmas(schedule, problem, target) * (1.0 if evenly is None else _BESIDE_FMAS_IN_SHARES),
         loads=max(memory_cycles(schedule, problem)),
-        beside=found.tile + _exchange(schedule, 2 if evenly else parts, problem, found, warps),
+        beside=found.tile + _exchange(schedule, parts if evenly is None else 2, problem, found, warps),
         waits=(hiding_warps or 0) / warps,
     )
     each = ctas_per_sm(schedule, problem, target)
