@@ -45,6 +45,7 @@ START = Constants(
     empty=25,
     hidden_rows=4,
     memory_sharpness=5,
+    after_reads=1,
     exchange=2000,
     shares=32,
     sums=32,

@@ -89,6 +89,8 @@ class Constants:
     """The number of such rows for each K step of a CTA that takes no time."""
     memory_sharpness: float
     """The sharpness of `either` for CTAs and reads from memory."""
+    after_reads: float
+    """The cycles of the last tiles after their reads from memory, for each cycle of an epilogue."""
     exchange: float
     """For a tile whose K is divided, in addition to its partial sums."""
     shares: float

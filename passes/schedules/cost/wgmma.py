@@ -138,6 +138,7 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     full_wave = wave(at_once, np.ones(len(grids)), is_last=False)
     last = np.ceil(parts * over / at_once) * last_wave.total
     total = of_waves = full * full_wave.total + np.where(over > 0, last, 0)
+    total = total + np.where(over > 0, _after_reads(last_wave, grids, found), _after_reads(full_wave, grids, found))
     # Consumers whose epilogues take longer than the products end about together, each with a tile of its own.
     ends = np.where(np.ceil(ctas / at_once) % grids.turns == 0, 1.0, 0.5) * full_wave.cta.longer
     after_turns = found.last_in_turn + stored + sum(_work(grids, product)) - ends
@@ -157,6 +158,14 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     factor *= np.where((grids.cluster > 1) & (np.asarray(product.awaited) > 0), _CLUSTERS_WAIT, 1.0)
     whole = either(total, limit, np.where(off_k, found.power_sharpness_off_k, found.power_sharpness)) * factor
     return Estimate(full, over, full_wave, last_wave, total - of_waves, whole)
+
+
+def _after_reads(wave: Wave, grids: Grids, found: Constants) -> np.ndarray:
+    """The cycles by which a grid ends later because the epilogues of its last wave follow the reads from memory. In
+    earlier waves the reads of the next tiles go on meanwhile. Consumers in turn are counted elsewhere."""
+    cta, memory, sharpness = wave.cta, wave.memory, found.memory_sharpness
+    after = found.after_reads * np.where(grids.turns > 1, 0.0, cta.epilogue)
+    return either(np.maximum(0, cta.total - after), memory, sharpness) + after - either(cta.total, memory, sharpness)
 
 
 def may_be_halved(grids: Grids, product: Product, sm_count: int, large_clusters: int) -> np.ndarray:
