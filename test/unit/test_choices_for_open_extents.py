@@ -57,7 +57,7 @@ def test_few_schedules_serve_every_m(of: Family) -> None:
     assert taken == set(range(len(plan.schedules))) and len(taken) <= 16
     assert all(sorted(plan.in_turn(m)) == sorted(taken) for m in (0, 17, 100000))
     assert plan.in_turn(20000) == plan.in_turn(16384)
-    assert plan.mean <= 0.025 and plan.worst <= 0.13
+    assert plan.mean <= 0.03 and plan.worst <= 0.13
 
 
 def test_rows_of_a_that_do_not_start_on_sectors_have_intervals_of_their_own() -> None:

@@ -320,8 +320,8 @@ def test_a_division_of_k_is_counted_and_told() -> None:
         assert (grid["partial_sums"], grid["waiting"], grid["partial_bytes"]) == (sums, waiting, sums * 128 * 128 * 4)
     size = ["--m", "256", "--n", "256", "--k", "8192", "--target", "sm_90a"]
     output = CliRunner().invoke(app, ["explain", *size]).stdout
-    assert "K by scatter(16): 128 partial sums of f32 written and read" in output
-    assert "128 parts wait for the others of 8 tiles" in output
+    assert "K by scatter(8): 128 partial sums of f32 written and read" in output
+    assert "128 parts wait for the others of 16 tiles" in output
 
 
 def test_a_tail_in_halves_is_counted_and_told() -> None:
