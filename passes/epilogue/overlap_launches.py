@@ -17,7 +17,7 @@ After    host    tile.launch @k grid(%ctas) threads(384) programmatic args(…)
          that waits ends after the one before it, and a chain of such kernels keeps its order. The next kernel may start
          once all CTAs have waited or ended: if they allowed it before, kernels further down the stream would start too
          and fill the SMs with CTAs that wait (mma.sync, 1024³ on an H200: 17 µs in place of 10). Kernels that copy
-         matrices for such a kernel wait in the same way, before they copy.
+         matrices for such a kernel, or finish its reductions, wait in the same way, before they read.
 Needs    level epilogue, the schedule's grid.launch; other kernels are left alone.
 Refuses  a kernel without tile.work_tiles.
 Test     test/lit/passes/epilogue/overlap-launches.mlir, overlap-launches-invalid.mlir
@@ -40,6 +40,7 @@ from lowtide.passes.support.streams.buffers import is_shared
 from lowtide.targets import Target
 
 _PREPARES = (tile.PrepareOp, sm.MakeMapsOp)
+_WITHOUT_SCHEDULE = (*_PREPARES, tile.FinishOp)  # what kernels beside the product's do
 _LOADS = (sm.TmaLoadOp, sm.CpAsyncOp, sm.LoadGlobalOp, tile.FinishOp, *_PREPARES)
 
 
@@ -54,8 +55,8 @@ class OverlapLaunches(Pass):
     def run(self, module: ir.Module, target: Target) -> None:
         asking = [schedule_if_any(kernel).grid.launch is LaunchKind.programmatic for kernel in gemm_kernels(module)]
         for kernel in walk(module, tile.KernelOp) if any(asking) else ():
-            prepares = any(walk(kernel, each) for each in _PREPARES)
-            if not prepares and schedule_if_any(kernel).grid.launch is not LaunchKind.programmatic:
+            is_beside = any(walk(kernel, each) for each in _WITHOUT_SCHEDULE)
+            if not is_beside and schedule_if_any(kernel).grid.launch is not LaunchKind.programmatic:
                 continue
             for work in _works(kernel):
                 with before(work), _served(kernel, work).operation.location:
@@ -71,7 +72,9 @@ def _served(kernel: tile.KernelOp, work: ir.OpView) -> ir.OpView:
 
 
 def _works(kernel: tile.KernelOp) -> list[ir.OpView]:
-    """The ops before which the kernel waits."""
+    """The ops before which the kernel waits. One that finishes reductions may first read the ends of groups."""
+    if walk(kernel, tile.FinishOp):
+        return [next(iter(kernel.body.blocks[0].operations)).opview]
     for op in kernel.body.blocks[0].operations:
         if isinstance(op, sm.RolesOp) and _only_producer_is_first(op):
             body = op.bodies[0].blocks[0].operations

@@ -1,5 +1,7 @@
 """Programmatic launches: right at every level, and an access before the wait for the kernels before is an error."""
 
+import re
+
 import numpy as np
 import pytest
 from compiled import expected, inputs_of, last_texts, spec, steps_of
@@ -8,6 +10,7 @@ from planting import Fault, assert_found, exactly
 import lowtide as lt
 from lowtide import targets
 from lowtide.dialects.levels import Level
+from lowtide.errors import InterpreterError
 from lowtide.interpreter import interpret, run
 from lowtide.launches import Array, Launch, LaunchRecord, Pointer
 
@@ -107,3 +110,14 @@ def test_the_same_kernel_launched_serialized_need_not_wait(texts: dict[tuple[str
     text = texts[ROLES, Level.EPILOGUE].replace(" programmatic args", " args")
     text = FAULTS[0].plant(text)
     np.testing.assert_array_equal(interpret(text, INPUTS, sms=2, domain="exact"), expected(SPEC, INPUTS))
+
+
+def test_a_launch_that_finishes_a_reduction_waits_for_the_partial_results() -> None:
+    summed = spec(dtype="f16", epilogue=lambda acc: {"d": acc, "sums": lt.sum(acc, dim=0)})
+    text = lt.compile_gemm(summed, target="sm_90a", schedule=ROLES).levels["epilogue"]
+    inputs = inputs_of(summed, 70, 40, 70)
+    found = interpret(text, inputs, sms=2, domain="exact")
+    np.testing.assert_array_equal(found["sums"], found["d"].astype(np.int64).sum(axis=0))
+    wait = re.compile(r"(?s)(tile\.kernel @\w+_finish_sum\(.*?)tile\.grid_dependency_wait\n")
+    with pytest.raises(InterpreterError, match=EARLY):
+        interpret(wait.sub(r"\1", text), inputs, sms=2, domain="exact")

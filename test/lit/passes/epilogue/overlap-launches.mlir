@@ -144,4 +144,19 @@ tile.kernel @copy(%s: memref<?x?xf32, strided<[?, 1]>>, %t: memref<?x?xf32, stri
   tile.prepare %t from %s : memref<?x?xf32, strided<[?, 1]>> from memref<?x?xf32, strided<[?, 1]>>
   tile.return
 }
+
+// What finishes reductions waits before it reads anything.
+// CHECK-LABEL: tile.kernel @finish
+// CHECK-NEXT:  tile.grid_dependency_wait
+// CHECK-NEXT:  tile.launch_dependents
+// CHECK:       memref.load
+// CHECK:       tile.finish
+tile.kernel @finish(%d: memref<?xf32>, %partial: memref<?xf32>, %ends: memref<?xi32>) {
+  %0 = arith.constant 0 : index
+  %end = memref.load %ends[%0] : memref<?xi32>
+  %length = arith.index_cast %end : i32 to index
+  %rows = memref.subview %d[0] [%length] [1] : memref<?xf32> to memref<?xf32>
+  tile.finish column_sum %rows from %partial : memref<?xf32> from memref<?xf32>
+  tile.return
+}
 }
