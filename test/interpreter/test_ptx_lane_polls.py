@@ -69,7 +69,7 @@ def report(body: str, block: int = 32, seed: int = 0) -> lt.ptx.Report:
     return kernel.check(grid=1, block=block, args=[np.zeros(64, np.int32)], settings=settings)
 
 
-@pytest.mark.parametrize("block", [32, 64])
+@pytest.mark.parametrize("block", [32, 40])  # the steps of a lock grow with the square of the lanes
 @pytest.mark.parametrize("what", RIGHT)
 def test_a_lane_may_poll_for_another_lane_of_its_warp(what: str, block: int) -> None:
     found = report(RIGHT[what], block)
