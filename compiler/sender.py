@@ -1,5 +1,7 @@
-"""Who sends a GPU's shard of A to the others, if the schedule is left to the choice; without MLIR, which the choice of
-a whole schedule needs."""
+"""Whether the kernel or the copy engine sends a GPU's shard of A to the others, if no schedule is given.
+
+Does not import MLIR, unlike the choice of a whole schedule.
+"""
 
 from lowtide.compiler.spec import GemmSpec
 from lowtide.elements import element_type

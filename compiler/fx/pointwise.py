@@ -35,7 +35,7 @@ def _add(x: Any, y: Any, alpha: Any = 1) -> Any:
     y = y if alpha == 1 else alpha * y
     for one, other in ((x, y), (y, x)):
         if _is_one(one) and (argument := _argument(other, "tanh")) is not None:
-            return 2.0 * sigmoid(2.0 * argument)  # fewer operations than those of tanh; and it does not cancel
+            return 2.0 * sigmoid(2.0 * argument)  # fewer operations than tanh needs, and no cancellation
     return x + y
 
 
@@ -48,7 +48,7 @@ def _sub(x: Any, y: Any, alpha: Any = 1) -> Any:
 
 
 def _mul(x: Any, y: Any) -> Any:
-    """The product. If both have a factor that is a power of two, it is multiplied by one number instead, or by none."""
+    """The product. If both x and y have a power of two as a factor, these become one factor, or none if they give 1."""
     (of_x, other_x), (of_y, other_y) = _scaled(x), _scaled(y)
     if 1 in (of_x, of_y):
         return x * y
@@ -78,7 +78,7 @@ def _is_one(x: Any) -> bool:
 
 
 def _argument(x: Any, op: str) -> Any:
-    """The argument of a value that is this function of it; else None."""
+    """u if x is `op` of u; else None."""
     node = getattr(x, "_node", None)
     return Traced(x._tracer, node.inputs[0]) if node is not None and node.op == op else None
 

@@ -45,14 +45,14 @@ def kernel_for(product: Grouped) -> Any:
 
 
 def schedule_of(product: Grouped) -> str:
-    """Makes the kernel, which is then in the cache on disk, and returns its schedule as text. Raises the errors of
-    `compile_gemm`."""
+    """Makes the kernel, so that the cache on disk has it. Returns the schedule that was given to `compile_gemm`, as
+    text; "" if `compile_gemm` chose one. Raises the errors of `compile_gemm`."""
     found: str = _made(product)[1]
     return found
 
 
 def _made(product: Grouped) -> tuple[Any, str]:
-    """The kernel, and the schedule that was given to `compile_gemm`, as text; "" if it chose one."""
+    """The kernel, and the schedule that was given to `compile_gemm`, as text; "" if `compile_gemm` chose one."""
     target = importlib.import_module(_TARGETS).get(product.target)
     expected = product.share * (1 if product.padded else product.groups or 1)
     given = None
@@ -69,7 +69,7 @@ def _made(product: Grouped) -> tuple[Any, str]:
 
 
 def _with(product: Grouped, schedule: str) -> Any:
-    """The kernel with this schedule; "": the one that `compile_gemm` chooses."""
+    """The kernel with this schedule. If it is "", `compile_gemm` chooses one."""
     compile_gemm = importlib.import_module(_COMPILE).compile_gemm
     return compile_gemm(product.spec(None), product.target, *([schedule] if schedule else []))
 
@@ -198,9 +198,9 @@ class GroupedMatmul:
         return *kernel.known(*matrices, out=out, ends=ends), names
 
     def begin(self, a: Operand, b: Operand, ends: Operand, d: str) -> None:
-        """Have another process compile the kernel of a call with these arguments, a D of the type `d`, and no others.
-        With A (groups, rows, K), `ends` are the counts. Does nothing if `AHEAD` (compiler/ahead.py) was not started.
-        Raises as a call does."""
+        """Lets another process compile the kernel of a call that has these arguments, a D of the type `d`, and no other
+        arguments. If A is (groups, rows, K), `ends` are the counts. Does nothing if `AHEAD` (compiler/ahead.py) was not
+        started. Raises the errors of a call."""
         if len(a.shape) == len(ends.shape) + 2:
             product = padded_product_of(a, b, d, _target_of(a), None)
         else:

@@ -40,7 +40,7 @@ from lowtide.passes.support.streams.buffers import is_shared
 from lowtide.targets import Target
 
 _PREPARES = (tile.PrepareOp, sm.MakeMapsOp)
-_WITHOUT_SCHEDULE = (*_PREPARES, tile.FinishOp)  # what kernels beside the product's do
+_WITHOUT_SCHEDULE = (*_PREPARES, tile.FinishOp)  # ops of the kernels beside the product's, which have no schedule
 _LOADS = (sm.TmaLoadOp, sm.CpAsyncOp, sm.LoadGlobalOp, tile.FinishOp, *_PREPARES)
 
 
@@ -72,7 +72,8 @@ def _served(kernel: tile.KernelOp, work: ir.OpView) -> ir.OpView:
 
 
 def _works(kernel: tile.KernelOp) -> list[ir.OpView]:
-    """The ops before which the kernel waits. One that finishes reductions may first read the ends of groups."""
+    """The ops before which the kernel waits. A kernel that finishes reductions may begin by reading the ends of groups,
+    so it waits before its first op."""
     if walk(kernel, tile.FinishOp):
         return [next(iter(kernel.body.blocks[0].operations)).opview]
     for op in kernel.body.blocks[0].operations:

@@ -270,7 +270,7 @@ def _ctas_per_sm(kernel: tile.KernelOp) -> int:
 
 
 def _stages_b_alone(kernel: tile.KernelOp) -> bool:
-    """Whether threads copy B through registers, and A not."""
+    """Whether threads copy B through registers, but not A."""
     if "schedule" not in kernel.attributes:
         return False
     mainloop = Schedule.of(kernel.attributes["schedule"]).mainloop

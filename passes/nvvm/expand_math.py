@@ -32,8 +32,8 @@ HARDWARE_OPS = frozenset(
     {"math.fma", "math.exp2", "math.log2", "math.sqrt", "math.rsqrt", "math.roundeven", "math.absf", "math.copysign"}
 )
 
-# With these, an argument x · c needs no product. For exp, c · log₂e is rounded once, in place of x · c; a subnormal one
-# would lose digits. For erfc, c has a size that keeps the coefficients in range.
+# With these, an argument x · c needs no product. For exp, the constant c · log₂e is rounded, and x · c is not; a
+# subnormal constant would lose digits. For erfc, c has a size that keeps the coefficients in range.
 _WITH_SCALE: dict[str, Callable[["IrOps", ir.Value, float], ir.Value]] = {
     "math.exp": formulas.exp,
     "math.erfc": formulas.erfc,

@@ -114,8 +114,8 @@ def test_calls_of_groups_read_addresses_alone_once_they_are_known(monkeypatch: p
 def test_compiled_products_of_groups_say_how_their_tensors_lie_and_their_kernels_are_begun(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The kernel that is begun is the one for which the call asks later. Tensors on the CPU are taken for tensors on a
-    GPU when kernels are begun."""
+    """The call later asks for the kernel that was begun. To begin kernels, the test pretends that tensors on the CPU
+    are on a GPU."""
     extern_kernels = importlib.import_module("torch._inductor.select_algorithm").extern_kernels
     beginning, grouped = map(importlib.import_module, ("lowtide.torch.fx.beginning", "lowtide.compiler.matmul.grouped"))
     run, told, asked, begun = extern_kernels.lowtide_grouped_gemm, [], [], []

@@ -68,7 +68,7 @@ def test_threads_share_k_evenly_if_whole_tiles_fill_the_sms_badly(layout, size, 
 
 
 def fmas_in_order(layout: str) -> list[tuple[str, str]]:
-    """The operands of the fmas in the PTX of a kernel with one k-slice in a step."""
+    """The registers of A and B of each fma in the PTX of a kernel, in order."""
     spec = lt.GemmSpec(m=128, n=128, k=1024, a="f32", b="f32", d="f32", layout=layout)
     schedule = "grid.tile = [128, 128], k = 16, stages = 3, multiply.atoms = [16, 16, 1]"
     ptx = str(lt.compile_gemm(spec, target="sm_90", schedule=schedule).levels["ptx"])

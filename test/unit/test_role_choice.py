@@ -182,7 +182,7 @@ def test_a_grid_of_one_wave_has_more_stages_and_fewer_scratch_buffers() -> None:
 
 
 def test_weights_that_are_read_once_take_as_many_stages_as_fit() -> None:
-    """By tiles of 256 columns, for which buffers of the epilogue otherwise come before a stage in several waves."""
+    """For tiles of 256 columns. If they read weights more than once, they have more buffers and a stage less."""
     for fields, stages in (("[128, 256], roles = cooperative(2)", 4), ("[64, 256], roles = cooperative(1)", 5)):
         fields = f"grid.tile = {fields}, operands = swapped"
         few, many = (chosen(problem(m, 32768, 4096), fields) for m in (256, 4096))

@@ -155,14 +155,16 @@ def test_groups_come_one_after_the_other() -> None:
 
 
 def test_rows_that_boxes_leave_in_a_ring_count_once() -> None:
-    """56 rows in each of eight stages: they do not depend on K. Consumers in turn: no epilogue hides the rest."""
+    """56 rows in each of eight stages: they do not depend on K. Consumers take turns, so the
+    term of the last wave is 0."""
     grid = PLAIN._replace(rows=64, columns=64, warpgroups=1, turns=2)
     few, full = (estimated(Product(m, 64, 64, 1, 2.0, 2.0, (128, 128), stores_columns=False), grid)[0] for m in (8, 64))
     assert few - full == pytest.approx(56 * 64 * 2 * 8 / 128, rel=0.2)  # and fewer rows are loaded
 
 
 def test_reads_from_memory_hide_no_epilogue_of_the_last_wave() -> None:
-    """One wave whose reads take longer than its CTAs. Epilogues of consumers in turn, and of many waves, are hidden."""
+    """In one wave, reads take longer than the rest of its CTAs. The term is 0 if consumers take turns, and small beside
+    many waves."""
     grid = PLAIN._replace(rows=64, columns=192, warpgroups=1, band=WHOLE_COLUMN)
     of = replace(SQUARE, m=8, n=128 * 192, k=1024)
     shown, hidden = (replace(FITTED, after_reads=share) for share in (1.0, 1e-9))

@@ -62,8 +62,8 @@ def _fma(tiled: TiledMma, a: Fragment, b: Fragment, c: Fragment, *, along_n: boo
 def _order_of_fmas(rows: int, columns: int, *, along_n: bool) -> Iterator[tuple[int, int]]:
     """Column by column, back and forth along M; or row by row along N, the second half of the rows from its end.
 
-    For code in which only B passes through registers, ptxas finds fewer conflicts of register banks in the latter: of
-    2048 fmas of a K step of 32 in nn, 24 in place of 96 or more read three registers of a bank.
+    If only B passes through registers, the code that ptxas makes of the second order has fewer conflicts of register
+    banks: of the 2048 fmas of a K step of 32 in nn, 24 read three registers of one bank, in place of 96 or more.
     """
     if not along_n:
         yield from _back_and_forth(rows, columns, along_n=False)

@@ -47,8 +47,9 @@ _OF_SHARED_TILES = (
     "multiply.permutation",
     "epilogue.tile",
 )
-# Of the cycles of whole tiles. With 0.96 to 0.98 of them, seven products were 0.985 to 1.136 times as fast as in whole
-# tiles, 1.047 times on average; with 0.98 to 1, 18 were 0.835 to 1.182 times as fast, 1.004 times on average (H200).
+# Of the cycles of whole tiles. If the estimate was 0.96 to 0.98 of them, seven products were 0.985 to 1.136 times as
+# fast as in whole tiles, 1.047 times on average; if it was 0.98 to 1, 18 products were 0.835 to 1.182 times as fast,
+# 1.004 times on average (H200).
 _WORTH_DIVIDING = 0.98
 
 _OF_ANY_AGENTS = {"grid.operands", "epilogue.path", *PACK_FIELDS.values()}  # fields that a single agent may have, too
@@ -132,9 +133,9 @@ def worth_dividing(given: Schedule, problem: Problem, target: Target, *, with_pr
 
 
 def _even_shares(given: Schedule, problem: Problem, target: Target) -> Iterator[Fields]:
-    """For FMA atoms, even shares of K steps, if there is at least one tile for each SM: of all tiles if they are fewer
-    than the CTAs at once, else of the last waves. The estimate compares them with whole tiles. In nt, copies of A and B
-    that may end within a tile would spill."""
+    """For FMA atoms, even shares of K steps, if there is at least one tile for each SM: of all tiles if there are
+    fewer than CTAs that run at once, else of the last waves. The estimate compares them with whole tiles. In nt, all
+    tiles and steps must be whole, since copies of A and B that may end within a tile would spill."""
     if given.decided() or not multiplies_by_fma(given, problem, target) or not problem.is_plain:
         return
     one = next(iter(tiles.of_long_steps(problem, target)), tiles.SHARED_BY_THREADS)

@@ -272,8 +272,9 @@ def _buffers(schedule: Schedule, problem: Problem, target: Target) -> int:
     often, and TMA's writes to a stage take longer. Consumers hold two stages, so of three only one is loaded ahead. If
     TMA also loads full operands of the epilogue, this was not measured: two buffers stay.
 
-    If tiles of 256 columns read the larger operand once, from memory, as many stages as fit are best: a stage more
-    takes 0.76 to 1.01 of the time (8 products of 250 to 256 rows, mean 0.895, H200). Narrower ones were not measured.
+    If tiles of 256 columns read the larger operand once, from memory, as many stages as fit are best: with one more
+    stage, 8 products of 250 to 256 rows take 0.76 to 1.01 of the time, 0.895 on average (H200). Narrower tiles were not
+    measured.
     """
     m, n, _ = schedule.tile_mnk
     assert schedule.epilogue.tile is not None

@@ -63,8 +63,8 @@ _COMMON_OF_ROWS: Mapping[int, tuple[WarpTile, ...]] = MappingProxyType({64: _COM
 _COMMON_BESIDE_OPERANDS = MappingProxyType({64: _tiles("64x64x16 by 2x4 in 4, 32x64x16 by 1x4 in 4")})
 # Elements of 32 bits, by tensor cores.
 _COMMON_OF_WORDS = tuple(replace(one, k=one.k // 2) for one in _HALVES)
-# FMA atoms: if A or B is copied asynchronously, longer K steps leave enough registers. Then fewer instructions are
-# issued beside FMAs: 4096³ takes 0.99 (nn, tt) and 0.98 (nt) of the time of steps of 16 (H200).
+# FMA atoms: if A or B is copied asynchronously, enough registers are left for longer K steps. With these, fewer
+# instructions are issued beside FMAs: 4096³ takes 0.99 (nn, tt) and 0.98 (nt) of the time of steps of 16 (H200).
 _LONG_STEP = _tiles("128x128x32 by 16x16 in 3")[0]
 # If bytes do not lie along K, they are loaded one by one and packed in registers. Large tiles leave no registers for
 # that. Nor do they for 8-bit floats, with the sums of a K step, and as f16, in which sm_90 multiplies them.
@@ -102,7 +102,7 @@ def common(given: Schedule, problem: Problem, target: Target) -> tuple[WarpTile,
 
 def of_long_steps(problem: Problem, target: Target) -> tuple[WarpTile, ...]:
     """For FMA atoms: a tile with long K steps, if two of its CTAs fit on an SM. In tn both operands pass through
-    registers, and copies that may end within a tile need registers, too: then it would spill."""
+    registers, and copies that may end within a tile need registers, too: in both cases the kernel would spill."""
     one, bits = _LONG_STEP, element_type(problem.a).bits
     extents = zip((problem.m, problem.n, problem.k), (*one.tile, one.k), strict=True)
     if problem.layout is GemmLayout.tn or not problem.is_plain or any(e is None or e % side for e, side in extents):

@@ -57,7 +57,7 @@ class Constants:
     sectors."""
     off_sectors: float
     off_sectors_across: float
-    """The same for an operand that is not K-major."""
+    """`off_sectors` of an operand that is not K-major."""
     narrow_boxes: float
     """The factor of requests to L2 for each time that the rows of a box are half as long, beginning with a line."""
     latency: float
@@ -69,7 +69,7 @@ class Constants:
     memory_of_pair: float
     """Bytes per cycle of a pair of SMs from memory, unless the CTAs of the next grid fit beside those of this one."""
     last_of_cta: float
-    """Bytes per cycle that one CTA receives from memory in the last wave, after full ones."""
+    """Bytes per cycle that one CTA receives from memory in a last wave after full waves."""
     narrow_rows: float
     """The factor of bytes from memory of the operand that is not K-major, for each time that the rows of a box are half
     as long, beginning with a line, in products for which `is_large_off_k` is true."""

@@ -101,8 +101,8 @@ class Run:
 @dataclass(frozen=True)
 class Warps:
     """CTAs of warps that copy and multiply. `on_sm`: how many fit on an SM. `parts`: how many share the K of a tile.
-    `evenly`: the tiles whose K steps all CTAs share evenly, all or those of the last waves.
-    None: each CTA has whole tiles, or parts of them."""
+    `evenly`: the tiles whose K steps all CTAs share evenly: all tiles, or those of the last waves. None: no steps are
+    shared so; each CTA has whole tiles, or parts of them."""
 
     work: Work
     found: Calibration

@@ -27,8 +27,8 @@ _TILE = 2010  # of a wave: the start and the end of its CTAs
 _MEMORY = 2300  # bytes per cycle of all SMs
 _LATENCY = 2100  # from the request of a stage to its arrival
 _OF_A = 0.36  # what a byte of A counts, beside one of B: A comes from L2
-# The three factors below are 0.99 of those that were measured: wgmma tiles of such products are estimated to take 0.99
-# as long as then, by constants that were fitted again.
+# The three factors below are 0.99 of the measured ones: since these were measured, the constants of wgmma were fitted
+# again, and tiles by wgmma of such products are estimated to take 0.99 as long.
 # If B is K-major, these tiles are slower beside wgmma than the estimates say: for eight products the measured ratio of
 # their time to that of wgmma was 1.04 to 1.17 times the estimated ratio, 1.09 times on average, and for two earlier
 # products 1.01 and 0.99 times (H200).
@@ -39,8 +39,8 @@ _OF_N_MAJOR = 0.96
 # The same for products whose constants of wgmma were fitted apart: with them, wgmma is estimated to take 0.94 as long.
 _OF_LARGE_OFF_K = 0.90
 # If B is not K-major and its rows do not start on sectors of L2, half of the rows of a tile read one sector more: 1.13
-# of the bytes with 64 columns, 1.06 with 128. Eleven and five kernels took 1.12 and 1.09 of the time estimated without
-# it on average, and single ones 0.95 to 1.30 (tt, H200).
+# of the bytes with 64 columns, 1.06 with 128. Without this term, eleven kernels with 64 columns took 1.12 of the
+# estimated time on average, and five with 128 took 1.09; single kernels took 0.95 to 1.30 (tt, H200).
 _OFF_SECTORS, _SECTOR = 16, 32
 _SHARPNESS = 8  # of `either`, for memory and the latency of loads
 _SHARED, _MOST_STAGES = 225 * 1024, 6  # bytes of an SM for rings, and the most stages of one
@@ -114,7 +114,7 @@ def estimate_of(grids: Grids, product: Product, sm_count: int) -> Estimate:
 
 
 def _beside_rows(product: Product) -> np.ndarray:
-    """The bytes that count for each row of B in a tile, beside its own."""
+    """The bytes that are counted for each row of B in a tile, in addition to its own."""
     is_on = np.asarray(product.row_bytes[1]) % _SECTOR == 0
     return np.where(product.b_is_k_major | is_on, 0, _OFF_SECTORS)
 

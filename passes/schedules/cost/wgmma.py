@@ -28,8 +28,8 @@ _MOST_FITTED, _NOT_FITTED = 4, 1.03
 # than [1, 2], if the tile is 256×176. Beyond what the constants account for, it took longer by this factor (84 pairs of
 # kernels of the calibration, H200).
 _PAIR, _LOADS_MORE = 2, 1.02
-# Clusters of four CTAs in a row or a column took longer by this factor than the constants account for, if D has so many
-# tiles along each side or more (the calibration, and 38 products in tt that were slow, H200).
+# Clusters of four CTAs in a row or a column took longer by this factor than the constants account for, if D has at
+# least four tiles along each side (the calibration, and 38 products in tt that were slow, H200).
 _OBLONG, _SIDE = 1.03, 4
 # With more sums in a thread, no registers are left to load operands of the epilogue ahead. Then it takes longer by this
 # factor (dSwiGLU, 8192×14336×4096, H200).
@@ -45,7 +45,7 @@ _SHARED, _MOST_STAGES = 227 * 1024, 8  # bytes of shared memory for a ring of st
 _SHARED_OF_TWO = 228 * 1024 // 2 - 1024 - 2 * 8 * _MOST_STAGES
 # The factor by which a wave takes longer with one stage less, if A and B are K-major: 24 shapes of up to 56 rows, H200.
 _ONE_STAGE_LESS = 1.04
-_LAST_SHARPNESS = 2  # of `either`, for the memory of a last wave and of each of its CTAs
+_LAST_SHARPNESS = 2  # of `either`, for the rate of memory in a last wave and that of each of its CTAs
 
 
 def either(one: np.ndarray, other: np.ndarray, sharpness: Numbers) -> np.ndarray:
@@ -123,7 +123,7 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
         """A wave of `running` CTAs. `parts`: CTAs that share the rows of a tile."""
         of_cta = cta(running, parts)
         of_byte = _cycles_per_byte(running, found.memory, of_pair, sm_count)
-        if is_last:  # a few CTAs with one more tile than the others
+        if is_last:  # a few CTAs have one more tile than the others
             of_byte = np.where(full > 0, either(of_byte, np.asarray(1 / found.last_of_cta), _LAST_SHARPNESS), of_byte)
         from_memory = moved / ctas / parts * of_byte
         total = either(of_cta.total, from_memory, found.memory_sharpness) * slower
@@ -162,7 +162,7 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
 
 def _after_reads(wave: Wave, grids: Grids, found: Constants) -> np.ndarray:
     """The cycles by which a grid ends later because the epilogues of its last wave follow the reads from memory. In
-    earlier waves the reads of the next tiles go on meanwhile. Consumers in turn are counted elsewhere."""
+    earlier waves the reads of the next tiles go on meanwhile. Consumers that take turns have their own term."""
     cta, memory, sharpness = wave.cta, wave.memory, found.memory_sharpness
     after = found.after_reads * np.where(grids.turns > 1, 0.0, cta.epilogue)
     return either(np.maximum(0, cta.total - after), memory, sharpness) + after - either(cta.total, memory, sharpness)

@@ -108,9 +108,9 @@ _LOG2_ERFC_FROM_0_COEFFICIENTS = (  # falls beyond the interval of the fit, [0, 
 
 
 def exp(ops: FloatOps[V, P], x: V, scale: float = 1.0) -> V:
-    """e^(x·scale) = 2^(x·(scale·log₂e)), where the product with x is rounded, and the constant. With a power of two,
-    both roundings are those of `EXP`; with another scale, the constant's may be one of 2⁻²⁴ in place of a product's. A
-    subnormal result becomes 0. NaN stays NaN."""
+    """e^(x·scale) = 2^(x·(scale·log₂e)), where the constant and the product with x are rounded. If `scale` is a power
+    of two, both roundings are those of `EXP`. Otherwise, the relative error of the constant is up to 2⁻²⁴, like that of
+    a product x·scale, which is not computed here. A subnormal result becomes 0. NaN stays NaN."""
     return ops.exp2(ops.multiply(x, ops.constant(scale * _LOG2E)))
 
 

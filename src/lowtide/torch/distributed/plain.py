@@ -1,8 +1,8 @@
 """The ops with the plain collectives of torch.distributed, for any back end, any device and any number of ranks.
 
 Roundings and the order of sums over ranks are those of the kernels: each rank's part is rounded to D's type, and the
-parts are added in f32 from rank 0 on. The sum of two parts, rounded once, does not depend on their order, so the own
-reduction of the group computes it.
+parts are added in f32 from rank 0 on. The sum of two parts, rounded once, does not depend on their order, so the
+group's own reduction computes it if no epilogue follows.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from lowtide.torch.distributed.sums import add_in_order
 from lowtide.torch.ops import compute_out
 
 _SMALL = 1 << 22  # bytes of D
-_ROUNDED_ONCE = (torch.bfloat16, torch.float16, torch.float32)  # also if two values are added in f32 and then rounded
+_ROUNDED_ONCE = (torch.bfloat16, torch.float16, torch.float32)  # a sum of two in f32, then rounded, has the same bits
 
 
 def gathered(a: torch.Tensor, ranks: Ranks, rows: Sequence[int] = ()) -> torch.Tensor:

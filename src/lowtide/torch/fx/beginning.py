@@ -50,7 +50,7 @@ def begin_results(a: Any, b: Any, epilogue: str, second: Any = None) -> None:
 
 
 def begin_groups(a: Any, b: Any, ends: Any, out_dtype: Any) -> None:
-    """Begin the kernel of a call of `run_groups`."""
+    """Begin the kernel of a call of `run_groups` (lowtide/torch/fx/calling.py)."""
     if _gpu_of(a) is None or not (_lies_fixed(a) and _lies_fixed(b)):
         return
     d = name_of(out_dtype or default_type(a.get_dtype(), b.get_dtype()))

@@ -145,7 +145,7 @@ tile.kernel @copy(%s: memref<?x?xf32, strided<[?, 1]>>, %t: memref<?x?xf32, stri
   tile.return
 }
 
-// What finishes reductions waits before it reads anything.
+// A kernel that finishes reductions waits before it reads anything.
 // CHECK-LABEL: tile.kernel @finish
 // CHECK-NEXT:  tile.grid_dependency_wait
 // CHECK-NEXT:  tile.launch_dependents

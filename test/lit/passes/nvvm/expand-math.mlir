@@ -66,7 +66,8 @@ func.func @gelu(%x: f32) -> f32 {
   return %3 : f32
 }
 
-// Constant factors in the argument of exp multiply the constant: one product is left. Of two, one is a power of two.
+// Constant factors in the argument of exp multiply the constant: one product is left. Of two factors, both do so if the
+// outer one is a power of two.
 // CHECK-LABEL: func.func @scaled_exp(
 // CHECK-SAME:    %[[X:.+]]: f32)
 // CHECK:       %[[C:.+]] = arith.constant -0.72134751
