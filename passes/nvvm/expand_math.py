@@ -39,7 +39,7 @@ _WITH_SCALE: dict[str, Callable[["IrOps", ir.Value, float], ir.Value]] = {
     "math.erfc": formulas.erfc,
 }
 _LEAST_SCALE, _MOST_SCALE = 2.0**-8, 2.0**8
-_LEAST_POWER, _MOST_POWER = 2.0**-100, 2.0**100
+_LEAST_OF_EXP, _MOST_OF_EXP = 2.0**-100, 2.0**100
 # Constants in a product with erfc that become part of its formula. Others would cost accuracy: the logarithm of the
 # constant is added to the power before it is rounded.
 FACTORS = (0.5, 2.0, 4.0)
@@ -105,7 +105,7 @@ def _scaled(op: ir.Operation) -> tuple[ir.Value, float]:
             argument, scale = found[0], scale * found[1]
         else:
             break
-    least, most = (_LEAST_POWER, _MOST_POWER) if op.name == "math.exp" else (_LEAST_SCALE, _MOST_SCALE)
+    least, most = (_LEAST_OF_EXP, _MOST_OF_EXP) if op.name == "math.exp" else (_LEAST_SCALE, _MOST_SCALE)
     return (argument, scale) if least <= abs(scale) <= most else (op.operands[0], 1.0)
 
 
