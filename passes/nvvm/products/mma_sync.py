@@ -69,8 +69,8 @@ def _order_of_fmas(rows: int, columns: int, *, along_n: bool) -> Iterator[tuple[
         yield from _back_and_forth(rows, columns, along_n=False)
         return
     half = rows // 2
-    for place, m in enumerate([*range(half), *reversed(range(half, rows))]):
-        yield from ((m, n) for n in (range(columns) if place % 2 == 0 else reversed(range(columns))))
+    order = [*range(half), *reversed(range(half, rows))]
+    yield from ((order[place], n) for place, n in _back_and_forth(rows, columns, along_n=True))
 
 
 def _elements(fragment: Fragment, values: NDArray[np.int64]) -> list[ir.Value]:

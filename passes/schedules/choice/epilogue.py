@@ -282,10 +282,8 @@ def _buffers(schedule: Schedule, problem: Problem, target: Target) -> int:
     number = max(1, m // max(1, rows) * (stored_columns(schedule, problem) // max(1, columns)))
     counts = [count for count in range(_MOST_BUFFERS, 0, -1) if number % count == 0]
     stages = {count: fitting_stages(schedule.with_(buffers=count), problem, target) for count in counts}
-    is_one_wave, streams = (
-        _is_one_wave(schedule, problem, target),
-        n >= _FULL_COLUMNS and _reads_once(schedule, problem),
-    )
+    is_one_wave = _is_one_wave(schedule, problem, target)
+    streams = n >= _FULL_COLUMNS and _reads_once(schedule, problem)
     gains = is_one_wave or streams or n < _FULL_COLUMNS  # by a fourth stage
     may_wait = is_one_wave or (gains and not staged_operands(schedule, problem))
     fewest = 1 if may_wait else min(_FEWEST_BUFFERS, counts[0])
