@@ -5,6 +5,7 @@ gone, and every buffer has its offset.
 """
 
 from lowtide.passes.epilogue.assign_smem_offsets import AssignSmemOffsets
+from lowtide.passes.epilogue.fuse_multiply_adds import FuseMultiplyAdds
 from lowtide.passes.epilogue.lower_epilogue import LowerEpilogue
 from lowtide.passes.epilogue.overlap_launches import OverlapLaunches
 from lowtide.passes.epilogue.store_first_rows import StoreFirstRows
@@ -14,6 +15,7 @@ from lowtide.passes.steps import Step
 
 STEPS = (
     Step(LowerEpilogue, "needs the accumulator's thread-value layout"),
+    Step(FuseMultiplyAdds, "after what is reduced and stored reads its values: products that these read stay"),
     Step(StoreFirstRows, "after the tile is in parts, and waits and releases are those of mbarriers"),
     Step(OverlapLaunches, "after the mbarriers are made: they need not wait for the kernels before"),
     Step(AssignSmemOffsets, "last: every buffer, the epilogue's scratch among them, is known"),

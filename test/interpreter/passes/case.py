@@ -52,6 +52,11 @@ def scaled(acc, c: lt.Full, alpha: lt.Scalar, beta: lt.Scalar):
     return alpha * acc + beta * c
 
 
+def multiplied(acc, c: lt.Full, row: lt.PerRow["f32"]):  # noqa: F821
+    """Sums and differences of products: of the first, of the second, and of both operands."""
+    return (row - acc * c) + (2.0 * acc - row) + (3.0 * c + acc * row)
+
+
 def trips(stages: int, tile_k: int) -> tuple[Shape, ...]:
     """One ragged tile, for each trip count at which the ring does something else: K ends within the last step."""
     return tuple((23, 29, tile_k * count - 3) for count in sorted({1, stages - 1, stages, 2 * stages + 1}))

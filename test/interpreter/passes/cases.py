@@ -1,6 +1,6 @@
 """Kernels without roles: cp.async, ldmatrix and mma.sync, on sm_80."""
 
-from case import SM_90, Case, every_kind, scaled, trips
+from case import SM_90, Case, every_kind, multiplied, scaled, trips
 from compiled import spec
 
 import lowtide as lt
@@ -32,7 +32,7 @@ EVERY = tuple(
     if step.name in OURS
     and step.name
     not in (*MATH, *WITH_ROLES, *PACKING, *SPLITTING, *CLEARING, "divide-k", "carry-staged-loads", "swap-operands")
-    and step.name not in ("overlap-stores", "spread-copies", "stamp-agents")
+    and step.name not in ("fuse-multiply-adds", "overlap-stores", "spread-copies", "stamp-agents")
 )
 
 # The passes that a detail of the K loop, of the fragments, or of the epilogue passes through.
@@ -74,6 +74,13 @@ CASES = [
             spec(layout, epilogue=every_kind, d_order="column"),
         )
         for layout in ("tn", "tt", "nn", "nt")
+    ),
+    Case(
+        "multiply-adds",
+        "grid.tile = [32, 32], k = 32, atoms = [1, 1, 1], stages = 2",
+        ((23, 29, 29),),
+        ("fuse-multiply-adds",),
+        spec(epilogue=multiplied),
     ),
     Case("two-stages", "grid.tile = [32, 32], k = 32, atoms = [1, 1, 1], stages = 2", trips(2, 32), LOOP),
     # Where a step of K is one slice there is nothing to split.

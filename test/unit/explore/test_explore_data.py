@@ -133,15 +133,15 @@ def test_a_folder_without_some_levels_shows_the_others_and_says_which_are_missin
 
 def test_dumps_of_another_version_are_shown_without_what_cannot_be_read(folder: Path) -> None:
     (folder / "origins/05-atoms/08-simplify.json").write_text('{"version": 9}')
-    dump = folder / "06-epilogue/07-verify-smem-offsets.mlir"
+    dump = folder / "06-epilogue/08-verify-smem-offsets.mlir"
     dump.write_text(dump.read_text().replace("sm.ldmatrix", "sm.load_matrix_of_1999"))
     found = page_data("copy", steps_in(folder))
     notes = "\n".join(found["notes"])
     assert "08-simplify.json does not have origins as a compilation writes them; compile again [origins-file]" in notes
-    assert "06-epilogue/07-verify-smem-offsets: ops have no links: not a legal module" in notes
+    assert "06-epilogue/08-verify-smem-offsets: ops have no links: not a legal module" in notes
     assert "registers, conflicts and bytes are left out: not a legal module" in notes
     assert len(found["notes"]) == 3 and found["counts"]["ops"] == found["pictures"] == []
-    assert any("sm.load_matrix_of_1999" in line for line in texts(found)["06-epilogue/07-verify-smem-offsets"])
+    assert any("sm.load_matrix_of_1999" in line for line in texts(found)["06-epilogue/08-verify-smem-offsets"])
     assert found["schedule"]["reasons"]["mainloop.stages"] == "given"
     assert found["steps"][22]["place"] == GUILTY and found["steps"][22]["before"] is None
 
