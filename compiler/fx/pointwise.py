@@ -5,7 +5,6 @@ once, to the type of the last op. Intermediate casts between float types are dro
 kernel.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -28,6 +27,7 @@ from lowtide.compiler.epilogue.functions import (
     where,
 )
 from lowtide.compiler.epilogue.trace import Traced
+from lowtide.compiler.fx.factors import product, total
 from lowtide.errors import SpecError
 
 
@@ -36,41 +36,15 @@ def _add(x: Any, y: Any, alpha: Any = 1) -> Any:
     for one, other in ((x, y), (y, x)):
         if _is_one(one) and (argument := _argument(other, "tanh")) is not None:
             return 2.0 * sigmoid(2.0 * argument)  # fewer operations than tanh needs, and no cancellation
-    return x + y
+    return total(x, y)
 
 
 def _sub(x: Any, y: Any, alpha: Any = 1) -> Any:
     y = y if alpha == 1 else alpha * y
     if _is_one(x) and (root := _root(y)) is not None and (argument := _argument(root, "tanh")) is not None:
         share = sigmoid(2.0 * argument)
-        return 4.0 * (share * (1.0 - share))
+        return 4.0 * (share - share * share)
     return x - y
-
-
-def _mul(x: Any, y: Any) -> Any:
-    """The product. If both x and y have a power of two as a factor, these become one factor, or none if they give 1."""
-    (of_x, other_x), (of_y, other_y) = _scaled(x), _scaled(y)
-    if 1 in (of_x, of_y):
-        return x * y
-    found = other_y if _is_one(other_x) else other_x if _is_one(other_y) else other_x * other_y
-    return found if of_x * of_y == 1 else of_x * of_y * found
-
-
-def _scaled(x: Any) -> tuple[float, Any]:
-    """c and y if x is c · y for a power of two c; otherwise 1 and x. Products by c are exact, unless they are subnormal
-    or overflow."""
-    if isinstance(x, int | float) and _is_power_of_two(x):
-        return float(x), 1.0
-    node = getattr(x, "_node", None)
-    if node is not None and node.op == "mul":
-        for one, other in (node.inputs, node.inputs[::-1]):
-            if one.op == "const" and _is_power_of_two(one.attribute):
-                return float(one.attribute), Traced(x._tracer, other)
-    return 1.0, x
-
-
-def _is_power_of_two(number: float) -> bool:
-    return abs(math.frexp(number)[0]) == 0.5
 
 
 def _is_one(x: Any) -> bool:
@@ -171,7 +145,7 @@ POINTWISE: Mapping[str, Callable[..., Any]] = MappingProxyType(
         **_each("add", "Tensor Scalar", _add),
         **_each("sub", "Tensor Scalar", _sub),
         **_each("rsub", "Tensor Scalar", lambda x, y, alpha=1: _sub(y, x, alpha)),
-        **_each("mul", "Tensor Scalar", _mul),
+        **_each("mul", "Tensor Scalar", product),
         **_each("div", "Tensor Scalar Tensor_mode Scalar_mode", _div),
         **_each("pow", "Tensor_Scalar", _pow),
         **_each("neg", "default", lambda x: -x),

@@ -46,6 +46,39 @@ def test_a_decomposed_gelu_by_tanh_is_computed_by_a_sigmoid() -> None:
     assert chosen(graph, sums).epilogue == named(lambda acc: acc * lt.sigmoid(2.0 * (acc * 0.75)))
 
 
+def test_constants_of_a_differentiated_gelu_are_one_and_a_common_factor_is_taken_out() -> None:
+    """As torch differentiates ½ x (1 + tanh u) with u = c (x + d x³): a term has the factors ½, 4 and c, the other one
+    d and 3 in addition."""
+    graph, c, d = Graph(), 0.75, 0.0625
+    x, sums = graph.input(M, N), product(graph)
+    half, square = graph.call("aten.mul.Tensor", x, 0.5), graph.call("aten.mul.Tensor", x, x)
+    tanh = graph.call("aten.tanh.default", x)
+    slope = graph.call("aten.sub.Tensor", 1, graph.call("aten.mul.Tensor", tanh, tanh))
+    outer = graph.call("aten.mul.Tensor", graph.call("aten.mul.Tensor", sums, half), slope)
+    first = graph.call("aten.mul.Tensor", outer, c)
+    inner = graph.call(
+        "aten.mul.Tensor", graph.call("aten.mul.Tensor", first, d), graph.call("aten.mul.Tensor", square, 3)
+    )
+    result = graph.call("aten.add.Tensor", first, inner, dtype="torch.bfloat16")
+    graph.output(result)
+
+    def derivative(acc: Any, x0: lt.Full) -> Any:
+        share = lt.sigmoid(2.0 * x0)
+        return acc * x0 * (share - share * share) * (2 * c + (6 * c * d) * (x0 * x0))
+
+    assert chosen(graph, sums).epilogue == named(derivative)
+
+
+def test_a_product_of_constants_that_f32_does_not_hold_stays_apart() -> None:
+    graph = Graph()
+    sums = product(graph)
+    result = graph.call(
+        "aten.mul.Tensor", graph.call("aten.mul.Tensor", sums, 2.0**-80), 2.0**-80, dtype="torch.bfloat16"
+    )
+    graph.output(result)
+    assert chosen(graph, sums).epilogue == named(lambda acc: acc * 2.0**-80 * 2.0**-80)
+
+
 def test_bias_and_a_decomposed_gelu_are_one_epilogue_as_the_tracer_writes_it() -> None:
     graph = Graph()
     bias = graph.input(N)
@@ -145,7 +178,7 @@ def test_alone_reads_them_where_no_other_kernel_would() -> None:
 
 
 def test_what_only_the_kernel_reads_is_computed_in_it() -> None:
-    """The derivative of tanh from its input: one tensor is read, although four ops lie between. It is 4 s (1 − s) with
+    """The derivative of tanh from its input: one tensor is read, although four ops lie between. It is 4 (s − s²) with
     the sigmoid s of twice the input."""
     graph = Graph()
     x = graph.input(M, N)
@@ -161,7 +194,7 @@ def test_what_only_the_kernel_reads_is_computed_in_it() -> None:
 
     def derivative(acc: Any, x0: lt.Full) -> Any:
         share = lt.sigmoid(2.0 * x0)
-        return acc * (4.0 * (share * (1.0 - share)))
+        return acc * (4.0 * (share - share * share))
 
     assert choice.epilogue == named(derivative)
 
