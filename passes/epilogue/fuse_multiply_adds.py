@@ -8,7 +8,8 @@ After    sm.map … { %s = math.fma %x, %y, %z; tile.yield %s }
          factors (expand-math).
 Needs    sm.map; products and sums of f32.
 Refuses  nothing.
-Test     test/lit/passes/epilogue/fuse-multiply-adds.mlir; its numbers: test/interpreter/passes/test_fused.py
+Test     test/lit/passes/epilogue/fuse-multiply-adds.mlir; its numbers: case multiply-adds in
+         test/interpreter/passes/cases.py
 """
 
 from dataclasses import dataclass
