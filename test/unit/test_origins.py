@@ -44,7 +44,7 @@ OTHERS = (
     "tile.work_tiles tile.workspace tile.yield",
     "sm.alloc sm.extract sm.map sm.prefix sm.ring sm.ring_advance sm.ring_reuse sm.ring_slot sm.role_instance sm.roles",
     "sm.splat sm.stack sm.tensor_map sm.unpack_weights sm.ptx_keep_pair sm.ptx_mask_or sm.ptx_round",
-    "nvvm.convert.f32x2.to.f8x2 nvvm.mapa nvvm.setmaxregister nvvm.shfl.sync",
+    "nvvm.convert.f32x2.to.f8x2 nvvm.elect.sync nvvm.mapa nvvm.setmaxregister nvvm.shfl.sync",
     "memref.cast memref.dim memref.extract_aligned_pointer_as_index memref.extract_strided_metadata",
     "memref.reinterpret_cast",
 )

@@ -56,7 +56,7 @@ def lower_tma_load(context: Context, op: sm.TmaLoadOp) -> None:
     def start_loads() -> None:
         for offset, corner in _boxes(context, panels, rows, box, *origin):
             start = element_pointer(pointer, offset, build.i8)
-            cluster = llvm.AddrSpaceCastOp(llvm.PointerType.get(CLUSTER_SPACE), start).result
+            cluster = _in_cluster(context, start)
             place = [*corner, *outer]
             nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp(
                 cluster, context.scalar(op.map), place, barrier, [], multicastMask=mask, l2CacheHint=policy
@@ -68,6 +68,13 @@ def lower_tma_load(context: Context, op: sm.TmaLoadOp) -> None:
     with ir.InsertionPoint(first_of_warpgroup(context).then_block):
         start_loads()
         scf.YieldOp([])
+
+
+def _in_cluster(context: Context, pointer: ir.Value) -> ir.Value:
+    """A pointer to shared memory of the CTA as one to that of the cluster, in which it is the same number. LLVM would
+    cast it by way of a generic address, for which ptxas reads a special register before each load."""
+    number = llvm.PtrToIntOp(context.build.i64, pointer).result
+    return llvm.IntToPtrOp(llvm.PointerType.get(CLUSTER_SPACE), number).result
 
 
 def _sharing(context: Context, line: ClusterLine | None) -> tuple[Scalar, int]:

@@ -9,7 +9,7 @@ from mlir.dialects import llvm, nvvm, scf
 from lowtide.dialects import sm
 from lowtide.dialects.enums import receivers_of
 from lowtide.dialects.sm import ClusterLine
-from lowtide.passes.base import Refusal
+from lowtide.passes.base import Refusal, walk
 from lowtide.passes.nvvm.agents.barriers import first_of
 from lowtide.passes.nvvm.thread.clusters import CLUSTER_SPACE
 from lowtide.passes.nvvm.thread.context import Context
@@ -18,6 +18,7 @@ from lowtide.passes.nvvm.thread.lanes import of_first_lane
 from lowtide.passes.nvvm.thread.memory import element_pointer
 from lowtide.passes.schedules.facts.resources import MBARRIER_BYTES
 from lowtide.passes.support.agents.wgmmas import wgmmas
+from lowtide.passes.support.ir.builder import constant_of
 from lowtide.passes.support.ir.rewriting import following
 from lowtide.passes.support.problem.kernels import FILLERS, PRODUCER, instances_of
 from lowtide.targets.atoms import WARPGROUP_THREADS, WARPGROUP_WARPS
@@ -73,10 +74,28 @@ def _lower_body(context: Context, op: sm.RolesOp, position: int, first: int, low
         lower_block(role, body)
         return
     # One thread runs the whole producer.
-    single = scf.IfOp(context.build.eq(own, 0))
-    with ir.InsertionPoint(single.then_block):
+    with ir.InsertionPoint(_block_of_one(context, own, body)):
         lower_block(role, body)
         scf.YieldOp([])
+
+
+def _block_of_one(context: Context, own: ir.Value, body: ir.Block) -> ir.Block:
+    """The block that one thread of the role runs. If that thread is not elected, ptxas adds a loop over the threads of
+    its warp to each TMA load, and the loop takes longer than the load. If LLVM unrolls the loops over K, an elected
+    thread makes some kernels slower by as much as others are faster."""
+    build = context.build
+    if not _has_rolled_loads(body):
+        return scf.IfOp(build.eq(own, 0)).then_block
+    with ir.InsertionPoint(scf.IfOp(build.ult(own, WARPGROUP_THREADS // WARPGROUP_WARPS)).then_block):
+        branch = scf.IfOp(nvvm.ElectSyncOp(build.i1).pred)
+        scf.YieldOp([])
+    return branch.then_block
+
+
+def _has_rolled_loads(body: ir.Block) -> bool:
+    """Whether loops with run-time bounds start TMA loads."""
+    loops = (loop for inner in body.operations for loop in walk(inner, scf.ForOp) if walk(loop, sm.TmaLoadOp))
+    return any(constant_of(loop.upperBound) is None for loop in loops)
 
 
 def _reads_a(body: ir.Block) -> bool:

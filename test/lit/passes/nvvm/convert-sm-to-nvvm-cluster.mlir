@@ -31,7 +31,8 @@
 // CHECK:         %[[PLACE:.+]] = llvm.getelementptr %{{.+}}[%[[BYTES]]] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i8
 // CHECK:         %[[ROWS:.+]] = arith.shli %[[COLUMN]], %c5_i32 : i32
 // CHECK:         %[[FIRST:.+]] = arith.addi %[[M64]], %[[ROWS]] : i32
-// CHECK:         %[[TO:.+]] = llvm.addrspacecast %[[PLACE]] : !llvm.ptr<3> to !llvm.ptr<7>
+// CHECK:         %[[TO_NUMBER:.+]] = llvm.ptrtoint %[[PLACE]] : !llvm.ptr<3> to i64
+// CHECK:         %[[TO:.+]] = llvm.inttoptr %[[TO_NUMBER]] : i64 to !llvm.ptr<7>
 // CHECK:         nvvm.cp.async.bulk.tensor.shared.cluster.global %[[TO]], %{{.+}}, %{{.+}}, box[%{{.+}}, %[[FIRST]]] multicast_mask = %[[MASK]]
 
 // Threads 0 to 3 of the warpgroup arrive, each at the CTA of its number, in the CTA's row or its column.

@@ -47,7 +47,8 @@
 // Coordinates of the box innermost first: column 192, then row 3. The buffer lies one stage of 2¹⁴ bytes on.
 // CHECK:           %[[A1:.+]] = llvm.getelementptr %[[SMEM]][16384]
 // CHECK:           %[[SIGNAL:.+]] = llvm.getelementptr %[[FULL]][8]
-// CHECK:           %[[A1C:.+]] = llvm.addrspacecast %[[A1]] : !llvm.ptr<3> to !llvm.ptr<7>
+// CHECK:           %[[A1C_NUMBER:.+]] = llvm.ptrtoint %[[A1]] : !llvm.ptr<3> to i64
+// CHECK:           %[[A1C:.+]] = llvm.inttoptr %[[A1C_NUMBER]] : i64 to !llvm.ptr<7>
 // CHECK:           nvvm.cp.async.bulk.tensor.shared.cluster.global %[[A1C]], %[[MAP]], %[[SIGNAL]], box[%c192_i32{{.*}}, %c3_i32{{.*}}] : !llvm.ptr<7>, !llvm.ptr
 // CHECK-NEXT:    }
 

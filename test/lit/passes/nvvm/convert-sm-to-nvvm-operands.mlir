@@ -7,10 +7,12 @@
 // CHECK-DAG:   %[[POLICY:.+]] = arith.constant 1364590687093260288 : i64
 // CHECK-DAG:   %[[LAST:.+]] = arith.constant 1508705875169116160 : i64
 // CHECK:       %[[A:.+]] = llvm.getelementptr %{{.+}}[1024] : (!llvm.ptr<3>) -> !llvm.ptr<3>, i8
-// CHECK:       %[[P0:.+]] = llvm.addrspacecast %[[A]] : !llvm.ptr<3> to !llvm.ptr<7>
+// CHECK:       %[[P0_NUMBER:.+]] = llvm.ptrtoint %[[A]] : !llvm.ptr<3> to i64
+// CHECK:       %[[P0:.+]] = llvm.inttoptr %[[P0_NUMBER]] : i64 to !llvm.ptr<7>
 // CHECK:       nvvm.cp.async.bulk.tensor.shared.cluster.global %[[P0]], %{{.+}}, %{{.+}}, box[%c0_i32{{.*}}, %[[K:.+]]] l2_cache_hint = %[[POLICY]]
 // CHECK:       %[[A1:.+]] = llvm.getelementptr %[[A]][8192]
-// CHECK:       %[[P1:.+]] = llvm.addrspacecast %[[A1]]
+// CHECK:       %[[P1_NUMBER:.+]] = llvm.ptrtoint %[[A1]] : !llvm.ptr<3> to i64
+// CHECK:       %[[P1:.+]] = llvm.inttoptr %[[P1_NUMBER]] : i64 to !llvm.ptr<7>
 // CHECK:       nvvm.cp.async.bulk.tensor.shared.cluster.global %[[P1]], %{{.+}}, %{{.+}}, box[%{{.+}}, %[[K]]] l2_cache_hint
 // CHECK:       llvm.getelementptr %[[A]][16384]
 // CHECK:       box[%{{.+}}, %[[K]]]

@@ -21,7 +21,8 @@ func.func @host(%ctas: index, %map: !map) {
 // CHECK:       %[[AT:.+]] = llvm.getelementptr %{{.+}}[%[[BYTES]]]
 // CHECK:       %[[ROWS:.+]] = arith.shli %[[WARPGROUP]], %c6_i32
 // CHECK:       scf.if
-// CHECK:         %[[PLACE:.+]] = llvm.addrspacecast %[[AT]] : !llvm.ptr<3> to !llvm.ptr<7>
+// CHECK:         %[[PLACE_NUMBER:.+]] = llvm.ptrtoint %[[AT]] : !llvm.ptr<3> to i64
+// CHECK:         %[[PLACE:.+]] = llvm.inttoptr %[[PLACE_NUMBER]] : i64 to !llvm.ptr<7>
 // CHECK:         nvvm.cp.async.bulk.tensor.shared.cluster.global %[[PLACE]], %{{.+}}, %{{.+}}, box[%c0_i32{{.*}}, %[[ROWS]]]
 
 // A fragment is read by ldmatrix with the addresses by which stmatrix stores it. An sm.map takes its elements as vectors.
