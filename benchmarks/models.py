@@ -1,13 +1,15 @@
 """Training steps of nine models of transformers under torch.compile, with Lowtide beside Inductor alone.
 
     python benchmarks/models.py race --journal DIR [--model bert …] [--with lowtide …] [--minutes 9] [--rounds 15]
-        [--profiles 3] [--seconds 0.2] [--seed 1]
+        [--profiles 3] [--compiles 2] [--seconds 0.2] [--seed 1]
     python benchmarks/models.py report --journal DIR [--kernels]
     python benchmarks/models.py record --journal DIR [--name models]
 
 architectures.py has the models, and says what a step is. Each model runs in a process of its own, with empty caches, in
 shuffled order. In each shuffled round, each contender runs steps for `--seconds`, then issues single steps to an idle
-GPU. Then the kernels of `--profiles` rounds are profiled. The journal gets a line for each model; a later run
+GPU. Then the kernels of `--profiles` rounds are profiled. `--compiles` more processes of each contender, which compile
+the model for this contender alone, time the first compile; with 0, the process that measures all contenders does.
+The journal gets a line for each model; a later run
 continues. A model is only begun if as much time is left as the longest one took, and none runs past `--minutes`. The
 messages of one that fails are in NAME.log beside the journal. `report` prints the figures, and with `--kernels` the
 slowest kernels of products and which products were taken. `record` writes the rows to benchmarks/results/NAME.json;
@@ -26,7 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -45,26 +47,37 @@ from lowtide.measurement.bench.model_steps import COLUMNS, REFERENCE, Steps, is_
 NINE = ("bert", "gpt2", "opt-1020", "llama", "qwen3", "gemma", "phi", "t5", "mixtral")
 SCRIPT = Path(__file__).resolve().with_name("architectures.py")
 _FAILED = 2
-_FIRST = 100.0  # seconds that a model takes at least, as long as none was measured
+_FIRST, _COMPILED = 100.0, 80.0  # seconds of a model, and of each more compilation by two contenders, until measured
 
 
 def measure(name: str, arguments: argparse.Namespace, seconds: float) -> dict[str, Any]:
-    """The line of JSON of a model, measured in a new process with new caches. Raises Error if it fails or takes
-    longer."""
+    """The line of JSON of a model. Each process that measures it starts with new caches. Raises Error if one fails, or
+    if they take longer than `seconds` together."""
+    end = time.monotonic() + seconds
+    contenders = [REFERENCE, *(getattr(arguments, "with") or ["lowtide"])]
+    options = {option: getattr(arguments, option) for option in ("rounds", "seconds", "profiles", "seed")}
+    line = _measured(name, contenders, options, arguments.journal, seconds)
+    compiles: dict[str, list[float]] = {contender: [] for contender in contenders}
+    for _ in range(arguments.compiles):
+        for contender, found in compiles.items():
+            alone = _measured(
+                name, [contender], {**options, "rounds": 0, "profiles": 0}, arguments.journal, end - time.monotonic()
+            )
+            found.append(alone["found"][contender]["compile"])
+    for contender, found in compiles.items():
+        line["found"][contender]["compile"] = found or [line["found"][contender]["compile"]]
+    return line
+
+
+def _measured(
+    name: str, contenders: Sequence[str], options: Mapping[str, Any], journal: Path, seconds: float
+) -> dict[str, Any]:
+    """What a new process of architectures.py measures, with new caches. Raises Error if it fails or takes longer."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "steps.json")
-        command = [
-            sys.executable,
-            str(SCRIPT),
-            name,
-            "--out",
-            str(out),
-            "--with",
-            REFERENCE,
-            *(getattr(arguments, "with") or ["lowtide"]),
-        ]
-        for option in ("rounds", "seconds", "profiles", "seed"):
-            command += [f"--{option}", str(getattr(arguments, option))]
+        command = [sys.executable, str(SCRIPT), name, "--out", str(out), "--with", *contenders]
+        for option, value in options.items():
+            command += [f"--{option}", str(value)]
         environment = {**os.environ, "LOWTIDE_CACHE": str(Path(folder, "kernels"))}
         process = subprocess.Popen(
             command,
@@ -81,7 +94,7 @@ def measure(name: str, arguments: argparse.Namespace, seconds: float) -> dict[st
         finally:
             _end(process)
         if process.returncode or not out.exists():
-            write_whole(arguments.journal / f"{name}.log", said)
+            write_whole(journal / f"{name}.log", said)
             last = next((line for line in reversed(said.splitlines()) if line.strip()), "no message")
             raise lt.Error(f"exit status {process.returncode}: {last[:300]}")
         found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
@@ -102,7 +115,7 @@ def race_command(arguments: argparse.Namespace) -> int:
     asked = arguments.model or NINE
     names = random.Random(arguments.seed).sample(asked, len(asked))
     command = record.command_line(sys.argv[0], sys.argv[1:])
-    longest = max((line["took"] for line in journal.lines.values()), default=_FIRST)
+    longest = max((line["took"] for line in journal.lines.values()), default=_FIRST + _COMPILED * arguments.compiles)
     failed = []
     for name in [name for name in names if name not in journal.lines]:
         begun = time.monotonic()
@@ -198,6 +211,9 @@ def _add_racing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--minutes", type=float, default=9.0, help="the time after which nothing runs; default 9")
     parser.add_argument("--rounds", type=int, default=15, help="counted rounds; default 15")
     parser.add_argument("--profiles", type=int, default=3, help="profiled rounds; default 3")
+    parser.add_argument(
+        "--compiles", type=int, default=2, help="more processes of each contender alone, which time the first compile"
+    )
     parser.add_argument("--seconds", type=float, default=0.2, help="of a row of steps; default 0.2")
     parser.add_argument("--seed", type=int, default=1, help="of weights, inputs and the order; default 1")
     parser.add_argument("--commit", help="of the code; default: that of the checkout")

@@ -48,12 +48,13 @@ Kernel = tuple[str, float, float]  # its name, launches a step, microseconds a s
 class Steps:
     """The figures of a contender, with an entry for each round: seconds of a step, while the GPU is kept busy, and
     seconds until the host has issued one. `kernels`: of each profiled round. `compile`: seconds until the first step
-    is done. `error`: of output and gradients, relative to the model without compilation."""
+    is done, of each process that compiled it. `error`: of output and gradients, relative to the model that is not
+    compiled."""
 
     step: Sequence[float]
     host: Sequence[float]
     kernels: Sequence[Sequence[Kernel]]
-    compile: float
+    compile: Sequence[float]
     error: float
 
     @classmethod
@@ -121,8 +122,8 @@ def rows(name: str, found: Mapping[str, Steps]) -> Iterator[tuple[str, ...]]:
             *_compared(ours.host, theirs.host, 1e3),
             *_compared(ours.microseconds(OWN, LIBRARY), theirs.microseconds(OWN, LIBRARY)),
             *_compared(ours.microseconds(OWN, LIBRARY, None), theirs.microseconds(OWN, LIBRARY, None)),
-            f"{ours.compile:.1f}",
-            f"{theirs.compile:.1f}",
+            f"{statistics.median(ours.compile):.1f}",
+            f"{statistics.median(theirs.compile):.1f}",
             f"{ours.launches(OWN):g} and {ours.launches(LIBRARY):g} of torch; Inductor {theirs.launches(LIBRARY):g}",
             f"{ours.error:.2e}",
             f"{theirs.error:.2e}",

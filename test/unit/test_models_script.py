@@ -25,7 +25,7 @@ def line(ours: float = 1.0, error: float = 0.01) -> dict[str, Any]:
     def steps(factor: float, products: list[list[Any]], wrong: float) -> dict[str, Any]:
         kernels = [[*products, ["triton_poi_fused_add_0", 2.0, 50.0]]] * 2
         times = {"step": [0.008 * factor, 0.009 * factor], "host": [0.007 * factor, 0.006 * factor]}
-        return {**times, "kernels": kernels, "compile": 20.0 * factor, "error": wrong}
+        return {**times, "kernels": kernels, "compile": [24.0 * factor, 20.0 * factor, 16.0 * factor], "error": wrong}
 
     found = {
         "inductor": steps(1.0, [[NVJET, 4.0, 400.0]], 0.01),
@@ -63,7 +63,7 @@ def test_a_kernel_counts_from_when_the_one_before_it_has_ended() -> None:
 
 def test_a_row_has_both_times_and_ratios_of_the_same_round() -> None:
     found = {name: Steps.from_json(one) for name, one in line(0.5)["found"].items()}
-    found["inductor"] = Steps([0.008, 0.018], [0.007, 0.006], found["inductor"].kernels, 20.0, 0.01)
+    found["inductor"] = Steps([0.008, 0.018], [0.007, 0.006], found["inductor"].kernels, [20.0], 0.01)
     (row,) = model_steps.rows("bert", found)
     cells = dict(zip(COLUMNS, row, strict=True))
     assert cells["contender"] == "Lowtide, torch.compile"
@@ -79,7 +79,7 @@ def test_a_row_has_both_times_and_ratios_of_the_same_round() -> None:
 
 
 def test_what_was_not_profiled_has_no_ratio() -> None:
-    steps = Steps([0.1], [0.1], [], 1.0, 0.0)
+    steps = Steps([0.1], [0.1], [], [1.0], 0.0)
     (row,) = model_steps.rows("bert", {"inductor": steps, "lowtide-none": steps})
     cells = dict(zip(COLUMNS, row, strict=True))
     assert cells["contender"] == "Lowtide, lowtide-none"
@@ -123,6 +123,28 @@ def test_models_may_be_named_in_several_options(
     monkeypatch.setattr(script, "measure", lambda name, arguments, seconds: asked.append(name) or line())
     assert race("--model", "bert", "t5", "--model", "phi") == 0
     assert sorted(asked) == ["bert", "phi", "t5"]
+
+
+def test_first_compiles_are_those_of_processes_that_compile_for_one_contender(
+    race: Main, script: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[tuple[list[str], int]] = []
+
+    def measured(name: str, contenders: list[str], options: dict[str, Any], *_: Any) -> Any:
+        asked.append((contenders, options["rounds"]))
+        whole = line()
+        found = {one: {**whole["found"][one], "compile": float(len(asked))} for one in contenders}
+        return {**whole, "found": found}
+
+    monkeypatch.setattr(script, "_measured", measured)
+    assert race("--model", "bert", "--rounds", "7", "--compiles", "2") == 0
+    both = ["inductor", "lowtide"]
+    assert asked == [(both, 7), *[([one], 0) for _ in range(2) for one in both]]
+    (kept,) = [json.loads(text) for text in (tmp_path / "run" / "races.jsonl").read_text().splitlines()]
+    assert [kept["found"][one]["compile"] for one in both] == [[2.0, 4.0], [3.0, 5.0]]
+    assert race("--model", "t5", "--compiles", "0") == 0 and len(asked) == 6
+    kept = json.loads((tmp_path / "run" / "races.jsonl").read_text().splitlines()[-1])
+    assert [kept["found"][one]["compile"] for one in both] == [[6.0], [6.0]]
 
 
 def test_models_are_measured_once_and_recorded_for_the_page(
@@ -186,10 +208,14 @@ def test_a_model_is_measured_in_a_process_that_ends_in_time(
     said: str,
 ) -> None:
     fake = tmp_path / "fake.py"
-    checked = "assert os.environ['LOWTIDE_CACHE'].startswith('/') and sys.argv[4:6] == ['--with', 'inductor']"
-    fake.write_text(f"import os, sys\n{checked}\nLINE = {json.dumps(line())!r}\n{body}\n", encoding="utf-8")
+    checked = "assert os.environ['LOWTIDE_CACHE'].startswith('/') and sys.argv[4] == '--with'"
+    of_process = line()
+    for one in of_process["found"].values():
+        one["compile"] = 20.0
+    fake.write_text(f"import os, sys\n{checked}\nLINE = {json.dumps(of_process)!r}\n{body}\n", encoding="utf-8")
     monkeypatch.setattr(script, "SCRIPT", fake)
     monkeypatch.setattr(script, "_FIRST", 0.0)
+    monkeypatch.setattr(script, "_COMPILED", 0.0)
     assert race("--model", "bert", "--minutes", minutes) == status
     captured = capsys.readouterr()
     assert said in captured.err and ("nothing is measured yet" in captured.out) == bool(status)
