@@ -67,6 +67,14 @@ def test_threads_share_k_evenly_if_whole_tiles_fill_the_sms_badly(layout, size, 
     assert (schedule.mainloop.k, str(schedule.k_division)) == (step, division)
 
 
+@pytest.mark.parametrize(("layout", "columns", "parts", "ctas"), [("tt", 128, 16, 2), ("nn", 64, 12, 3)])
+def test_wide_tiles_have_parts_of_k_if_a_passes_through_registers(layout, columns, parts, ctas) -> None:
+    spec = lt.GemmSpec(m=512, n=512, k=16384, a="f32", b="f32", d="f32", layout=layout)
+    chip = targets.get("sm_90a")
+    grid = choose(seen_by_passes(spec, chip), chip, lt.Schedule()).schedule.grid
+    assert (grid.tile, str(grid.k_division), grid.ctas_per_sm) == ((128, columns), f"split({parts})", ctas)
+
+
 def fmas_in_order(layout: str) -> list[tuple[str, str]]:
     """The registers of A and B of each fma in the PTX of a kernel, in order."""
     spec = lt.GemmSpec(m=128, n=128, k=1024, a="f32", b="f32", d="f32", layout=layout)

@@ -36,6 +36,7 @@ from lowtide.passes.schedules.cost.described import is_estimated, may_have_few_r
 from lowtide.passes.schedules.cost.traffic import straddles_sectors
 from lowtide.passes.schedules.facts.alignment import PACK_FIELDS
 from lowtide.passes.schedules.facts.resources import REGISTER_BITS
+from lowtide.passes.support.problem.matrix_layouts import a_is_mk
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import WARPGROUP_WARPS
@@ -140,10 +141,9 @@ def _even_shares(given: Schedule, problem: Problem, target: Target) -> Iterator[
         return
     one = next(iter(tiles.of_long_steps(problem, target)), tiles.SHARED_BY_THREADS)
     count, at_once = problem.tiles(one.tile) or 0, tiles.SHARING_CTAS * target.sm_count
-    sides = zip((problem.m, problem.n, problem.k), (*one.tile, one.k), strict=True)
     if problem.k is None or count < target.sm_count:
         return
-    if problem.layout is GemmLayout.nt and any(extent is None or extent % side for extent, side in sides):
+    if problem.layout is GemmLayout.nt and not _are_whole(one, problem):
         return
     yield {
         **_of_warps(one, given),
@@ -151,6 +151,25 @@ def _even_shares(given: Schedule, problem: Problem, target: Target) -> Iterator[
         "grid.scheduler": SchedulerKind.persistent,
         "grid.ctas_per_sm": tiles.SHARING_CTAS,
     }
+
+
+def _sharing(one: WarpTile, given: Schedule, problem: Problem) -> Fields:
+    """For parts of K by FMA atoms: two CTAs on an SM share the largest tile if A passes through registers, which takes
+    more instructions than other copies; of the columns that use it, a wider tile has twice as many. µs on an H200, in
+    parts of 128×64 and of 128×128: 512×512×16384 tn 206 and 198, tt 194 and 191, nn 190 and 193, nt 184 and 184; 1024³
+    tn 56.6 and 54.8, tt 52.9 and 52.7, nn 51.1 and 52.8, nt 49.3 and 50.5. Tiles must be whole: copies that may end
+    within one, beside the addition of partial sums, would spill."""
+    is_largest = (one.tile, one.atoms) == (tiles.SHARED_BY_THREADS.tile, tiles.SHARED_BY_THREADS.atoms)
+    is_open = given.grid.ctas_per_sm is None and problem.is_plain
+    if not (is_open and is_largest and a_is_mk(problem.layout) and _are_whole(one, problem)):
+        return {}
+    return {"grid.ctas_per_sm": tiles.SHARING_CTAS}
+
+
+def _are_whole(one: WarpTile, problem: Problem) -> bool:
+    """Whether the extents are multiples of the tile's."""
+    extents = zip((problem.m, problem.n, problem.k), (*one.tile, one.k), strict=True)
+    return all(extent is not None and extent % side == 0 for extent, side in extents)
 
 
 def _of_warps(one: WarpTile, given: Schedule) -> Fields:
@@ -211,5 +230,5 @@ def _split_by_warps(given: Schedule, problem: Problem, target: Target) -> Iterat
         assert tile_count is not None and problem.k is not None
         ctas = target.sm_count * min(found.most_ctas, found.most_threads // threads)
         for parts in range(2, 1 + min(found.most_parts, ctas // tile_count, ceil(problem.k / depth))):
-            division = KDivision(KDivisionKind.split, parts)
-            yield {**_of_warps(replace(one, k=depth), given), "grid.k_division": division}
+            division = {"grid.k_division": KDivision(KDivisionKind.split, parts)}
+            yield {**_of_warps(replace(one, k=depth), given), **division, **_sharing(one, given, problem)}
