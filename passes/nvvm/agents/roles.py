@@ -6,8 +6,8 @@ from functools import partial
 from mlir import ir
 from mlir.dialects import llvm, nvvm, scf
 
-from lowtide.dialects import sm
-from lowtide.dialects.enums import receivers_of
+from lowtide.dialects import sm, tile
+from lowtide.dialects.enums import k_division, receivers_of
 from lowtide.dialects.sm import ClusterLine
 from lowtide.passes.base import Refusal, walk
 from lowtide.passes.nvvm.agents.barriers import first_of
@@ -82,9 +82,9 @@ def _lower_body(context: Context, op: sm.RolesOp, position: int, first: int, low
 def _block_of_one(context: Context, own: ir.Value, body: ir.Block) -> ir.Block:
     """The block that one thread of the role runs. If that thread is not elected, ptxas adds a loop over the threads of
     its warp to each TMA load, and the loop takes longer than the load. If LLVM unrolls the loops over K, an elected
-    thread makes some kernels slower by as much as others are faster."""
+    thread makes some kernels slower by as much as others are faster; if CTAs divide K, none is faster."""
     build = context.build
-    if not _has_rolled_loads(body):
+    if not _loads_all_k(body):
         return scf.IfOp(build.eq(own, 0)).then_block
     with ir.InsertionPoint(scf.IfOp(build.ult(own, WARPGROUP_THREADS // WARPGROUP_WARPS)).then_block):
         branch = scf.IfOp(nvvm.ElectSyncOp(build.i1).pred)
@@ -92,10 +92,12 @@ def _block_of_one(context: Context, own: ir.Value, body: ir.Block) -> ir.Block:
     return branch.then_block
 
 
-def _has_rolled_loads(body: ir.Block) -> bool:
-    """Whether loops with run-time bounds start TMA loads."""
+def _loads_all_k(body: ir.Block) -> bool:
+    """Whether loops over a whole K, which is known only at run time, start the TMA loads."""
     loops = (loop for inner in body.operations for loop in walk(inner, scf.ForOp) if walk(loop, sm.TmaLoadOp))
-    return any(constant_of(loop.upperBound) is None for loop in loops)
+    works = (work for inner in body.operations for work in walk(inner, tile.WorkTilesOp))
+    is_open = any(constant_of(loop.upperBound) is None for loop in loops)
+    return is_open and all(k_division(work) is None for work in works)
 
 
 def _reads_a(body: ir.Block) -> bool:

@@ -1,4 +1,4 @@
-// convert-sm-to-nvvm: one thread of the producer is elected if loops with run-time bounds start its TMA loads.
+// convert-sm-to-nvvm: one thread of the producer is elected if a loop over a run-time K starts its TMA loads.
 // RUN: lowtide-opt %s -p convert-sm-to-nvvm | filecheck %s
 
 // The first warp elects it, so that ptxas adds no loop around a load.
