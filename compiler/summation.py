@@ -18,8 +18,7 @@ from lowtide.dialects.tile import KDivisionKind, ResultKind
 from lowtide.dialects.tile.layouts import tv_of
 from lowtide.passes.base import walk
 from lowtide.passes.support.agents.atoms import tiled_mma_of
-from lowtide.passes.support.agents.reductions import FINISH_GROUPS, finishes_in_groups, lines_of
-from lowtide.passes.support.ir.builder import constant_of
+from lowtide.passes.support.agents.reductions import FINISH_GROUPS, MOST_ALONE, lines_of, may_finish_in_groups
 from lowtide.passes.support.ir.rewriting import defining_op
 from lowtide.passes.support.problem.matrix_layouts import a_is_mk
 from lowtide.reductions import REDUCTIONS
@@ -68,13 +67,13 @@ class Reducing:
     """The number of warps with their own partial results of a tile, or of a part of its rows, and the distance between
     their values."""
     groups: int = 1
-    """The groups in which the partial results of all tiles are reduced first: group g has those of number g,
+    """The groups in which more than `MOST_ALONE` partial results are reduced first: group g has those of number g,
     g + groups, and so on."""
 
     def __str__(self) -> str:
         lanes = f", lanes {' '.join(map(str, self.lanes))} apart" if self.lanes else ""
         warps = f", {self.warps[0]} warps {self.warps[1]} apart" if self.warps[0] > 1 else ""
-        groups = f" in {self.groups} groups, then these" if self.groups > 1 else ""
+        groups = f", more than {MOST_ALONE} in {self.groups} groups first" if self.groups > 1 else ""
         text = f"{self.kind} in tiles of {self.extent}: four chains of values {self.values}{lanes}{warps}"
         return f"{text}, then one by one{groups}"
 
@@ -127,8 +126,7 @@ def _reducing(op: sm.StoreReducedOp) -> Reducing:
     split = split_coordinates(tv_of(like.tv), tuple(like.shape))
     across = split.col_values if axis == "row" else split.row_values
     values = _runs_of_numbers([across[place] for place in lines.values[0][1]])
-    in_groups = finishes_in_groups(REDUCTIONS[kind], constant_of(work.opview.rows))
-    groups = FINISH_GROUPS if in_groups else 1
+    groups = FINISH_GROUPS if may_finish_in_groups(REDUCTIONS[kind]) else 1
     return Reducing(kind, extent, values, lines.shuffles, (lines.warps, lines.step), groups)
 
 

@@ -2,9 +2,9 @@
 
 For each of its rows (or columns), a tile has `slots_of` the schedule partial results. They are rows of a matrix in a
 workspace, tile after tile. For each element of the result, one thread reduces them in this order (tile.finish). Of a
-column, there may be many: they are then reduced in groups of every 16th one, and the results of the groups next. The
-kernel computes a reduction of all elements as a reduction of rows. Its elements are then reduced to at most `_WIDTH`,
-and these to one."""
+column, there may be many: they are then reduced in groups of every 16th one, and the results of the groups next. If M
+is known only at run time, so is which launches are empty. The kernel computes a reduction of all elements as a
+reduction of rows. Its elements are then reduced to at most `_WIDTH`, and these to one."""
 
 from dataclasses import dataclass
 from functools import reduce
@@ -19,8 +19,9 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.facts.resources import multiplying_threads
 from lowtide.passes.support.agents.reductions import (
     FINISH_GROUPS,
-    finishes_in_groups,
+    MOST_ALONE,
     in_kernel,
+    may_finish_in_groups,
     reduction_of,
     slots_of,
 )
@@ -45,7 +46,6 @@ class Partials:
     matrix: ir.Value
     rows: ir.Value
     length: ir.Value
-    in_groups: bool
 
 
 def make_partials(gemm: tile.GemmOp, extents: tuple[ir.Value | None, ir.Value, ir.Value]) -> list[Partials | None]:
@@ -60,7 +60,7 @@ def make_partials(gemm: tile.GemmOp, extents: tuple[ir.Value | None, ir.Value, i
         if reduction is None:
             made.append(None)
             continue
-        is_row, in_groups = in_kernel(reduction).axis == "row", finishes_in_groups(reduction, constant_of(m))
+        is_row = in_kernel(reduction).axis == "row"
         tiles = build.ceil_sdiv(n, tile_n) if is_row else build.ceil_sdiv(m, tile_m)
         slots = slots_of(schedule, problem, in_kernel(reduction), threads) * (2 if reduction.is_pair else 1)
         rows, length = build.mul(tiles, slots), m if is_row else n
@@ -68,7 +68,7 @@ def make_partials(gemm: tile.GemmOp, extents: tuple[ir.Value | None, ir.Value, i
         type_ = _matrix_type(result, batch is not None)
         space = workspace(type_, one if batch is None else build.mul(batch, one))
         sizes, strides = ([rows, length], [length]) if batch is None else ([batch, rows, length], [one, length])
-        made.append(Partials(result, reduction, space, view(space, type_, sizes, strides), rows, length, in_groups))
+        made.append(Partials(result, reduction, space, view(space, type_, sizes, strides), rows, length))
     return made
 
 
@@ -100,10 +100,13 @@ def launch_finish(
             source = view(source, _vector_type(partials.result, True), [batch, one], [one])
         target = _cast(partials.result, any_extents(ir.MemRefType(partials.result.type)))
         count = [*([] if batch is None else [batch])]
-        if partials.in_groups:
-            groups = _groups(partials, batch)
-            _launch(function, kind, (groups, source), reduction.is_pair, count)
-            source = groups
+        if may_finish_in_groups(reduction):
+            are_few = build.ule(partials.rows, MOST_ALONE)
+            if constant_of(are_few) in (None, 0):
+                many, groups = [*count, build.select(are_few, 0, 1)], _groups(partials, batch)
+                _launch(function, kind, (groups, source), False, many)
+                _launch(function, kind, (target, groups), False, many)
+            count.append(build.select(are_few, 1, 0))
         _launch(function, kind, (target, source), reduction.is_pair, count)
         return
     vector = _vector_type(partials.result, False)
@@ -130,10 +133,12 @@ def _launch(
     count: list[ir.Value],
 ) -> None:
     """One thread for each element of the first vector, which is the target. The second one is the source. A third one
-    has the ends of groups."""
+    has the ends of groups. `count`: factors of the number of elements; there is no launch if it is known to be 0."""
     build = Builder.index()
-    kernel = _kernel(function, kind, tuple(each.type for each in vectors), is_pair)
     elements = reduce(build.mul, [*count, extent(vectors[0], -1)])
+    if any(constant_of(each) == 0 for each in count):
+        return
+    kernel = _kernel(function, kind, tuple(each.type for each in vectors), is_pair)
     tile.LaunchOp(kernel, build.ceil_udiv(elements, _THREADS), _THREADS, list(vectors))
 
 

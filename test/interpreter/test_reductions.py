@@ -87,6 +87,21 @@ def test_sums_are_exact_in_exact_domains():
         assert against_exact(_spec(), inputs, found, wanted).ok, level
 
 
+@pytest.mark.parametrize("tiles", (30, 260))
+def test_many_partial_results_of_a_column_are_reduced(tiles):
+    """A thread loads eight at once, and then the others. More than 256 are reduced in groups first."""
+
+    def epilogue(acc):
+        return {"sums": lt.sum(acc, dim=0), "lse": lt.logsumexp(acc, dim=0)}
+
+    spec = _spec(epilogue)
+    schedule = "grid.tile = [16, 16], k = 16, atoms = [1, 1, 1], stages = 2"
+    kernel = lt.compile_gemm(spec, target="sm_80", schedule=schedule)
+    inputs = lt.random_inputs(spec, 16 * tiles - 3, 8, 8, np.random.default_rng(0))
+    verdict = against_float64(spec, inputs, kernel.interpret(**inputs, level="nvvm"))
+    assert verdict.ok, verdict.message
+
+
 def _unbounded(acc, bias: _COLUMNS, of_row: _ROWS):
     x = acc + bias + of_row
     return {"d": x, "most": lt.amax(x, dim=1), "lse": lt.logsumexp(x, dim=1), "all": lt.logsumexp(x)}

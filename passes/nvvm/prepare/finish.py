@@ -4,14 +4,16 @@ from mlir import ir
 from mlir.dialects import arith, llvm, math, nvvm, scf
 
 from lowtide.dialects import tile
-from lowtide.passes.nvvm.accesses.reductions import combined, finite, kind_of
+from lowtide.passes.nvvm.accesses.reductions import Partial, combined, finite, kind_of
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.memory import element_pointer
 from lowtide.passes.nvvm.thread.values import GlobalMatrix
 from lowtide.passes.support.ir.arithmetic import number
 from lowtide.reductions import OF_NOTHING, Reduction
 
-_AT_ONCE = 8  # loads that do not wait for each other
+# Loads that do not wait for each other. With more, the code is longer, and fetching it takes longer than the loads: for
+# the gradient of a bias, 1527×2816, 1.9 µs with 8, 2.1 with 24 and 4.2 with 48 (H200).
+_AT_ONCE = 8
 
 
 def lower_finish(context: Context, op: tile.FinishOp) -> None:
@@ -49,35 +51,41 @@ def _reduced(
     """The reduction of a column: its first element, the elements from row to row, and its rows."""
     build, (_, _, rows) = context.build, column
     nothing = number(element, OF_NOTHING[reduction.operation])
-    initial = [nothing, number(element, 0.0)] if reduction.is_pair else [nothing]
-    each = 2 if is_pair else 1
-    loop = scf.ForOp(build.constant(0), rows, build.constant(each * _AT_ONCE), initial)
-    with ir.InsertionPoint(loop.body):
-        total, loaded = tuple(loop.inner_iter_args), []
-        for number_ in range(_AT_ONCE):
-            values = [
-                _load(context, column, build.add(loop.induction_variable, each * number_ + i), element, rest)
-                for i, rest in zip(range(each), initial, strict=False)
-            ]
-            loaded.append(values)
-        for values in loaded:
-            total = combined(reduction, total, _partial(reduction, values))
-        scf.YieldOp(list(total))
+    initial: Partial = (nothing, number(element, 0.0)) if reduction.is_pair else (nothing,)
+    total, each = initial, 2 if is_pair else 1
+    whole = build.sub(rows, build.urem(rows, each * _AT_ONCE))
+    for first, end in ((build.constant(0), whole), (whole, rows)):
+        loop = scf.ForOp(first, end, build.constant(each * _AT_ONCE), list(total))
+        with ir.InsertionPoint(loop.body):
+            total = tuple(loop.inner_iter_args)
+            loaded = []
+            for number_ in range(each * _AT_ONCE):
+                rest = None if end is whole else initial[number_ % each]
+                loaded.append(_load(context, column, build.add(loop.induction_variable, number_), element, rest))
+            for at in range(0, len(loaded), each):
+                total = combined(reduction, total, _partial(reduction, loaded[at : at + each]))
+            scf.YieldOp(list(total))
+        total = tuple(loop.results)
     if not reduction.is_pair:
-        return loop.results[0]
-    most, powers = loop.results
+        return total[0]
+    most, powers = total
     return arith.addf(finite(most), math.log(powers))
 
 
 def _load(
-    context: Context, column: tuple[ir.Value, ir.Value, ir.Value], row: ir.Value, element: ir.Type, nothing: ir.Value
+    context: Context,
+    column: tuple[ir.Value, ir.Value, ir.Value],
+    row: ir.Value,
+    element: ir.Type,
+    nothing: ir.Value | None,
 ) -> ir.Value:
-    """The element of a row; past the last row, a value that changes nothing."""
+    """The element of a row. `nothing`: what takes its place past the last row; None if there are no such rows."""
     build, (pointer, stride, rows) = context.build, column
-    exists = build.ult(row, rows)
-    apart = build.mul(build.zext(build.select(exists, row, 0), build.i64), build.zext(stride, build.i64))
+    exists = None if nothing is None else build.ult(row, rows)
+    place = row if exists is None else build.select(exists, row, 0)
+    apart = build.mul(build.zext(place, build.i64), build.zext(stride, build.i64))
     value = llvm.LoadOp(element, element_pointer(pointer, apart, element), alignment=4).result
-    return arith.select(exists, value, nothing)
+    return value if exists is None else arith.select(exists, value, nothing)
 
 
 def _partial(reduction: Reduction, values: list[ir.Value]) -> tuple[ir.Value, ...]:

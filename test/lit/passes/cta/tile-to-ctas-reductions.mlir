@@ -35,14 +35,23 @@ func.func @f(%a: !mat, %b: !mat, %d: !mat, %s: memref<?xf32>, %t: memref<1xf32>)
   return
 }
 
-// There may be many partial results of a column if M is long, or known only at run time: sixteen groups come first.
+// There may be many partial results of a column if M is known only at run time: then sixteen groups come first. If there
+// are few, their launches are empty.
 // CHECK:       func.func @columns(
 // CHECK:       %[[PARTS:.+]] = tile.workspace %{{.+}} : memref<?xf32>
 // CHECK:       tile.launch @columns_kernel
-// CHECK:       %[[MANY:.+]] = arith.muli %[[LENGTH:.+]], %c16
+// CHECK:       %[[FEW:.+]] = arith.cmpi ule, %{{.+}}, %c256
+// CHECK-NEXT:  %[[NONE:.+]] = arith.select %[[FEW]], %c0, %c1
+// CHECK-NEXT:  %[[MANY:.+]] = arith.muli %[[LENGTH:.+]], %c16
 // CHECK-NEXT:  %[[GROUPS:.+]] = tile.workspace %[[MANY]] : memref<?xf32>
+// CHECK:       arith.muli %[[NONE]],
 // CHECK:       tile.launch @columns_finish_sum grid(%{{.+}}) threads(64) args(%[[GROUPS]], %[[PARTS]])
-// CHECK:       tile.launch @columns_finish_sum grid(%{{.+}}) threads(64) args(%{{.+}}, %[[GROUPS]])
+// CHECK-NEXT:  arith.muli %[[NONE]],
+// CHECK:       tile.launch @columns_finish_sum grid(%{{.+}}) threads(64) args(%[[SUMS:.+]], %[[GROUPS]])
+// CHECK-NEXT:  %[[ONE:.+]] = arith.select %[[FEW]], %c1, %c0
+// CHECK:       %[[COUNT:.+]] = arith.muli %[[ONE]], %{{.+}}
+// CHECK:       %[[GRID:.+]] = arith.ceildivui %[[COUNT]], %c64
+// CHECK:       tile.launch @columns_finish_sum grid(%[[GRID]]) threads(64) args(%[[SUMS]], %[[PARTS]])
 func.func @columns(%a: !mat, %b: !mat, %d: !mat, %s: memref<?xf32>) {
   tile.gemm tn %a, %b into (%d, column_sum %s) acc(f32) schedule(#tile.schedule<
     grid = <tile = [64, 64], order = row, scheduler = one_shot>,
@@ -56,7 +65,7 @@ func.func @columns(%a: !mat, %b: !mat, %d: !mat, %s: memref<?xf32>) {
   return
 }
 
-// A known M of 1024 has few.
+// A known M of 1024 has few: they are reduced in one launch.
 // CHECK:       func.func @few(
 // CHECK:       %[[PARTS:.+]] = tile.workspace %{{.+}} : memref<?xf32>
 // CHECK-NOT:   tile.workspace
