@@ -14,7 +14,7 @@ from torch._inductor.pattern_matcher import stable_topological_sort
 
 from lowtide.compiler.fx.fusion import Fusion, sizes_in
 from lowtide.compiler.fx.products import Product
-from lowtide.torch.fx.nodes import PERMUTE, call, operand_of, shaped
+from lowtide.torch.fx.nodes import PERMUTE, call, erase_unread, operand_of, shaped
 from lowtide.torch.grouped import grouped_gemm
 from lowtide.torch.grouped_epilogues import grouped_epilogue
 
@@ -37,8 +37,9 @@ def replace_groups(graph: torch.fx.Graph, taken: Product | Fusion, epilogue: str
         else:
             made, exit = _with_epilogue(graph, taken, epilogue), _exit(taken)
     exit.replace_all_uses_with(made)
-    stable_topological_sort(graph)
-    graph.eliminate_dead_code()
+    if isinstance(taken, Fusion):  # its operands may stand after the product
+        stable_topological_sort(graph)
+    erase_unread(graph, [node, *(taken.region.nodes if isinstance(taken, Fusion) else ()), a, b])
 
 
 def factors_of_groups(graph: torch.fx.Graph, product: Product) -> tuple[Any, Any, Any, Any]:
