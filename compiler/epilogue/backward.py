@@ -22,7 +22,8 @@ _ROW = OperandType(OperandKind.PER_ROW, "f32")
 
 def _silu(x: Any) -> tuple[Any, Any]:
     s = sigmoid(x)
-    return x * s, s * (1.0 + x * (1.0 - s))
+    value = x * s
+    return value, s + value * (1.0 - s)
 
 
 def _gelu(x: Any) -> tuple[Any, Any]:
@@ -33,7 +34,7 @@ def _gelu(x: Any) -> tuple[Any, Any]:
 def _gelu_tanh(x: Any) -> tuple[Any, Any]:
     scale = 2.0 * math.sqrt(2.0 / math.pi)
     s = sigmoid(scale * (x + 0.044715 * (x * x * x)))
-    return x * s, s + x * s * (1.0 - s) * (scale * (1.0 + 3.0 * 0.044715 * (x * x)))
+    return x * s, s + (s - s * s) * (x * (scale + 3.0 * 0.044715 * scale * (x * x)))
 
 
 def _relu(x: Any) -> tuple[Any, Any]:
