@@ -5,6 +5,7 @@ Inline assembly appears only here. The host side is unchanged, so that the manif
 
 from lowtide.passes.llvm.convert_math_to_intrinsics import ConvertMathToIntrinsics
 from lowtide.passes.llvm.convert_ptx_ops_to_asm import ConvertPtxOpsToAsm
+from lowtide.passes.llvm.copy_stored_sums import CopyStoredSums
 from lowtide.passes.llvm.keep_comparisons_wide import KeepComparisonsWide
 from lowtide.passes.llvm.keep_loads_ahead import KeepLoadsAhead
 from lowtide.passes.llvm.keep_loops_rolled import KeepLoopsRolled
@@ -16,6 +17,7 @@ from lowtide.passes.steps import Step
 STEPS = (
     Step(ConvertPtxOpsToAsm, "the one place where inline assembly is written"),
     Step(ConvertMathToIntrinsics, "upstream's conversion would call libdevice for these"),
+    Step(CopyStoredSums, "while the loops that return sums are ops"),
     Step(KeepComparisonsWide, "while the type of wgmma's sums is still an attribute"),
     Step(
         "gpu.module(convert-scf-to-cf,convert-gpu-to-nvvm,convert-nvvm-to-llvm,convert-to-llvm,"

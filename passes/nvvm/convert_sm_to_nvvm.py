@@ -66,6 +66,7 @@ from lowtide.targets import Target
 MODULE_NAME = "kernels"
 _SMEM_SYMBOL = "shared_memory"
 _SHARED = 3  # address space
+_FEW_REGISTERS = 128  # of a thread: two CTAs of 256 threads on an SM
 _PTX_OF_MAPS = 83  # the version that has tensormap.replace (PTX ISA, "tensormap.replace", "PTX ISA Notes")
 
 _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
@@ -257,7 +258,7 @@ def _convert_kernel(
         tid, place = nvvm.ThreadIdXOp(build.i32).result, ClusterPlace.of(build, cluster)
         context = Context(build, tid, threads, target.registers_per_thread, smem, place)
         context.promotes = _adds_in_registers(kernel)
-        context.fmas_along_n = _stages_b_alone(kernel)
+        context.second_half_first = _starts_in_the_middle(kernel, threads, target)
         bind_arguments(context, entry, passed, list(body.arguments))
         _lower_block(context, entry)
         gpu.ReturnOp([])
@@ -269,12 +270,18 @@ def _ctas_per_sm(kernel: tile.KernelOp) -> int:
     return int(ir.IntegerAttr(kernel.attributes["ctas_per_sm"]).value) if "ctas_per_sm" in kernel.attributes else 1
 
 
-def _stages_b_alone(kernel: tile.KernelOp) -> bool:
-    """Whether threads copy B through registers, but not A."""
+def _starts_in_the_middle(kernel: tile.KernelOp, threads: int, target: Target) -> bool:
+    """Whether FMAs start with the second half of a thread's rows: if A does not pass through registers, but B does, or
+    few are left to a thread. ptxas then finds registers of the sums with fewer conflicts of banks: in nn, none of 2048
+    FMAs of a K step reads three registers of one bank, in place of 77. Of cuBLASLt's speed on an H200, 4096³ has 0.949
+    in nn and 1.006 in nt, in place of 0.886 and 0.990; but 3000³ in nt, with more registers, 0.965 in place of 1.044.
+    """
     if "schedule" not in kernel.attributes:
         return False
     mainloop = Schedule.of(kernel.attributes["schedule"]).mainloop
-    return mainloop.b.copy in STAGED_COPIES and mainloop.a.copy not in STAGED_COPIES
+    through_registers = [one.copy in STAGED_COPIES for one in (mainloop.a, mainloop.b)]
+    has_few = target.registers_per_sm // (threads * _ctas_per_sm(kernel)) <= _FEW_REGISTERS
+    return not through_registers[0] and (through_registers[1] or has_few)
 
 
 def _adds_in_registers(kernel: tile.KernelOp) -> bool:

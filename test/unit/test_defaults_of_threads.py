@@ -75,19 +75,21 @@ def test_wide_tiles_have_parts_of_k_if_a_passes_through_registers(layout, column
     assert (grid.tile, str(grid.k_division), grid.ctas_per_sm) == ((128, columns), f"split({parts})", ctas)
 
 
-def fmas_in_order(layout: str) -> list[tuple[str, str]]:
-    """The registers of A and B of each fma in the PTX of a kernel, in order."""
+@pytest.mark.parametrize(
+    ("layout", "ctas", "from_the_middle"), [("tt", 2, False), ("nn", 1, True), ("nt", 2, True), ("nt", 1, False)]
+)
+def test_fmas_go_back_and_forth_along_m(layout: str, ctas: int, from_the_middle: bool) -> None:
+    """From the middle if A does not pass through registers, but B does, or a thread has 128 of them."""
     spec = lt.GemmSpec(m=128, n=128, k=1024, a="f32", b="f32", d="f32", layout=layout)
-    schedule = "grid.tile = [128, 128], k = 16, stages = 3, multiply.atoms = [16, 16, 1]"
+    schedule = f"grid.tile = [128, 128], k = 16, stages = 3, multiply.atoms = [16, 16, 1], ctas_per_sm = {ctas}"
     ptx = str(lt.compile_gemm(spec, target="sm_90", schedule=schedule).levels["ptx"])
-    return re.findall(r"fma\.rn\.f32 \t%r\d+, (%r\d+), (%r\d+),", ptx)
-
-
-@pytest.mark.parametrize(("layout", "shared"), [("tt", 1), ("nn", 0)])
-def test_fmas_go_along_n_if_only_b_passes_through_registers(layout: str, shared: int) -> None:
-    found = fmas_in_order(layout)
-    first = found[:8]
-    assert len({pair[shared] for pair in first}) == 1 and len({pair[1 - shared] for pair in first}) == 8
+    fmas = re.findall(r"fma\.rn\.f32 \t%r\d+, (%r\d+), (%r\d+),", ptx)[64:]  # of the second k
+    first, second = fmas[:8], fmas[8:16]
+    assert len({of_b for _, of_b in first}) == len({of_b for _, of_b in second}) == 1 and first[0][1] != second[0][1]
+    assert [of_a for of_a, _ in second] == [of_a for of_a, _ in reversed(first)]
+    loads = re.findall(r"ld\.shared\.v4\.b32 \t\{(.*?)\}, \[%rd\d+\+(\d+)\]", ptx)
+    place = {register: int(offset) for registers, offset in loads for register in registers.split(", ")}
+    assert (place[first[0][0]] > place[first[7][0]]) == from_the_middle
 
 
 def test_a_kernel_of_fmas_that_spills_leaves_more_registers_to_fewer_ctas() -> None:

@@ -30,7 +30,7 @@ def lower_mma_sync(context: Context, op: sm.MmaSyncOp) -> None:
         if not np.array_equal(coordinates(expected, shape), coordinates(tv_of(fragment.type.tv), shape)):
             raise Refusal(op, f"operand {name} is not held as the tiled mma needs it: {expected} [operand-held]")
     if tiled.atom.threads == 1:
-        context.values[op.result] = _fma(tiled, a, b, c, along_n=context.fmas_along_n)
+        context.values[op.result] = _fma(tiled, a, b, c, second_half_first=context.second_half_first)
     else:
         context.values[op.result] = _mma_sync(tiled, a, b, c)
 
@@ -39,7 +39,7 @@ def _atom_values(tiled: TiledMma, a: Fragment, b: Fragment, c: Fragment) -> dict
     return {name: tiled.atom_values(name, f.type.shape) for name, f in (("a", a), ("b", b), ("c", c))}  # type: ignore[arg-type]
 
 
-def _fma(tiled: TiledMma, a: Fragment, b: Fragment, c: Fragment, *, along_n: bool) -> Fragment:
+def _fma(tiled: TiledMma, a: Fragment, b: Fragment, c: Fragment, *, second_half_first: bool) -> Fragment:
     """One scalar fma for each element of the sums, K outermost, in the order of `_order_of_fmas`.
 
     Any two consecutive fmas share an element of B or of A, which ptxas marks for reuse. So an fma reads only two more
@@ -52,25 +52,18 @@ def _fma(tiled: TiledMma, a: Fragment, b: Fragment, c: Fragment, *, along_n: boo
     rows, columns = place.shape
     for k in range(atoms["a"].shape[1]):
         of_a, of_b = (_elements(one, atoms[name][:, k, 0]) for name, one in (("a", a), ("b", b)))
-        for m, n in _order_of_fmas(rows, columns, along_n=along_n):
+        for m, n in _order_of_fmas(rows, columns, second_half_first=second_half_first):
             sums[place[m, n]] = math.fma(of_a[m], of_b[n], sums[place[m, n]])
     type_ = vector_type(width, c.type.element_type)
     held = [vector.FromElementsOp(type_, sums[i : i + width]).result for i in range(0, len(sums), width)]
     return replace(c, registers=tuple(held))
 
 
-def _order_of_fmas(rows: int, columns: int, *, along_n: bool) -> Iterator[tuple[int, int]]:
-    """Column by column, back and forth along M; or row by row along N, the second half of the rows from its end.
-
-    If only B passes through registers, the code that ptxas makes of the second order has fewer conflicts of register
-    banks: of the 2048 fmas of a K step of 32 in nn, 24 read three registers of one bank, in place of 96 or more.
-    """
-    if not along_n:
-        yield from _back_and_forth(rows, columns, along_n=False)
-        return
-    half = rows // 2
-    order = [*range(half), *reversed(range(half, rows))]
-    yield from ((order[place], n) for place, n in _back_and_forth(rows, columns, along_n=True))
+def _order_of_fmas(rows: int, columns: int, *, second_half_first: bool) -> Iterator[tuple[int, int]]:
+    """Column by column, back and forth along M, from the first row or from the middle one."""
+    first = rows // 2 if second_half_first else 0
+    order = [*range(first, rows), *range(first)]
+    yield from ((order[place], n) for place, n in _back_and_forth(rows, columns, along_n=False))
 
 
 def _elements(fragment: Fragment, values: NDArray[np.int64]) -> list[ir.Value]:

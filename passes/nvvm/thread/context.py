@@ -31,7 +31,7 @@ class Context:
     work_tiles: ir.Value | None = None  # how many the loop over work tiles that is being lowered has, of all CTAs
     is_first_tile: ir.Value | None = None  # whether that loop is at its first one
     promotes: bool = False  # threads add the sums of each K step to others
-    fmas_along_n: bool = False  # FMAs go back and forth along N, in place of M
+    second_half_first: bool = False  # FMAs start with the second half of a thread's rows
     values: dict[ir.Value, Lowered] = field(default_factory=dict)
     #: matrices of lists that were loaded, by list and number, with the block that has the loads
     listed: dict[tuple[GlobalMatrix, ir.Value], tuple[ir.Block, GlobalMatrix]] = field(default_factory=dict)
