@@ -197,6 +197,14 @@ def test_a_fourth_stage_may_leave_one_buffer_unless_tma_also_loads_operands() ->
     assert (added.mainloop.stages, added.epilogue.buffers) == (3, 3)
 
 
+def test_consumers_that_share_a_tile_load_operands_ahead_rather_than_have_more_buffers() -> None:
+    reads = problem(4096, kinds=(OperandKind.full,))
+    wide = chosen(reads, "grid.tile = [128, 256], roles = cooperative(2), operands = as_given")
+    assert (wide.mainloop.stages, wide.epilogue.buffers, wide.epilogue.prefetch) == (3, 2, 3)
+    turns = chosen(reads, "grid.tile = [128, 128], roles = pingpong(2), operands = as_given")
+    assert (turns.epilogue.buffers, turns.epilogue.prefetch) == (4, 1)
+
+
 @pytest.mark.parametrize("size", [1536, 2048, 3000, 4096, 6000, 8192])
 @pytest.mark.parametrize("layout", GemmLayout, ids=str)
 def test_panels_of_n_contiguous_b_are_whole(layout: GemmLayout, size: int) -> None:
