@@ -67,6 +67,13 @@ def test_threads_share_k_evenly_if_whole_tiles_fill_the_sms_badly(layout, size, 
     assert (schedule.mainloop.k, str(schedule.k_division)) == (step, division)
 
 
+@pytest.mark.parametrize(("rows", "atoms"), [(1024, (4, 2, 1)), (4096, (2, 2, 1))])
+def test_eight_warps_have_a_tile_of_f64_if_an_sm_has_one_at_most(rows: int, atoms: tuple[int, int, int]) -> None:
+    spec = lt.GemmSpec(m=rows, n=1024, k=1024, a="f64", b="f64", d="f64", layout="nt")
+    schedule = lt.compile_gemm(spec, target="sm_90a").schedule
+    assert (schedule.grid.tile, schedule.multiply.atoms) == ((128, 64), atoms)
+
+
 @pytest.mark.parametrize(("layout", "columns", "parts", "ctas"), [("tt", 128, 16, 2), ("nn", 64, 12, 3)])
 def test_wide_tiles_have_parts_of_k_if_a_passes_through_registers(layout, columns, parts, ctas) -> None:
     spec = lt.GemmSpec(m=512, n=512, k=16384, a="f32", b="f32", d="f32", layout=layout)
