@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lowtide.compiler.matmul.estimates import Candidate, Estimates, Floats, Indices, Mask, Sums
+from lowtide.compiler.matmul.estimates import Candidate, Estimates, Floats, Indices, Mask, Sums, Traits
 from lowtide.compiler.matmul.products import extents_of, products_at
 from lowtide.dialects.tile import TailKind
 from lowtide.dialects.tile.schedule import Schedule
@@ -136,7 +136,11 @@ class FormEstimates(Estimates):
         for place, of_row in zip(places[near].tolist(), at[near].tolist(), strict=True):
             seen.setdefault(place, []).append(log2(rows[of_row]))
         forms = {self._form(place): octaves for place, octaves in seen.items()}
-        return [Candidate(form, self._rows_of(form), seen=octaves) for form, octaves in forms.items()]
+        candidates = [
+            Candidate(form, self._rows_of(form), seen=octaves, traits=self._traits_of(form))
+            for form, octaves in forms.items()
+        ]
+        return self._compared(candidates)
 
     def _cycles_of_all(self, rows: Sequence[int]) -> _Weighed:
         """The candidates of all ways at these M. The number of a form is its place."""
@@ -168,7 +172,7 @@ class FormEstimates(Estimates):
                 continue
             own: dict[Schedule, Candidate] = {}
             for m, complete in schedules.items():
-                one = Candidate(each.form, each.rows, complete, each.seen)
+                one = Candidate(each.form, each.rows, complete, each.seen, each.traits)
                 self._own[each.form, m] = own.setdefault(one.schedule, one)
             found += own.values()
         return found, refused
@@ -187,6 +191,11 @@ class FormEstimates(Estimates):
         grids, is_swapped = tried.grids, tried.way.problem.swapped
         rows, columns = grids.rows * grids.cluster_rows, grids.columns * grids.cluster_columns
         return int((columns if is_swapped else rows)[number])
+
+    def _traits_of(self, form: _Form) -> Traits:
+        tried, number = self._tried[form.way], form.number
+        adders = 1 + tried.grids.adds_shares[number] if tried.grids.parts[number] > 1 else 0
+        return Traits(tried.way.problem.swapped, int(adders))
 
     def _complete(self, form: _Form, m: int) -> Schedule | None:
         """The schedule of a form for an M; None if it is not legal or not accepted."""

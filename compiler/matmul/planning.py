@@ -36,7 +36,7 @@ from lowtide.targets import MMA_ATOMS, Target
 
 _FEWEST, MOST_ROWS = 8, 16384  # the least and the largest M for which candidates are listed
 MOST_SCHEDULES = 16
-_ENOUGH_MEAN, _ENOUGH_WORST = 0.005, 0.04  # of the excess; if both hold, no further schedule is kept
+_ENOUGH_MEAN, _ENOUGH_WORST = 0.003, 0.03  # of the excess; if both hold, no further schedule is kept
 _FEW_ROWS = 512  # up to here tiles have as many columns as M or a part of M, so candidates differ from M to M
 _MOST_EXCESS = log(2.0)  # of an M that no kept schedule serves
 _LARGE_EXCESS = 0.2  # beyond it the penalty grows with the fourth power of the excess, below with its square

@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import cache
 from itertools import islice
+from operator import ne
 from typing import Any
 
 import numpy as np
@@ -181,3 +182,17 @@ def test_the_estimate_at_several_m_is_that_at_each(target: str, changed: dict[st
             assert cycles in (np.inf, cost(schedule, multiplied(schedule, problem), chip, tail))
         compared += np.isfinite(found).sum()
     assert compared > len(rows)
+
+
+def test_each_trait_that_the_best_candidate_lacks_has_a_cost() -> None:
+    """The order of operands, and who adds the sums of parts of K: errors of estimates differ between these."""
+    at, given = problems_of(replace(PLAIN, n=1024, k=8192), None)
+    estimates, rows = estimates_for(at, (8, MOST_ROWS), CHIP, given, ALL), [16, 64, 256]
+    found = estimates.candidates(rows)
+    cycles = estimates.cycles(found, rows, np.full((len(found), len(rows)), True))
+    best = [found[number].traits for number in np.argmin(cycles, axis=0)]
+    differing = np.array([[sum(map(ne, each.traits, one)) for one in best] for each in found])
+    octaves = np.array([each.octaves(np.log2(rows)) for each in found])
+    near = octaves == 0
+    assert {0, 1, 2} == set(differing[near])
+    np.testing.assert_allclose(estimates.costs(found, rows)[near], (cycles * (1 + 0.01 * differing))[near])
