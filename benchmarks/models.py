@@ -7,13 +7,12 @@
 
 architectures.py has the models, and says what a step is. Each model runs in a process of its own, with empty caches, in
 shuffled order. In each shuffled round, each contender runs steps for `--seconds`, then issues single steps to an idle
-GPU. Then the kernels of `--profiles` rounds are profiled. `--compiles` more processes of each contender, which compile
-the model for this contender alone, time the first compile; with 0, the process that measures all contenders does.
-The journal gets a line for each model; a later run
-continues. A model is only begun if as much time is left as the longest one took, and none runs past `--minutes`. The
-messages of one that fails are in NAME.log beside the journal. `report` prints the figures, and with `--kernels` the
-slowest kernels of products and which products were taken. `record` writes the rows to benchmarks/results/NAME.json;
-docs/generate.py makes docs/models.md from models.json.
+GPU. Then the kernels of `--profiles` rounds are profiled. The first compile is timed in `--compiles` more processes for
+each contender, which compile the model for this contender alone; if 0, in the process that measures all contenders. The
+journal gets a line for each model; a later run continues. A model is only begun if as much time is left as the longest
+one took, and none runs past `--minutes`. The messages of one that fails are in NAME.log beside the journal. `report`
+prints the figures, and with `--kernels` the slowest kernels of products and which products were taken. `record` writes
+the rows to benchmarks/results/NAME.json; docs/generate.py makes docs/models.md from models.json.
 
 Exit status: 0; 2 for bad options, and if models failed; 3 if the time ended before the last model. After 2 and 3, a
 later run tries what is left.
@@ -47,7 +46,7 @@ from lowtide.measurement.bench.model_steps import COLUMNS, REFERENCE, Steps, is_
 NINE = ("bert", "gpt2", "opt-1020", "llama", "qwen3", "gemma", "phi", "t5", "mixtral")
 SCRIPT = Path(__file__).resolve().with_name("architectures.py")
 _FAILED = 2
-_FIRST, _COMPILED = 100.0, 80.0  # seconds of a model, and of each more compilation by two contenders, until measured
+_FIRST, _COMPILED = 100.0, 80.0  # seconds assumed before one is measured: of a model, and of its `--compiles`, each
 
 
 def measure(name: str, arguments: argparse.Namespace, seconds: float) -> dict[str, Any]:
@@ -72,7 +71,8 @@ def measure(name: str, arguments: argparse.Namespace, seconds: float) -> dict[st
 def _measured(
     name: str, contenders: Sequence[str], options: Mapping[str, Any], journal: Path, seconds: float
 ) -> dict[str, Any]:
-    """What a new process of architectures.py measures, with new caches. Raises Error if it fails or takes longer."""
+    """What a new process of architectures.py measures, with new caches. Raises Error if it fails or takes longer than
+    `seconds`."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "steps.json")
         command = [sys.executable, str(SCRIPT), name, "--out", str(out), "--with", *contenders]
@@ -212,7 +212,7 @@ def _add_racing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=15, help="counted rounds; default 15")
     parser.add_argument("--profiles", type=int, default=3, help="profiled rounds; default 3")
     parser.add_argument(
-        "--compiles", type=int, default=2, help="more processes of each contender alone, which time the first compile"
+        "--compiles", type=int, default=2, help="processes that time the first compile of each contender; default 2"
     )
     parser.add_argument("--seconds", type=float, default=0.2, help="of a row of steps; default 0.2")
     parser.add_argument("--seed", type=int, default=1, help="of weights, inputs and the order; default 1")

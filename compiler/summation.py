@@ -67,8 +67,8 @@ class Reducing:
     """The number of warps with their own partial results of a tile, or of a part of its rows, and the distance between
     their values."""
     groups: int = 1
-    """The groups in which more than `MOST_ALONE` partial results are reduced first: group g has those of number g,
-    g + groups, and so on."""
+    """The number of groups in which more than `MOST_ALONE` partial results are reduced first. Group g has those of
+    number g, g + groups, and so on."""
 
     def __str__(self) -> str:
         lanes = f", lanes {' '.join(map(str, self.lanes))} apart" if self.lanes else ""

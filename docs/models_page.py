@@ -51,7 +51,7 @@ is better. All are medians over rounds.
   Lowtide's start earlier and wait.
 - **all kernels**: the time of the GPU in all kernels.
 - **first compile**: until the first step is done, with empty caches, after torch has traced the model once before.
-  It is the median of processes that compile the model for one contender only.
+  Unless the run above says otherwise, it is the median over processes that each compile for one contender only.
 
 {verdict}
 

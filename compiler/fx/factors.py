@@ -1,8 +1,7 @@
-"""Constant factors in products of traced values, and common factors of sums: fewer operations for the same value.
+"""Merges constant factors of products, and takes common factors out of sums: fewer operations for the same value.
 
-A graph that torch has differentiated multiplies by constants one after another. Here they become one constant. Products
-of constants are computed in f64, so the result has at most as many roundings as before. In a sum c · P + d · P · Q, the
-product P is taken out: P · (c + d · Q).
+A graph that torch has differentiated multiplies by one constant after another. Here these become one constant. It is
+computed in f64, so the result has at most as many roundings as before. A sum c · P + d · P · Q becomes P · (c + d · Q).
 """
 
 import math
@@ -11,11 +10,11 @@ from typing import Any
 
 from lowtide.compiler.epilogue.trace import Node, Traced
 
-_LEAST, _MOST = 2.0**-100, 2.0**100  # of a product of constants; others stay apart, since f32 might not hold it
+_LEAST, _MOST = 2.0**-100, 2.0**100  # magnitudes of merged constants. Beyond them f32 might not hold the result
 
 
 def product(x: Any, y: Any) -> Any:
-    """x · y. If there are several constants among their factors, these are one, or none if they give 1."""
+    """x · y. Several constants among their factors become one, or none if their product is 1."""
     constants = [*_constants(x), *_constants(y)]
     constant = math.prod(constants)
     if len(constants) < 2 or not _LEAST <= abs(constant) <= _MOST:
@@ -24,7 +23,7 @@ def product(x: Any, y: Any) -> Any:
 
 
 def total(x: Any, y: Any) -> Any:
-    """x + y. A product with a constant factor is taken out of the sum if the other term has all its other factors."""
+    """x + y, or P · (c + d · Q) if one of them is c · P and the other one d · P · Q."""
     for one, other in ((x, y), (y, x)):
         taken = _taken_out(one, other)
         if taken is not None:
@@ -33,7 +32,7 @@ def total(x: Any, y: Any) -> Any:
 
 
 def _taken_out(one: Any, other: Any) -> Any:
-    """P · (c + d · Q) for c · P and d · P · Q; None for other terms. Without a constant c, nothing is gained."""
+    """P · (c + d · Q) if `one` is c · P and `other` is d · P · Q; otherwise None. Without c, nothing is gained."""
     constants, factors, left = [*_constants(one)], [*_factors(one)], [*_factors(other)]
     if len(constants) != 1 or not factors or len(left) <= len(factors):
         return None
@@ -60,7 +59,7 @@ def _is_one(x: Any) -> bool:
 
 
 def _leaves(x: Any) -> Iterator[Node | float]:
-    """The factors of a product, those of its factors included: numbers and nodes that are no products."""
+    """The factors of x, and of its factors: numbers, and nodes that are not products."""
     node = getattr(x, "_node", x)
     if isinstance(node, int | float):
         yield float(node)
@@ -82,7 +81,7 @@ def _factors(x: Any) -> Iterator[Node]:
 
 
 def _others(x: Any) -> Any:
-    """x without its constant factors, in the order of its products."""
+    """x without its constant factors. The order of its products is kept."""
     if isinstance(x, int | float):
         return 1.0
     node = x._node

@@ -19,9 +19,9 @@ from lowtide.passes.support.problem.kernels import cluster_shape
 from lowtide.passes.support.problem.matrix_layouts import is_column_major
 from lowtide.passes.support.streams.ragged import is_ragged
 
-# The least number of bytes that a miss of a TMA load brings to L2: those of a row of a box. With 256, default kernels
-# took 1.013 times as long for 25 products in tt, 1.015 for nine in nt, 1.002 for nine in tn and 0.998 for six in nn
-# (geometric means; each 0.97 to 1.15; bf16, H200).
+# The least number of bytes that a TMA load brings to L2 if it misses: those of a row of a box. With 256, default
+# kernels took 1.013 of the time with 128 for 25 products in tt, 1.015 for nine in nt, 1.002 for nine in tn, and 0.998
+# for six in nn (geometric means; single products 0.97 to 1.15; bf16, H200).
 L2_PROMOTION = 128
 # Ops on a workspace that need no entry: its length and its address are known.
 _OF_WORKSPACES = ("memref.dim", "memref.extract_aligned_pointer_as_index")

@@ -48,8 +48,8 @@ Kernel = tuple[str, float, float]  # its name, launches a step, microseconds a s
 class Steps:
     """The figures of a contender, with an entry for each round: seconds of a step, while the GPU is kept busy, and
     seconds until the host has issued one. `kernels`: of each profiled round. `compile`: seconds until the first step
-    is done, of each process that compiled it. `error`: of output and gradients, relative to the model that is not
-    compiled."""
+    is done, for each process that compiled the model. `error`: of output and gradients, relative to the model without
+    compilation."""
 
     step: Sequence[float]
     host: Sequence[float]

@@ -1,10 +1,11 @@
 """Reductions on the host's side: workspaces for the partial results of a kernel, and the launches that finish them.
 
 For each of its rows (or columns), a tile has `slots_of` the schedule partial results. They are rows of a matrix in a
-workspace, tile after tile. For each element of the result, one thread reduces them in this order (tile.finish). Of a
-column, there may be many: they are then reduced in groups of every 16th one, and the results of the groups next. If M
-is known only at run time, so is which launches are empty. The kernel computes a reduction of all elements as a
-reduction of rows. Its elements are then reduced to at most `_WIDTH`, and these to one."""
+workspace, tile after tile. For each element of the result, one thread reduces them in this order (tile.finish). If a
+column has more than `MOST_ALONE`, they are reduced in groups of every 16th one, and then the results of the groups. If
+M is known only at run time, there are launches for both cases, and those of the other case are empty. The kernel
+computes a reduction of all elements as a reduction of rows. Its elements are then reduced to at most `_WIDTH`, and
+these to one."""
 
 from dataclasses import dataclass
 from functools import reduce
@@ -133,7 +134,7 @@ def _launch(
     count: list[ir.Value],
 ) -> None:
     """One thread for each element of the first vector, which is the target. The second one is the source. A third one
-    has the ends of groups. `count`: factors of the number of elements; there is no launch if it is known to be 0."""
+    has the ends of groups. `count`: factors of the number of threads; if one is known to be 0, there is no launch."""
     build = Builder.index()
     elements = reduce(build.mul, [*count, extent(vectors[0], -1)])
     if any(constant_of(each) == 0 for each in count):

@@ -15,7 +15,7 @@ from lowtide.passes.steps import Step
 
 STEPS = (
     Step(LowerEpilogue, "needs the accumulator's thread-value layout"),
-    Step(FuseMultiplyAdds, "after what is reduced and stored reads its values: products that these read stay"),
+    Step(FuseMultiplyAdds, "after reductions and stores read their values: a product that one of them reads is kept"),
     Step(StoreFirstRows, "after the tile is in parts, and waits and releases are those of mbarriers"),
     Step(OverlapLaunches, "after the mbarriers are made: they need not wait for the kernels before"),
     Step(AssignSmemOffsets, "last: every buffer, the epilogue's scratch among them, is known"),

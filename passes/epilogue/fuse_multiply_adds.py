@@ -1,11 +1,11 @@
-"""fuse-multiply-adds: compute a product and the sum that takes it by one instruction.
+"""fuse-multiply-adds: compute a product and the sum that reads it by one fma.
 
 Before   sm.map … { %p = arith.mulf %x, %y; %s = arith.addf %p, %z; tile.yield %s }
 After    sm.map … { %s = math.fma %x, %y, %z; tile.yield %s }
-         The product is not rounded, so the result has at most the error of the two operations. A difference negates z,
-         or x if the product is subtracted. PTX names the rounding of each operation, so ptxas fuses none.
-         Products that something else reads stay, and so do those with an erfc, whose formula takes in the other
-         factors (expand-math).
+         The product is not rounded, so the error is at most that of the two operations. In a difference, z is negated,
+         or x if the product is subtracted. ptxas does not fuse them, since PTX names the rounding of each operation.
+         A product with another reader is kept. So is a product with a factor erfc: expand-math merges its constants
+         into the formula of erfc.
 Needs    sm.map; products and sums of f32.
 Refuses  nothing.
 Test     test/lit/passes/epilogue/fuse-multiply-adds.mlir; its numbers: case multiply-adds in
@@ -43,7 +43,7 @@ def _is_sum(op: ir.OpView) -> bool:
 
 
 def _fuse(op: ir.OpView) -> bool:
-    """Whether one operand of the sum or difference is a product, and became part of it."""
+    """Replaces the sum or difference by an fma if an operand is a product that can be fused. Returns whether it did."""
     products = [_product(operand) for operand in (op.lhs, op.rhs)]
     at = next((number for number, product in enumerate(products) if product is not None), None)
     if at is None:
@@ -62,7 +62,7 @@ def _fuse(op: ir.OpView) -> bool:
 
 
 def _product(value: ir.Value) -> arith.MulFOp | None:
-    """The product that gives a value, if nothing else reads it, and no factor is an erfc."""
+    """The product that defines a value, if the value has one use, and no factor is an erfc; otherwise None."""
     op = defining_op(value)
     if not isinstance(op, arith.MulFOp) or len(list(value.uses)) > 1:
         return None

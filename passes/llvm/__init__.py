@@ -17,7 +17,7 @@ from lowtide.passes.steps import Step
 STEPS = (
     Step(ConvertPtxOpsToAsm, "the one place where inline assembly is written"),
     Step(ConvertMathToIntrinsics, "upstream's conversion would call libdevice for these"),
-    Step(CopyStoredSums, "while the loops that return sums are ops"),
+    Step(CopyStoredSums, "while loops are ops: sums are known as their results"),
     Step(KeepComparisonsWide, "while the type of wgmma's sums is still an attribute"),
     Step(
         "gpu.module(convert-scf-to-cf,convert-gpu-to-nvvm,convert-nvvm-to-llvm,convert-to-llvm,"

@@ -1,12 +1,12 @@
-"""copy-stored-sums: copy sums of FMAs before they are stored, so that stores do not decide which registers they have.
+"""copy-stored-sums: copy the sums of FMAs before they are stored, so that stores do not decide their registers.
 
 Before   %sums = scf.for … -> vector<4xf32>; llvm.store %sums, %p : vector<4xf32>, !llvm.ptr<1>
 After    %sums = scf.for …; %x = vector.extract %sums[0]; %y = llvm.inline_asm "add.rn.f32 $0, $1, 0f80000000;" %x; …
          %copy = vector.from_elements %y, …; llvm.store %copy, %p
-         A vector store needs consecutive registers. ptxas would keep the sums in these from the first product on. More
-         FMAs then read three registers of one bank, and fragments are loaded later. ptxas removes a mov, but not the
-         addition of -0, which changes no number.
-Needs    device code in which the loops over K are scf.for. Only kernels whose products are FMAs of a thread.
+         A vector store needs consecutive registers. Without copies, ptxas keeps the sums in such registers from the
+         first product on: more FMAs read three registers of one bank, and fragments are loaded later. A copy is the
+         addition of -0, which changes no number; ptxas would remove a mov.
+Needs    device code in which the loops over K are scf.for. Changes only kernels that multiply by FMAs.
 Refuses  nothing.
 Test     test/lit/passes/llvm/copy-stored-sums.mlir
 """
@@ -42,7 +42,7 @@ class CopyStoredSums(Pass):
 
 
 def _is_sums(value: ir.Value) -> bool:
-    """Whether this is a vector of f32 that a loop returns, or consists of elements of such vectors."""
+    """Whether a value is a vector of f32 that a loop returns, or one of elements of such vectors."""
     if not isinstance(value.type, ir.VectorType) or not isinstance(value.type.element_type, ir.F32Type):
         return False
     made = defining_op(value)
@@ -53,7 +53,7 @@ def _is_sums(value: ir.Value) -> bool:
 
 
 def _copied(store: llvm.StoreOp) -> ir.Value:
-    """The stored vector, of copies of its elements."""
+    """A vector of copies of the elements that are stored."""
     sums = store.value
     element = sums.type.element_type
     with ir.InsertionPoint(store), store.location:

@@ -66,7 +66,7 @@ from lowtide.targets import Target
 MODULE_NAME = "kernels"
 _SMEM_SYMBOL = "shared_memory"
 _SHARED = 3  # address space
-_FEW_REGISTERS = 128  # of a thread: two CTAs of 256 threads on an SM
+_FEW_REGISTERS = 128  # the most that each thread can have if two CTAs of 256 threads share an SM
 _PTX_OF_MAPS = 83  # the version that has tensormap.replace (PTX ISA, "tensormap.replace", "PTX ISA Notes")
 
 _HANDLERS: dict[type, Callable[[Context, Any], None]] = {
@@ -271,10 +271,11 @@ def _ctas_per_sm(kernel: tile.KernelOp) -> int:
 
 
 def _starts_in_the_middle(kernel: tile.KernelOp, threads: int, target: Target) -> bool:
-    """Whether FMAs start with the second half of a thread's rows: if A does not pass through registers, but B does, or
-    few are left to a thread. ptxas then finds registers of the sums with fewer conflicts of banks: in nn, none of 2048
-    FMAs of a K step reads three registers of one bank, in place of 77. Of cuBLASLt's speed on an H200, 4096³ has 0.949
-    in nn and 1.006 in nt, in place of 0.886 and 0.990; but 3000³ in nt, with more registers, 0.965 in place of 1.044.
+    """Whether FMAs start with the second half of a thread's rows: if copies of A do not pass through registers, and
+    either those of B do or a thread has few registers. ptxas then assigns the sums to registers with fewer bank
+    conflicts: in nn, none of the 2048 FMAs of a K step reads three registers of one bank, in place of 77. On an H200,
+    4096³ has 0.949 of cuBLASLt's speed in nn and 1.006 in nt, in place of 0.886 and 0.990. But 3000³ in nt, where a
+    thread has more registers, would have 0.965 in place of 1.044.
     """
     if "schedule" not in kernel.attributes:
         return False

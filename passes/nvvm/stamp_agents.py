@@ -215,8 +215,8 @@ class _Stamper:
             return nvvm.ClockOp(self.build.i32).result, nvvm.GlobalTimerLoOp(self.build.i32).result
 
     def _write(self, times: Mapping[int, Time], number: ir.Value | None, *, is_producer: bool, is_alone: bool) -> None:
-        """Stores of stamps, by the first thread of the agent, or by the only one if it `is_alone`; `number` is that of
-        the tile, None for the first."""
+        """Stores of stamps by the first thread of the agent, or, if `is_alone`, by the only thread that runs this code.
+        `number` is that of the tile, None for the first."""
         build, layout = self.build, self.layout
         thread = nvvm.ThreadIdXOp(build.i32).result
         own = thread if is_producer else build.sub(thread, layout.first)
@@ -237,7 +237,7 @@ class _Stamper:
 
 
 def _is_elected(block: ir.Block) -> bool:
-    """Whether one thread that elect.sync gives runs the block."""
+    """Whether only a thread that elect.sync has chosen runs the block."""
     op = block.owner.opview
     while not isinstance(op, gpu.GPUFuncOp):
         if isinstance(op, scf.IfOp) and isinstance(defining_op(op.condition), nvvm.ElectSyncOp):

@@ -89,7 +89,7 @@ def test_sums_are_exact_in_exact_domains():
 
 @pytest.mark.parametrize("tiles", (30, 260))
 def test_many_partial_results_of_a_column_are_reduced(tiles):
-    """A thread loads eight at once, and then the others. More than 256 are reduced in groups first."""
+    """A thread loads eight partial results at a time, then the rest. More than 256 are first reduced in groups."""
 
     def epilogue(acc):
         return {"sums": lt.sum(acc, dim=0), "lse": lt.logsumexp(acc, dim=0)}

@@ -86,7 +86,8 @@ def test_wide_tiles_have_parts_of_k_if_a_passes_through_registers(layout, column
     ("layout", "ctas", "from_the_middle"), [("tt", 2, False), ("nn", 1, True), ("nt", 2, True), ("nt", 1, False)]
 )
 def test_fmas_go_back_and_forth_along_m(layout: str, ctas: int, from_the_middle: bool) -> None:
-    """From the middle if A does not pass through registers, but B does, or a thread has 128 of them."""
+    """They start in the middle if A does not pass through registers, and either B does or a thread has at most 128
+    registers."""
     spec = lt.GemmSpec(m=128, n=128, k=1024, a="f32", b="f32", d="f32", layout=layout)
     schedule = f"grid.tile = [128, 128], k = 16, stages = 3, multiply.atoms = [16, 16, 1], ctas_per_sm = {ctas}"
     ptx = str(lt.compile_gemm(spec, target="sm_90", schedule=schedule).levels["ptx"])

@@ -47,8 +47,8 @@ def test_a_decomposed_gelu_by_tanh_is_computed_by_a_sigmoid() -> None:
 
 
 def test_constants_of_a_differentiated_gelu_are_one_and_a_common_factor_is_taken_out() -> None:
-    """As torch differentiates ½ x (1 + tanh u) with u = c (x + d x³): a term has the factors ½, 4 and c, the other one
-    d and 3 in addition."""
+    """As torch differentiates ½ x (1 + tanh u) with u = c (x + d x³): both terms have the constants ½, 4 and c, and the
+    second one also d and 3."""
     graph, c, d = Graph(), 0.75, 0.0625
     x, sums = graph.input(M, N), product(graph)
     half, square = graph.call("aten.mul.Tensor", x, 0.5), graph.call("aten.mul.Tensor", x, x)

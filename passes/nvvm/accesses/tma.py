@@ -71,8 +71,8 @@ def lower_tma_load(context: Context, op: sm.TmaLoadOp) -> None:
 
 
 def _in_cluster(context: Context, pointer: ir.Value) -> ir.Value:
-    """A pointer to shared memory of the CTA as one to that of the cluster, in which it is the same number. LLVM would
-    cast it by way of a generic address, for which ptxas reads a special register before each load."""
+    """A pointer to the CTA's shared memory, as a pointer to the cluster's: both have the same bits. LLVM's cast goes
+    through a generic address, for which ptxas reads a special register before each load."""
     number = llvm.PtrToIntOp(context.build.i64, pointer).result
     return llvm.IntToPtrOp(llvm.PointerType.get(CLUSTER_SPACE), number).result
 

@@ -80,9 +80,10 @@ def _lower_body(context: Context, op: sm.RolesOp, position: int, first: int, low
 
 
 def _block_of_one(context: Context, own: ir.Value, body: ir.Block) -> ir.Block:
-    """The block that one thread of the role runs. If that thread is not elected, ptxas adds a loop over the threads of
-    its warp to each TMA load, and the loop takes longer than the load. If LLVM unrolls the loops over K, an elected
-    thread makes some kernels slower by as much as others are faster; if CTAs divide K, none is faster."""
+    """The block that one thread of the role runs: an elected one if `_loads_all_k`, otherwise thread 0. If a thread is
+    not elected, ptxas adds to each TMA load a loop over the threads of the warp, which takes longer than the load. But
+    if LLVM unrolls the loops over K, election makes some kernels slower by as much as it makes others faster. If CTAs
+    divide K, it makes none faster."""
     build = context.build
     if not _loads_all_k(body):
         return scf.IfOp(build.eq(own, 0)).then_block
@@ -93,7 +94,7 @@ def _block_of_one(context: Context, own: ir.Value, body: ir.Block) -> ir.Block:
 
 
 def _loads_all_k(body: ir.Block) -> bool:
-    """Whether loops over a whole K, which is known only at run time, start the TMA loads."""
+    """Whether K is known only at run time and is not divided among CTAs, and loops over it start TMA loads."""
     loops = (loop for inner in body.operations for loop in walk(inner, scf.ForOp) if walk(loop, sm.TmaLoadOp))
     works = (work for inner in body.operations for work in walk(inner, tile.WorkTilesOp))
     is_open = any(constant_of(loop.upperBound) is None for loop in loops)

@@ -60,7 +60,7 @@ def _fma(tiled: TiledMma, a: Fragment, b: Fragment, c: Fragment, *, second_half_
 
 
 def _order_of_fmas(rows: int, columns: int, *, second_half_first: bool) -> Iterator[tuple[int, int]]:
-    """Column by column, back and forth along M, from the first row or from the middle one."""
+    """Column by column, back and forth along M, starting at the first row or at the middle one."""
     first = rows // 2 if second_half_first else 0
     order = [*range(first, rows), *range(first)]
     yield from ((order[place], n) for place, n in _back_and_forth(rows, columns, along_n=False))

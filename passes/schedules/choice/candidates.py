@@ -154,11 +154,12 @@ def _even_shares(given: Schedule, problem: Problem, target: Target) -> Iterator[
 
 
 def _sharing(one: WarpTile, given: Schedule, problem: Problem) -> Fields:
-    """For parts of K by FMA atoms: two CTAs on an SM share the largest tile if A passes through registers, which takes
-    more instructions than other copies; of the columns that use it, a wider tile has twice as many. µs on an H200, in
-    parts of 128×64 and of 128×128: 512×512×16384 tn 206 and 198, tt 194 and 191, nn 190 and 193, nt 184 and 184; 1024³
-    tn 56.6 and 54.8, tt 52.9 and 52.7, nn 51.1 and 52.8, nt 49.3 and 50.5. Tiles must be whole: copies that may end
-    within one, beside the addition of partial sums, would spill."""
+    """For FMA atoms with K in parts: two CTAs on an SM for the largest tile, 128×128, if A passes through registers.
+    Such copies take more instructions than others, and in a tile of 128 columns twice as many columns use each element
+    of A as in one of 64. µs on an H200 with tiles of 128×64 and of 128×128: 512×512×16384 tn 206 and 198, tt 194 and
+    191, nn 190 and 193, nt 184 and 184; 1024³ tn 56.6 and 54.8, tt 52.9 and 52.7, nn 51.1 and 52.8, nt 49.3 and 50.5.
+    All tiles must be whole: copies that may end within a tile, together with the addition of partial sums, would
+    spill."""
     is_largest = (one.tile, one.atoms) == (tiles.SHARED_BY_THREADS.tile, tiles.SHARED_BY_THREADS.atoms)
     is_open = given.grid.ctas_per_sm is None and problem.is_plain
     if not (is_open and is_largest and a_is_mk(problem.layout) and _are_whole(one, problem)):

@@ -279,7 +279,7 @@ def _buffers(schedule: Schedule, problem: Problem, target: Target) -> int:
     n = schedule.tile_mnk[1]
     number = _parts_of(schedule, problem)
     counts = [count for count in range(_MOST_BUFFERS, 0, -1) if number % count == 0]
-    if _waits_for_operands(schedule, problem):  # slots for operands gain more than further buffers (`_slots`)
+    if _waits_for_operands(schedule, problem):  # more slots for operands save more time than more buffers (`_slots`)
         counts = counts[-2:]
     stages = {count: fitting_stages(schedule.with_(buffers=count), problem, target) for count in counts}
     is_one_wave = _is_one_wave(schedule, problem, target)
@@ -294,11 +294,11 @@ def _buffers(schedule: Schedule, problem: Problem, target: Target) -> int:
 
 
 def _slots(schedule: Schedule, problem: Problem, target: Target) -> int:
-    """The parts of full operands that TMA loads ahead, as far as their slots do not take the place of a stage. If
-    consumers share a tile, as many as the tile has, since no products hide the wait for a part: with three slots and
-    two buffers, a product of 128×256 with a residual takes 0.92 to 1.00 of the time with one slot and four buffers,
-    0.97 on average (7 products of 4096 or 8192 rows, K of 1024 to 14336, H200). If consumers take turns, two, or one
-    if products hide the epilogue."""
+    """The number of parts of full operands that TMA loads ahead. Their slots may not take the place of a stage. If
+    consumers take turns, two, or one if products hide the epilogue. If consumers share a tile, as many as the tile has,
+    since no products hide the wait for a part: with three slots and two buffers, products with a residual in tiles of
+    128×256 take 0.92 to 1.00 of the time that they take with one slot and four buffers, 0.97 on average (7 products of
+    4096 or 8192 rows, K of 1024 to 14336, H200)."""
     steps = ceil((problem.k or 0) / schedule.tile_mnk[2])
     if schedule.agents.consumer.turns > 1 and steps >= _HIDING_STEPS:
         return 1
@@ -314,7 +314,7 @@ def _waits_for_operands(schedule: Schedule, problem: Problem) -> bool:
 
 
 def _parts_of(schedule: Schedule, problem: Problem) -> int:
-    """The number of parts of a tile, without a narrower last one of each row of parts."""
+    """The number of parts of a tile. A narrower last part of a row of parts does not count."""
     assert schedule.epilogue.tile is not None
     rows, columns = schedule.epilogue.tile
     return max(1, schedule.tile_mnk[0] // max(1, rows) * (stored_columns(schedule, problem) // max(1, columns)))

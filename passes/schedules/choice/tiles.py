@@ -42,8 +42,9 @@ _HALVES = _tiles(
     "128x128x32 by 2x2 in 4, 128x64x64 by 2x2 in 3, 64x128x64 by 2x2 in 3, 64x64x64 by 2x2 in 4, 64x64x32 by 2x2 in 4"
 )
 # By bits of A's elements. Large tiles reuse operands more, small ones fill the GPU with small problems. FMA atoms have
-# 8 × 8 accumulators per thread. An accumulator of f64 takes two registers, so its tiles are smaller. If an SM has one
-# of them at most, eight warps hide more than four: 1024³ by 128×64 takes 0.94 (nt) and 0.96 (tn) of the time (H200).
+# 8 × 8 accumulators per thread. An accumulator of f64 takes two registers, so its tiles are smaller. If an SM
+# has at most one of them, eight warps hide more latency than four: 1024³ by 128×64 takes 0.94 (nt) and 0.96 (tn) of the
+# time (H200).
 _COMMON: Mapping[int, tuple[WarpTile, ...]] = MappingProxyType(
     {
         8: tuple(replace(one, k=2 * one.k) for one in _HALVES),

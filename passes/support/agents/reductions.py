@@ -22,8 +22,8 @@ from lowtide.targets import split_coordinates
 from lowtide.targets.tv import extents, offsets
 
 _WARP = 32
-# One thread for each column would reduce the partial results of a long M one after the other. The launch of the groups
-# costs as much time as about 200 of them (1.7 µs, H200).
+# One thread reduces the partial results of a column one after the other. If there are many, several threads first
+# reduce a group each. This needs one more launch, which takes as long as about 200 partial results (1.7 µs, H200).
 FINISH_GROUPS, MOST_ALONE = 16, 256
 
 
@@ -38,8 +38,9 @@ def in_kernel(reduction: Reduction) -> Reduction:
 
 
 def may_finish_in_groups(reduction: Reduction) -> bool:
-    """Whether more than `MOST_ALONE` partial results are first reduced in `FINISH_GROUPS` groups, every 16th to one,
-    and then these: those of columns. Pairs of partial results would not stay side by side."""
+    """Whether this is a reduction whose elements, if they have more than `MOST_ALONE` partial results, are reduced in
+    `FINISH_GROUPS` groups of every 16th one, and then from the results of the groups. Reductions of columns are, unless
+    partial results are pairs, which would not stay side by side."""
     return reduction.axis == "column" and not reduction.is_pair
 
 

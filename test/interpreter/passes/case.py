@@ -53,7 +53,7 @@ def scaled(acc, c: lt.Full, alpha: lt.Scalar, beta: lt.Scalar):
 
 
 def multiplied(acc, c: lt.Full, row: lt.PerRow["f32"]):  # noqa: F821
-    """Sums and differences of products: of the first, of the second, and of both operands."""
+    """Sums and differences whose first operand, second operand or both are products."""
     return (row - acc * c) + (2.0 * acc - row) + (3.0 * c + acc * row)
 
 

@@ -37,7 +37,7 @@ def replace_groups(graph: torch.fx.Graph, taken: Product | Fusion, epilogue: str
         else:
             made, exit = _with_epilogue(graph, taken, epilogue), _exit(taken)
     exit.replace_all_uses_with(made)
-    if isinstance(taken, Fusion):  # its operands may stand after the product
+    if isinstance(taken, Fusion):  # its operands may come after the product in the graph
         stable_topological_sort(graph)
     erase_unread(graph, [node, *(taken.region.nodes if isinstance(taken, Fusion) else ()), a, b])
 

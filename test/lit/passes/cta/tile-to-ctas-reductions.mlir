@@ -35,8 +35,8 @@ func.func @f(%a: !mat, %b: !mat, %d: !mat, %s: memref<?xf32>, %t: memref<1xf32>)
   return
 }
 
-// There may be many partial results of a column if M is known only at run time: then sixteen groups come first. If there
-// are few, their launches are empty.
+// If M is known only at run time, a column may have many partial results: sixteen groups of them are reduced first. If it
+// has few, the two launches with groups are empty, otherwise the last launch.
 // CHECK:       func.func @columns(
 // CHECK:       %[[PARTS:.+]] = tile.workspace %{{.+}} : memref<?xf32>
 // CHECK:       tile.launch @columns_kernel
@@ -65,7 +65,7 @@ func.func @columns(%a: !mat, %b: !mat, %d: !mat, %s: memref<?xf32>) {
   return
 }
 
-// A known M of 1024 has few: they are reduced in one launch.
+// With M = 1024 a column has few partial results: one launch reduces them.
 // CHECK:       func.func @few(
 // CHECK:       %[[PARTS:.+]] = tile.workspace %{{.+}} : memref<?xf32>
 // CHECK-NOT:   tile.workspace

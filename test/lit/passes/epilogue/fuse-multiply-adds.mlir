@@ -1,4 +1,4 @@
-// fuse-multiply-adds makes one instruction of a product and the sum or difference that takes it.
+// fuse-multiply-adds replaces a product and the sum or difference that reads it by one fma.
 // RUN: lowtide-opt %s -p fuse-multiply-adds | filecheck %s
 #tv = #tile.tv<threads (4,8,4):(32,1,16), values (2,2):(16,8)>
 !part = !sm.fragment<16x16xf32, #tv>
@@ -20,7 +20,7 @@ func.func @fused(%p: !part, %q: !part, %r: !part) -> !part {
     %difference = arith.subf %b, %sum : f32
     %c = arith.mulf %y, %z : f32
     %subtracted = arith.subf %difference, %c : f32
-    // A product that something else reads stays, and so does one with an erfc.
+    // A product with another reader is kept, and so is one with a factor erfc.
     // CHECK-NEXT:    %[[TWICE:.+]] = arith.mulf %[[X]], %[[X]]
     // CHECK-NEXT:    %[[READ:.+]] = arith.addf %[[TWICE]], %[[SUBTRACTED]]
     // CHECK-NEXT:    %[[OTHER:.+]] = arith.maximumf %[[TWICE]], %[[READ]]

@@ -1,4 +1,5 @@
-// copy-stored-sums copies sums that a loop returns before a store to global memory, in kernels by FMAs, and nothing else.
+// copy-stored-sums, in kernels that multiply by FMAs, copies sums that a loop returns before they are stored to global
+// memory. It copies nothing else.
 // RUN: lowtide-opt %s -p copy-stored-sums | filecheck %s
 
 #fmas = #tile.schedule<grid = <tile = [64, 64]>, mainloop = <k = 8, stages = 2>, multiply = <atom = fma.m1n1k1>>
@@ -18,7 +19,7 @@ gpu.module @kernels {
   // CHECK:         %[[COLUMN:.*]] = vector.from_elements
   // CHECK-COUNT-2: llvm.inline_asm "add.rn.f32
   // CHECK-NOT:     llvm.store %[[COLUMN]]
-  // To shared memory, or not as they are: no copies.
+  // No copies for stores to shared memory, nor of values that are computed from sums:
   // CHECK:         llvm.store %[[SUMS]]#1, %{{.*}} : vector<2xf32>, !llvm.ptr<3>
   // CHECK:         %[[TWICE:.*]] = arith.addf
   // CHECK-NEXT:    llvm.store %[[TWICE]], %{{.*}} : vector<2xf32>, !llvm.ptr<1>

@@ -1,7 +1,7 @@
-// convert-sm-to-nvvm: one thread of the producer is elected if a loop over a run-time K starts its TMA loads.
+// convert-sm-to-nvvm: elect.sync chooses the producer's thread if TMA loads are in a loop over a run-time K.
 // RUN: lowtide-opt %s -p convert-sm-to-nvvm | filecheck %s
 
-// The first warp elects it, so that ptxas adds no loop around a load.
+// The first warp elects the thread, so ptxas adds no loop around a load.
 // CHECK-LABEL: gpu.func @open(
 // CHECK:       %[[TID:.+]] = nvvm.read.ptx.sreg.tid.x
 // CHECK:       %[[WARP:.+]] = arith.cmpi ult, %[[TID]], %c32_i32{{.*}} : i32
@@ -13,7 +13,7 @@
 // CHECK-NEXT:        %[[TO:.+]] = llvm.inttoptr %[[NUMBER]] : i64 to !llvm.ptr<7>
 // CHECK-NEXT:        nvvm.cp.async.bulk.tensor.shared.cluster.global %[[TO]]
 
-// LLVM unrolls loops with constant bounds. Their thread is that of number 0.
+// If the loop has constant bounds, LLVM unrolls it, and thread 0 runs it.
 // CHECK-LABEL: gpu.func @known(
 // CHECK-NOT:   nvvm.elect.sync
 #a = #tile.layout<(128,64):(64,1), swizzle<3,3,3>>
