@@ -123,6 +123,7 @@ def _product_of(pairs: Sequence[tuple[Shape, Form, bool]]) -> Product:
         a_is_k_major=k_major[:, 0],
         b_is_k_major=k_major[:, 1],
         clips=np.array([clipped for *_, clipped in pairs]),
+        overlaps=True,
     )
 
 

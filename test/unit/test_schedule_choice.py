@@ -25,6 +25,30 @@ def test_every_field_has_a_reason() -> None:
     assert all(choice.reasons[path] for path in choice.schedule.decided())
 
 
+def test_an_operand_that_is_read_once_is_evicted_first() -> None:
+    few, given = replace(LARGE, m=100), Schedule().with_(grid_tile=(128, 128))
+    for problem, caches in (
+        (few, (None, "evict_first")),
+        (replace(LARGE, n=100), ("evict_first", None)),
+        (LARGE, (None, None)),
+        (few.expecting({"m": 100}), (None, None)),  # a kernel that serves other M, too
+    ):
+        found = choose(problem, get("sm_90a"), given).schedule.mainloop
+        assert tuple(each.cache and str(each.cache) for each in (found.a, found.b)) == caches
+
+
+def test_a_launch_waits_if_only_some_ctas_find_room_and_memory_limits_them() -> None:
+    few, given = replace(LARGE, m=5120, n=80, k=5120), Schedule().with_(grid_tile=(64, 80))
+    for problem, launch in (
+        (few, "serialized"),  # 80 CTAs
+        (replace(few, m=4096), "programmatic"),  # 64 CTAs
+        (few.expecting({"n": 80}), "programmatic"),
+    ):
+        choice = choose(problem, get("sm_90a"), given)
+        assert str(choice.schedule.grid.launch) == launch
+        assert ("find room" in choice.reasons["grid.launch"]) == (launch == "serialized")
+
+
 def test_the_reason_of_a_given_field_is_that_it_was_given() -> None:
     choice = choose(LARGE, get("sm_80"), Schedule().with_(grid_tile=(128, 128), k=32, a_swizzle=(0, 3, 3), order="row"))
     given = {path for path, reason in choice.reasons.items() if reason == "given"}

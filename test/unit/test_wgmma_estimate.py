@@ -21,7 +21,7 @@ from lowtide.passes.schedules.cost.described import fields_of, grid_of, is_estim
 from lowtide.passes.schedules.cost.fitted import FITTED
 from lowtide.passes.schedules.cost.grids import WHOLE_COLUMN, Grid, Grids, Product
 from lowtide.passes.schedules.cost.traffic import tile_of
-from lowtide.passes.schedules.cost.wgmma import cycles, either, fit_in_pairs, may_be_halved
+from lowtide.passes.schedules.cost.wgmma import cycles, either, estimate_of, fit_in_pairs, may_be_halved
 from lowtide.passes.support.problem.problem import Problem
 
 SQUARE = Product(4096, 4096, 4096, 1, 2.0, 2.0, (8192, 8192), stores_columns=False)
@@ -134,7 +134,26 @@ def test_products_that_are_converted_or_promoted_have_another_estimate() -> None
 
 def test_open_extents_are_estimated_as_assumed_ones() -> None:
     unknown = Problem(None, None, None, "bf16", "bf16", "f32", "bf16", LARGE.layout)
-    assert replace(product_of(unknown), row_bytes=(8192, 8192), stores_early=True) == product_of(LARGE)
+    own = replace(product_of(unknown), row_bytes=(8192, 8192), stores_early=True, overlaps=False)
+    assert own == product_of(LARGE)
+
+
+def waits(of: Product, grid: Grid) -> bool:
+    return bool(estimate_of(Grids.of([grid]), of, FITTED, SM_90A.sm_count, 120).waits[0])
+
+
+def test_a_grid_waits_if_memory_limits_it_and_only_some_ctas_find_room_beside_the_grid_before() -> None:
+    low = Grid(64, 80, 64, 1, 1, 1, 1, 1, adds_shares=False, band=1, halves=False)
+    of = {ctas: replace(SQUARE, m=64 * ctas, n=80, stores_transposed=True) for ctas in (66, 80, 120)}
+    assert waits(of[80], low)
+    assert not waits(of[66], low), "all find room"
+    assert not waits(of[120], low), "few find room"
+    assert not waits(of[80], low._replace(columns=24)), "two CTAs fit on an SM"
+    assert not waits(of[80], low._replace(cluster_rows=2))
+    assert not waits(replace(of[80], m=40 * 64), low._replace(parts=2))
+    assert not waits(replace(of[80], n=160), low._replace(columns=160)), "products limit it"
+    assert not waits(replace(of[80], overlaps=True), low)
+    assert estimated(of[80], low) < estimated(replace(of[80], overlaps=True), low)
 
 
 def test_rows_that_are_not_loaded_take_no_time() -> None:

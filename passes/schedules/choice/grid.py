@@ -17,7 +17,7 @@ from lowtide.dialects.tile import (
 from lowtide.dialects.tile.division import KDivision
 from lowtide.dialects.tile.fields import Order, grouped
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.passes.schedules.cost.cost import Tail, cost, tails, widest_box
+from lowtide.passes.schedules.cost.cost import Tail, cost, should_wait, tails, widest_box
 from lowtide.passes.schedules.cost.described import square_bands
 from lowtide.passes.schedules.cost.traffic import tile_of, wave_bytes
 from lowtide.passes.schedules.facts.resources import shared_memory_bytes, threads_of
@@ -44,7 +44,7 @@ _REGISTERS_OF_FMA, _ACCUMULATORS_OF_FMA = 128, 64
 def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str, Any]:
     """Order and scheduler for a tile, by path.
 
-    With roles also programmatic launch and, where they gain, a tail in halves or parts, and waves in step or K turned
+    With roles also the launch and, where they gain, a tail in halves or parts, and waves in step or K turned
     around.
     """
     if not schedule.agents.has_producer:
@@ -58,7 +58,8 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
         "grid.scheduler": SchedulerKind.persistent,
     }
     if has_griddepcontrol(target):
-        found["grid.launch"] = LaunchKind.programmatic
+        waits = should_wait(schedule, problem, target)
+        found["grid.launch"] = LaunchKind.serialized if waits else LaunchKind.programmatic
     tail = _cheapest_tail(schedule, problem, target) if may_split_tail(schedule, problem) else TailKind.whole
     if isinstance(tail, KDivision):
         found["grid.k_division"] = tail

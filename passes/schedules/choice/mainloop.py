@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from lowtide import targets
-from lowtide.dialects.tile import ScalesKind, StageOrder, StorePath
+from lowtide.dialects.tile import CacheHint, ScalesKind, StageOrder, StorePath
 from lowtide.dialects.tile.agents import REGISTER_PATHS, SINGLE
 from lowtide.dialects.tile.layouts import SwizzleBits
 from lowtide.dialects.tile.schedule import Schedule
@@ -49,7 +49,18 @@ def follow(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
         "mainloop.b.copy": "tma",
         "mainloop.a.swizzle": _panel_swizzle("a", schedule, problem),
         "mainloop.b.swizzle": _panel_swizzle("b", schedule, problem),
+        **_hints(schedule, problem),
     }
+
+
+def _hints(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
+    """If one row or one column of tiles covers D, CTAs read the larger operand once: L2 then evicts it first, and keeps
+    the smaller one, which all CTAs read."""
+    m, n = problem.compiled.m, problem.compiled.n
+    if schedule.copied_by_threads or not problem.is_plain or m is None or n is None:
+        return {}
+    larger, smaller, side = ("a", n, 1) if m >= n else ("b", m, 0)
+    return {f"mainloop.{larger}.cache": CacheHint.evict_first} if smaller <= schedule.tile_mnk[side] else {}
 
 
 def _operand(name: Operand, schedule: Schedule, problem: Problem) -> Mapping[str, Any]:

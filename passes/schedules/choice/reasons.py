@@ -5,7 +5,15 @@ from types import MappingProxyType
 
 from tensor_layouts import Layout
 
-from lowtide.dialects.tile import EpilogueMath, OperandKind, PromoteKind, RepeatKind, SchedulerKind, StorePath
+from lowtide.dialects.tile import (
+    EpilogueMath,
+    LaunchKind,
+    OperandKind,
+    PromoteKind,
+    RepeatKind,
+    SchedulerKind,
+    StorePath,
+)
 from lowtide.dialects.tile.agents import REGISTER_PATHS
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
@@ -28,6 +36,7 @@ Reasons = Mapping[str, str]
 
 SEE_TILE = "see grid.tile"
 _COPIES = "TMA: one thread copies, and the boxes come swizzled"
+_READ_ONCE = "CTAs read it once: it is evicted first, and the smaller operand stays in L2"
 _SWIZZLES = "the widest swizzle of TMA and wgmma for its rows: no conflict"
 _PROMOTED = "tensor cores keep too few bits of long sums of these types"
 
@@ -48,6 +57,8 @@ _WITH_PRODUCER: Reasons = MappingProxyType(
         "mainloop.scales": "loads by consumers would wait for those of the next stages",
         "mainloop.a.copy": _COPIES,
         "mainloop.b.copy": _COPIES,
+        "mainloop.a.cache": _READ_ONCE,
+        "mainloop.b.cache": _READ_ONCE,
         "mainloop.a.swizzle": _SWIZZLES,
         "mainloop.b.swizzle": _SWIZZLES,
         "multiply.atom": "wgmma as wide as the tile: the fewest reads of A from shared memory",
@@ -159,6 +170,8 @@ def _with_producer(schedule: Schedule, problem: Problem, target: Target) -> dict
     elif division is not None:
         found["grid.order"] = "all tiles are in flight at once, and neighbouring CTAs read the same rows of A"
     found["mainloop.stages"] = _why_stages(schedule, problem, target)
+    if schedule.grid.launch is LaunchKind.serialized:
+        found["grid.launch"] = "only some CTAs would find room beside the previous kernel, and be spread unevenly"
     count, turns = schedule.agents.consumer.all_warpgroups, schedule.agents.consumer.turns
     consumers = f"{count} consumer warpgroup{'s' if count > 1 else ''}"
     found["mainloop.agents.consumer.warps"] = f"a producer runs ahead of {consumers}"

@@ -34,7 +34,7 @@ from lowtide.passes.schedules.cost.traffic import (
     sizes_of,
 )
 from lowtide.passes.schedules.cost.wgmma import cycles as wgmma_cycles
-from lowtide.passes.schedules.cost.wgmma import may_be_halved
+from lowtide.passes.schedules.cost.wgmma import estimate_of, may_be_halved
 from lowtide.passes.schedules.facts.resources import ctas_per_sm, threads_of
 from lowtide.passes.support.agents.atoms import mma_atom_name
 from lowtide.passes.support.problem.problem import Problem
@@ -207,6 +207,15 @@ def estimated(grids: Grids, product: Product, problem: Problem, target: Target) 
     found = wgmma_cycles(grids, product, FITTED, target.sm_count, ctas_in_large_clusters(target))
     low = few_rows.are_low(grids)
     return np.where(low, few_rows.cycles(grids, product, target.sm_count), found) if low.any() else found
+
+
+def should_wait(schedule: Schedule, problem: Problem, target: Target) -> bool:
+    """Whether the grid should start after the grid before has ended. The schedule decides what `cost` needs."""
+    if not is_estimated(problem) or not schedule.agents.has_producer:
+        return False
+    grids = Grids.of([grid_of(fields_of(schedule), target)])
+    found = estimate_of(grids, product_of(problem), FITTED, target.sm_count, ctas_in_large_clusters(target))
+    return bool(found.waits[0])
 
 
 def halves_are_legal(grids: Grids, product: Product, problem: Problem, target: Target) -> np.ndarray:

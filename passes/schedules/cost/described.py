@@ -140,6 +140,7 @@ def product_of(problem: Problem) -> Product:
         a_is_k_major=a_is_k_major,
         b_is_k_major=b_is_k_major,
         clips=not problem.is_grouped or problem.is_padded,  # otherwise the rows of the next group follow
+        overlaps=not problem.compiled.has_static_extents,
         ends_anywhere=problem.is_grouped,
         in_turn=problem.is_grouped or problem.k_is_grouped,
         read_bytes=_read_bytes(problem),
