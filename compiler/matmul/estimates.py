@@ -91,8 +91,8 @@ class Sums:
 
 
 class Traits(NamedTuple):
-    """Whether the operands are swapped; and who adds the sums of the parts of K: 0 if K is not divided, 1 if one CTA of
-    a tile does, 2 if each does."""
+    """Whether the operands are swapped, and which CTAs add the sums of the parts of K: 0 if K is not divided, 1 if one
+    CTA adds those of a tile, 2 if each CTA adds a share of them."""
 
     is_swapped: bool = False
     adders: int = 0
@@ -197,14 +197,15 @@ class Estimates:
         return np.where(in_reach, cycles, _OUT_OF_REACH * octaves)
 
     def _differing(self, candidates: Sequence[Candidate], nearest: Sequence[int]) -> Indices:
-        """How many traits of each candidate differ from those of the best one at each listed M. `nearest`: the indices
-        of these M."""
+        """How many traits of each candidate differ from those of the best one at each M. `nearest`: for each
+        M, the index of the first listed one that is not smaller."""
         traits, best = np.array([each.traits for each in candidates]), np.array(self._traits)[nearest]
         differing: Indices = (traits[:, None] != best).sum(axis=2)
         return differing
 
     def _beside(self, candidates: Sequence[Candidate], nearest: Sequence[int], in_reach: Mask) -> Floats:
-        """The relative cost of the fields that the model ignores. `nearest`: the listed M that is nearest to each."""
+        """The relative cost of the fields that the model ignores. `nearest`: for each M, the first listed one
+        that is not smaller."""
         found = np.zeros(in_reach.shape)
         for number, each in enumerate(candidates):
             if each.complete is None:
