@@ -210,7 +210,7 @@ def estimated(grids: Grids, product: Product, problem: Problem, target: Target) 
 
 
 def should_wait(schedule: Schedule, problem: Problem, target: Target) -> bool:
-    """Whether the grid should start after the grid before has ended. The schedule decides what `cost` needs."""
+    """Whether the grid should start after the grid before has ended. The schedule has the fields that `cost` needs."""
     if not is_estimated(problem) or not schedule.agents.has_producer:
         return False
     grids = Grids.of([grid_of(fields_of(schedule), target)])

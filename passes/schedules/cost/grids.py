@@ -38,8 +38,8 @@ class Product:
     """Whether TMA loads only the rows that exist of operands that are K-major. In clusters and for halves
     of tiles, it always loads whole boxes."""
     overlaps: "bool | np.ndarray" = False
-    """Whether each launch may begin before the one before it has ended, as in the calibration, and in kernels that
-    serve other extents, too."""
+    """Whether each launch begins before the one before it has ended, as in the calibration and in kernels that serve
+    several extents."""
     ends_anywhere: "bool | np.ndarray" = False
     """Whether `m` is the mean number of rows of the products, which may end anywhere in a tile."""
     in_turn: "bool | np.ndarray" = False

@@ -43,8 +43,9 @@ _OF_ONE, _COMPETES = 2.0, 0.07
 _SHARED, _MOST_STAGES = 227 * 1024, 8  # bytes of shared memory for a ring of stages, and its most stages
 # The bytes of ring and scratch with which two CTAs fit on an SM: beside mbarriers, and 1 KiB that the system reserves.
 _SHARED_OF_TWO = 228 * 1024 // 2 - 1024 - 2 * 8 * _MOST_STAGES
-# Of the SMs: a grid of so many CTAs, one on each, may have to wait (`Estimate.waits`), and then takes this share of the
-# time: twelve such kernels took 0.89 to 0.97 of the time of programmatic launches, 0.93 on average (H200).
+# A grid may have to wait (`Estimate.waits`) if its CTAs, one on an SM, take more than the first and less than the
+# second of these shares of the SMs. It then takes the third one of the time: twelve such kernels took 0.89 to 0.97 of
+# the time of programmatic launches, 0.93 on average (H200).
 _SOME, _MOST, _WAITING = 0.5, 0.75, 0.93
 # The factor by which a wave takes longer with one stage less, if A and B are K-major: 24 shapes of up to 56 rows, H200.
 _ONE_STAGE_LESS = 1.04
