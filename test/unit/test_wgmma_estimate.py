@@ -152,6 +152,8 @@ def test_a_grid_waits_if_memory_limits_it_and_only_some_ctas_find_room_beside_th
     assert not waits(of[80], low._replace(cluster_rows=2))
     assert not waits(replace(of[80], m=40 * 64), low._replace(parts=2))
     assert not waits(replace(of[80], n=160), low._replace(columns=160)), "products limit it"
+    assert not waits(of[80], low._replace(turns=2))
+    assert not waits(replace(of[80], k=1024), low), "it is short"
     assert not waits(replace(of[80], overlaps=True), low)
     assert estimated(of[80], low) < estimated(replace(of[80], overlaps=True), low)
 

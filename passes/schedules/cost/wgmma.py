@@ -45,8 +45,9 @@ _SHARED, _MOST_STAGES = 227 * 1024, 8  # bytes of shared memory for a ring of st
 _SHARED_OF_TWO = 228 * 1024 // 2 - 1024 - 2 * 8 * _MOST_STAGES
 # A grid may have to wait (`Estimate.waits`) if its CTAs, one on an SM, take more than the first and less than the
 # second of these shares of the SMs. It then takes the third one of the time: twelve such kernels took 0.89 to 0.97 of
-# the time of programmatic launches, 0.93 on average (H200).
-_SOME, _MOST, _WAITING = 0.5, 0.75, 0.93
+# the time of programmatic launches, 0.93 on average (13 to 23 µs, H200). It must take more than so many cycles, because
+# shorter kernels lose more by a later start.
+_SOME, _MOST, _WAITING, _LONG = 0.5, 0.75, 0.93, 20_000
 # The factor by which a wave takes longer with one stage less, if A and B are K-major: 24 shapes of up to 56 rows, H200.
 _ONE_STAGE_LESS = 1.04
 _LAST_SHARPNESS = 2  # of `either`, for the rate of memory in a last wave and that of each of its CTAs
@@ -158,7 +159,8 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     total += _rest_of_ring(grids, product, sm_count)
     limit = _at_power_limit(grids, product, found, requests, moved, sm_count)
     some = (ctas > _SOME * sm_count) & (ctas < _MOST * sm_count) & (grids.cluster == 1) & (grids.parts == 1) & ~fit
-    waits = some & (last_wave.memory > last_wave.cta.total) & np.logical_not(product.overlaps)
+    some &= (grids.turns == 1) & (total > _LONG) & np.logical_not(product.overlaps)
+    waits = some & (last_wave.memory > last_wave.cta.total)
     factor = np.where(grids.cluster > _MOST_FITTED, _NOT_FITTED, 1.0)
     more = (grids.rows - grids.columns) * (grids.cluster_rows - grids.cluster_columns) > 0
     more &= (grids.cluster == _PAIR) & (np.minimum(of_rows, of_columns) >= _PAIR)  # the other pair is possible, too
