@@ -73,7 +73,7 @@ class MmaAtom:
     """Whether fragments that are read one K step ahead stay there; otherwise LLVM moves them behind the back edge of
     the loop. Only for products that are then faster (measured on an H200)."""
     k_is_contiguous: bool = False
-    """Whether K must be contiguous in A and B: wgmma transposes only 16-bit operands."""
+    """Whether K must be contiguous in operands in shared memory: wgmma transposes only those of 16 bits."""
     a_in: tuple[MemorySpace, ...] = ("rmem",)
     """The memory spaces that A may come from."""
     b_in: tuple[MemorySpace, ...] = ("rmem",)
@@ -83,6 +83,15 @@ class MmaAtom:
     @property
     def issuer(self) -> Issuer:
         return _ISSUERS[self.name.partition(".")[0]]
+
+    def takes(self, k_is_last: tuple[bool, bool]) -> bool:
+        """Whether it takes operands that lie so: whether K is contiguous in A, and in B."""
+        a_by_k, b_by_k = k_is_last
+        return not self.k_is_contiguous or (b_by_k and (a_by_k or "rmem" in self.a_in))
+
+    def holds_a(self, k_is_last: tuple[bool, bool]) -> bool:
+        """Whether threads load A to registers because it lies as shared memory cannot give it to the instruction."""
+        return self.k_is_contiguous and not k_is_last[0] and self.takes(k_is_last)
 
     def layout(self, operand: Operand) -> Layout:
         """The TV layout of `operand`: (thread, value) to its atom tile."""
@@ -215,9 +224,12 @@ _WGMMA_TYPES = (
     ("f32", "tf32", "tf32"),
 )
 _WGMMA_K_BITS = 256
-# A of 16-bit elements in registers: each warp has 16 rows, as in mma.m16n8k16 (PTX ISA, "Register Fragments for
-# wgmma.mma_async.m64nNk16", "Matrix A").
-_A_IN_REGISTERS = Layout(((4, 8, 4), (2, 2, 2)), ((128, 1, 16), (64, 8, 512)))
+# A in registers, by its bits: each warp has 16 rows, as in mma.m16n8k16 and mma.m16n8k8 (PTX ISA, "Register Fragments
+# for wgmma.mma_async.m64nNk16" and "… .m64nNk8", "Matrix A"). Threads transpose 4-byte elements as they load them.
+_A_IN_REGISTERS = {
+    16: Layout(((4, 8, 4), (2, 2, 2)), ((128, 1, 16), (64, 8, 512))),
+    32: Layout(((4, 8, 4), (2, 2)), ((64, 1, 16), (8, 256))),
+}
 # s8 by u8 (PTX ISA, "wgmma.mma_async", "PTX ISA Notes").
 _PTX_OF_MIXED_BYTES = 84
 # For integers, larger widths are multiples of 16 (PTX ISA, "wgmma.mma_async", "Shape").
@@ -337,15 +349,15 @@ def wgmma_atom(n: int, c_dtype: str, a_dtype: str, b_dtype: str) -> MmaAtom:
         ptx_version=_PTX_OF_MIXED_BYTES if a_dtype != b_dtype and not c.is_float else 80,
         rate=2048 * 16 // a.bits,
         k_is_contiguous=a.bits != _TRANSPOSED_BITS,
-        a_in=("smem", "rmem") if a.bits == _TRANSPOSED_BITS else ("smem",),
+        a_in=("smem", "rmem") if a.bits in _A_IN_REGISTERS else ("smem",),
         b_in=("smem",),
         completion="groups",
     )
 
 
 def with_a_in_registers(atom: MmaAtom) -> MmaAtom:
-    """A wgmma of 16-bit operands that takes A from registers."""
-    return replace(atom, a_layout=_A_IN_REGISTERS)
+    """A wgmma of operands of 16 or 32 bits that takes A from registers."""
+    return replace(atom, a_layout=_A_IN_REGISTERS[element_type(atom.a_dtype).bits])
 
 
 def _fma_atoms() -> dict[str, MmaAtom]:
@@ -428,13 +440,10 @@ def accumulator_types(a_dtype: str | None = None, b_dtype: str | None = None) ->
 
 
 @cache
-def has_wgmma(a_dtype: str, b_dtype: str, c_dtype: str, k_is_contiguous: bool = True) -> bool:
-    """Whether wgmma multiplies these types with these accumulators, with K contiguous in both operands or not."""
-    types = a_dtype, b_dtype, c_dtype
-    return any(
-        (atom.a_dtype, atom.b_dtype, atom.c_dtype) == types and (k_is_contiguous or not atom.k_is_contiguous)
-        for atom in WGMMA_ATOMS.values()
-    )
+def has_wgmma(a_dtype: str, b_dtype: str, c_dtype: str, k_is_last: tuple[bool, bool] = (True, True)) -> bool:
+    """Whether wgmma multiplies these types with these accumulators, with K contiguous in A, and in B, or not."""
+    types, atoms = (a_dtype, b_dtype, c_dtype), WGMMA_ATOMS.values()
+    return any((atom.a_dtype, atom.b_dtype, atom.c_dtype) == types and atom.takes(k_is_last) for atom in atoms)
 
 
 @cache

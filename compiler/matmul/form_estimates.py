@@ -26,7 +26,7 @@ from lowtide.passes.schedules.choice.search import Search, search_with_producer
 from lowtide.passes.schedules.cost.cost import estimated, halves_are_legal
 from lowtide.passes.schedules.cost.described import is_estimated, product_of
 from lowtide.passes.schedules.cost.grids import Grid, Grids, Product, taken
-from lowtide.passes.support.problem.matrix_layouts import k_is_contiguous
+from lowtide.passes.support.problem.matrix_layouts import k_is_last
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target, has_wgmma
 from lowtide.targets.atoms import WGMMA_ROWS
@@ -251,6 +251,6 @@ def _is_covered(problem: Problem) -> bool:
     """Whether wgmma takes the operands as they lie, and forms describe all candidates. For packed weights tiles depend
     on M; with scales of blocks the K of the last wave may be divided; and if sums are promoted, clusters depend on how
     rows along M lie."""
-    types, by_k = (problem.a, problem.b, problem.acc), k_is_contiguous(problem.layout)
-    is_promoted = by_k and not (problem.weights or any(problem.converted) or problem.is_scaled)
-    return (is_estimated(problem) or is_promoted) and has_wgmma(*types, k_is_contiguous=by_k)
+    types, by_k = (problem.a, problem.b, problem.acc), k_is_last(problem.layout)
+    is_promoted = all(by_k) and not (problem.weights or any(problem.converted) or problem.is_scaled)
+    return (is_estimated(problem) or is_promoted) and has_wgmma(*types, by_k)

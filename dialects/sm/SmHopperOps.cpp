@@ -288,11 +288,13 @@ static ArrayRef<int64_t> shapeOf(Type type) {
   return cast<MemRefType>(type).getShape();
 }
 
-static unsigned bitsOf(Type type) {
+static Type elementOf(Type type) {
   if (auto fragment = dyn_cast<FragmentType>(type))
-    return fragment.getElementType().getIntOrFloatBitWidth();
-  return cast<MemRefType>(type).getElementTypeBitWidth();
+    return fragment.getElementType();
+  return cast<MemRefType>(type).getElementType();
 }
+
+static unsigned bitsOf(Type type) { return elementOf(type).getIntOrFloatBitWidth(); }
 
 // A product of buffers in shared memory, or of an A in registers, that a fragment holds.
 static LogicalResult verifyProduct(Operation *op, tile::GemmLayout layout, Type typeA, Type typeB, FragmentType acc) {
@@ -301,8 +303,9 @@ static LogicalResult verifyProduct(Operation *op, tile::GemmLayout layout, Type 
     return op->emitOpError() << "A and B must have two dimensions [wgmma-dimensions]";
   bool aIsMK = layout == tile::GemmLayout::tn || layout == tile::GemmLayout::tt;
   bool bIsNK = layout == tile::GemmLayout::tn || layout == tile::GemmLayout::nn;
-  if (isa<FragmentType>(typeA) && (!aIsMK || bitsOf(typeA) != 16))
-    return op->emitOpError() << "takes an A in registers as M×K of 16-bit elements, in the layouts tn and tt"
+  bool mayBeHeld = bitsOf(typeA) == 16 || elementOf(typeA).isTF32();
+  if (isa<FragmentType>(typeA) && (!aIsMK || !mayBeHeld))
+    return op->emitOpError() << "takes an A in registers as M×K of 16-bit elements or tf32, in the layouts tn and tt"
                              << " [wgmma-held-a]";
   int64_t m = a[aIsMK ? 0 : 1], ka = a[aIsMK ? 1 : 0];
   int64_t n = b[bIsNK ? 0 : 1], kb = b[bIsNK ? 1 : 0];

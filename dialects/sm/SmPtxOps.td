@@ -19,7 +19,7 @@ def Sm_PtxWgmmaWaitOp : Sm_Op<"ptx_wgmma_wait", [Sm_Ordering, AllTypesMatch<["ac
 }
 
 def Sm_PtxWgmmaOp : Sm_Op<"ptx_wgmma", [Sm_Ordering, AllTypesMatch<["acc", "result"]>]> {
-  let summary = "wgmma.mma_async with A in four registers of two 16-bit elements each (level nvvm)";
+  let summary = "wgmma.mma_async with A in four registers, of two 16-bit elements or one tf32 each (level nvvm)";
   let description = [{
     With `clears`, the accumulators are set to zero first. B is a matrix descriptor; with `transposed`, N is contiguous
     in B. Nothing else may use the registers of A until a wait covers the wgmma (PTX ISA, "wgmma.mma_async",

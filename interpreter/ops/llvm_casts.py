@@ -22,7 +22,7 @@ from lowtide.interpreter.program.types import Type, Vector
 
 OPS = OpTable(acts=False)
 
-_TAKE_NUMBERS = frozenset({"llvm.inline_asm", "nvvm.mma.sync"})
+_TAKE_NUMBERS = frozenset({"llvm.inline_asm", "nvvm.mma.sync", "sm.ptx_wgmma"})
 _HANDS_ON = frozenset({"llvm.extractelement", "vector.extract"})
 
 
@@ -39,7 +39,7 @@ def _prepare(op: DecodedOp, program: Program) -> Any:
 
 
 def _goes_into_assembly(value: ir.Value) -> bool:
-    """Whether only inline assembly or an mma uses a value."""
+    """Whether only inline assembly, or products of matrices, use a value."""
     users = [use.owner.operation for use in value.uses]
     return bool(users) and all(
         user.name in _TAKE_NUMBERS or (user.name in _HANDS_ON and _goes_into_assembly(user.results[0]))

@@ -28,6 +28,7 @@ OPS = OpTable()
 
 _ATOM = re.compile(r"wgmma\.(m64n\d+k\d+)\.(\w+)\.(\w+)")
 _SIGNS = {"one": "1", "neg": "-1"}
+_TURNED = ("f16", "bf16")  # operands in shared memory that may be transposed
 
 
 def _product(op: DecodedOp, program: Program, text: str) -> Op:
@@ -46,7 +47,7 @@ def mma_async(op: DecodedOp, program: Program) -> Op:
     a, b, d = (word(op, f"type{side}") for side in "ABD")
     signs = [_SIGNS[word(op, f"scale{side}")] for side in "AB"] if d != "s32" else []
     turned = [str(int(word(op, f"layout{side}") != major)) for side, major in (("A", "row"), ("B", "col"))]
-    further = [*signs, *(turned if a in ("f16", "bf16") or "1" in turned else [])]
+    further = [*signs, *(turned if a in _TURNED or "1" in turned else [])]
     scale = int(word(op, "scaleD") == "one")
     text = f"wgmma.mma_async.sync.aligned.{shape}.{d}.{a}.{b} $d, $1, $2, {', '.join((str(scale), *further))};"
     made = _product(op, program, text)
@@ -56,11 +57,12 @@ def mma_async(op: DecodedOp, program: Program) -> Op:
 
 @OPS.decodes("sm.ptx_wgmma")
 def ptx_wgmma(op: DecodedOp, program: Program) -> Op:
-    """A wgmma with A in registers of two elements."""
+    """A wgmma with A in registers, of two elements or one tf32 each."""
     match = _ATOM.fullmatch(op.attributes["atom"])
     if match is None:
         raise InterpreterError(
-            f"{op.describe()}: atom {op.attributes['atom']}; only wgmma.m64nNk16 takes A in registers [held-atom]"
+            f"{op.describe()}: atom {op.attributes['atom']}; wgmma.m64nNk8 and wgmma.m64nNk16 take A in registers"
+            " [held-atom]"
         )
     if any(len(list(value.uses)) > 1 for value in list(op.source.operands)[1:-1]):
         raise InterpreterError(
@@ -68,8 +70,9 @@ def ptx_wgmma(op: DecodedOp, program: Program) -> Op:
         )
     shape, d, a = match.groups()
     count = len(op.operands) - 2
-    scale, turned = int("clears" not in op.attributes), int("transposed" in op.attributes)
-    operands = f"$d, {listed('$', 1, count)}, ${count + 1}, {scale}, 1, 1, {turned}"
+    scale, is_turned = int("clears" not in op.attributes), "transposed" in op.attributes
+    turned = f", {int(is_turned)}" if a in _TURNED or is_turned else ""
+    operands = f"$d, {listed('$', 1, count)}, ${count + 1}, {scale}, 1, 1{turned}"
     return _product(op, program, f"wgmma.mma_async.sync.aligned.{shape}.{d}.{a}.{a} {operands};")
 
 

@@ -178,10 +178,11 @@ def _product(state: AgentState, op: DecodedOp, registers: Values) -> Values:
 
 def _held(a: Values, plan: _Plan) -> Values:
     """A in registers, (rows, K): values count those of an atom first, then atoms along M, then along K."""
-    rows, columns = hardware.wgmma_operand()
+    rows, columns = hardware.wgmma_operand(plan.k)
+    each = plan.k // 2  # values of an atom
     warps = 16 * np.arange(4)[:, None, None] + rows
-    matrix = np.empty((plan.atoms[0], _M, a.shape[1] // (8 * plan.atoms[0]), plan.k), a.dtype)
-    by_atom = a.reshape(4, 32, -1, plan.atoms[0], 8)
+    matrix = np.empty((plan.atoms[0], _M, a.shape[1] // (each * plan.atoms[0]), plan.k), a.dtype)
+    by_atom = a.reshape(4, 32, -1, plan.atoms[0], each)
     matrix[:, warps, :, columns] = by_atom.transpose(0, 1, 4, 3, 2)
     return matrix.reshape(plan.atoms[0] * _M, -1)
 

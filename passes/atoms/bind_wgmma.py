@@ -29,12 +29,17 @@ After    %full0, %a0, %b0 = sm.consumer_wait %ring[%r, %rp]                    (
              %full, %a, %b = sm.consumer_wait %ring[%r, %rp];  %w = sm.load_shared %a
              %p = sm.wgmma tn (sm.unpack_weights %w at 0 of si4), %b, %zero;  %q, %retired = sm.mma_wait 0, %p
              sm.consumer_release %ring, %full after %retired;  %c2 = sm.map %q, %c, %s { math.fma };  advance
+         An A of tf32 with M contiguous comes from registers, to which loads transpose it. No group is in flight while
+         they are written:
+             %full, %a, %b = sm.consumer_wait %ring[%r, %rp];  %fa = sm.load_shared %a at [0, 0] by "ld.shared.4" trans
+             %p = sm.wgmma tn %fa, %b, %c;  %c2, %retired = sm.mma_wait 0, %p
+             sm.consumer_release %ring, %full after %retired;  advance
          Layouts nn, nt and tt likewise. Blocks of 64 rows of M go round-robin to the warpgroups: with n warpgroups,
          each takes every n-th block.
 Needs    level atoms, roles; a schedule whose mma is wgmma.
 Refuses  an atom that the target lacks; a tile that the tiled mma does not divide; a loop of another form.
-Test     test/lit/passes/atoms/bind-wgmma.mlir, bind-wgmma-{promote,tail,weights,invalid}.mlir,
-         test/interpreter/test_weights_wgmma.py
+Test     test/lit/passes/atoms/bind-wgmma.mlir, bind-wgmma-{promote,tail,weights,held,invalid}.mlir,
+         test/interpreter/test_weights_wgmma.py, test_tf32.py
 """
 
 from collections.abc import Iterable, Sequence
@@ -45,19 +50,21 @@ from mlir import ir
 from mlir.dialects import scf
 
 from lowtide.dialects import sm, tile
-from lowtide.dialects.enums import operand_kind
+from lowtide.dialects.enums import gemm_layout, operand_kind
 from lowtide.dialects.levels import Level
 from lowtide.dialects.sm.timing import keep_timing
+from lowtide.dialects.tile import GemmLayout
 from lowtide.errors import ScheduleError, TargetError
 from lowtide.passes.base import Pass, Refusal, walk
-from lowtide.passes.support.agents.atoms import fragment_type, mma_atom_name, tiled_mma, tiled_mma_attr
+from lowtide.passes.support.agents.atoms import fragment_type, mma_atom_name, tiled_mma, tiled_mma_attr, with_held_a
 from lowtide.passes.support.ir.builder import Builder, constant_of
 from lowtide.passes.support.ir.rewriting import before, defining_op, erase, erase_if_unused, ops_in, uses
 from lowtide.passes.support.problem.kernels import kernels_by_issuer, main_loop, problem_of, schedule_of
+from lowtide.passes.support.problem.matrix_layouts import k_is_last
 from lowtide.passes.support.problem.operand_kinds import SCALES
+from lowtide.passes.support.streams.operand_loads import operand_load
 from lowtide.passes.support.streams.promotion import add_promoted, load_factors
 from lowtide.passes.support.streams.weight_loads import load_zero_points, weight_load
-from lowtide.passes.support.streams.weights import with_weights_as_a
 from lowtide.passes.support.work.partial_sums import bind_shares, bind_sums
 from lowtide.targets import Target, TiledMma
 
@@ -96,7 +103,9 @@ def _bind(mma: tile.MmaOp, tiled: TiledMma) -> None:
     with before(loop):
         zero = sm.SplatOp(fragment, found.splat.value).result
         if mma.weights:
-            results = _converted(found, zero, with_weights_as_a(tiled))
+            results = _converted(found, zero, with_held_a(tiled))
+        elif tiled.atom.holds_a(k_is_last(gemm_layout(mma))):
+            results = _loaded(found, zero, with_held_a(tiled))
         else:
             results = _promoted(found, zero, attribute) if found.promote else _overlapped(found, zero, attribute)
     for old, value in zip(loop.results, results, strict=True):
@@ -231,6 +240,31 @@ def _overlapped(found: _Loop, zero: ir.Value, attribute: sm.TiledMmaAttr) -> tup
         done = sm.MmaWaitOp(zero.type, sm.RetiredType.get(), 0, acc)
         found.release(held, done.retired)
     return done.result, slot, phase
+
+
+def _loaded(found: _Loop, zero: ir.Value, tiled: TiledMma) -> tuple[ir.Value, ...]:
+    """A is loaded to registers, which transposes it. Its next K step is loaded once the products that read these
+    registers are done; meanwhile other consumers multiply. The accumulator, slot and phase after the loop."""
+    loop, ring = found.loop, found.wait.ring
+
+    def step(acc: ir.Value, slot: ir.Value, phase: ir.Value) -> list[ir.Value]:
+        wait = found.wait_for(slot, phase)
+        a, b = found.operands(wait)
+        depth, rows = ir.MemRefType(a.type).shape
+        held = operand_load(a, [0, 0], tiled, "a", (rows, depth), trans=True)
+        pending, layout = sm.PendingType.get(zero.type), GemmLayout.tn  # a fragment is M×K
+        issued = sm.WgmmaOp(pending, layout, held, b, acc, tiled_mma_attr(tiled)).result
+        done = sm.MmaWaitOp(zero.type, sm.RetiredType.get(), 0, issued)
+        found.release(wait.slot, done.retired)
+        advance = sm.RingAdvanceOp(ring, slot, phase)
+        return [done.result, advance.next_index, advance.next_phase]
+
+    first = step(zero, *list(loop.initArgs)[1:])  # it clears the accumulators
+    new = scf.ForOp(Builder.index().constant(1), loop.upperBound, loop.step, first)
+    keep_timing(loop, new)
+    with ir.InsertionPoint(new.body):
+        scf.YieldOp(step(*new.inner_iter_args))
+    return tuple(new.results)
 
 
 def _promoted(found: _Loop, zero: ir.Value, attribute: sm.TiledMmaAttr) -> tuple[ir.Value, ...]:

@@ -339,11 +339,12 @@ def _wgmma(op: sm.PtxWgmmaOp) -> ir.Value:
     constraints = [*outputs, *map(str, range(len(before_it))), *["r"] * len(op.a), "l"]
     first = len(parts) + len(before_it)
     acc, a = (", ".join(f"${i}" for i in places) for places in (range(len(parts)), range(first, first + len(op.a))))
-    # The further operands: A and B are not negated; whether B is transposed.
+    # The further operands: A and B are not negated; whether a B of 16 bits is transposed.
+    turned = "" if atom.k_is_contiguous else f", {1 if op.transposed else 0}"
     text = f"""{{
 .reg .pred p;
 setp.ne.b32 p, {0 if op.clears else 1}, 0;
-{atom.ptx} {{{acc}}}, {{{a}}}, ${first + len(op.a)}, p, 1, 1, {1 if op.transposed else 0};
+{atom.ptx} {{{acc}}}, {{{a}}}, ${first + len(op.a)}, p, 1, 1{turned};
 }}"""
     return llvm.InlineAsmOp(op.acc.type, held, text, ",".join(constraints), has_side_effects=True).res
 

@@ -92,6 +92,12 @@ def test_an_epilogue_may_be_stored_early_where_it_is_asked_for() -> None:
             {"a": "e4m3", "b": "e4m3"},
             r"not those that are added in registers.*take all_sums \[start-promoted\]",
         ),
+        (
+            f"{TALL}, a.pack = none",
+            512,
+            {"a": "tf32", "b": "tf32", "d": "f32", "layout": "nn"},
+            r"or have an A there; take all_sums \[start-promoted\]",
+        ),
     ],
 )
 def test_schedules_that_cannot_are_refused(schedule: str, k: int | None, fields: dict[str, str], message: str) -> None:

@@ -6,7 +6,7 @@ Such kernels are loaded in test/unit/runtime/test_own_matrices.py, and run in te
 import pytest
 
 from lowtide import targets
-from lowtide.dialects.tile import GemmLayout, OperandKind
+from lowtide.dialects.tile import GemmLayout, OperandKind, PackKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.choice.choice import choose
@@ -62,3 +62,22 @@ def test_aligned_rows_are_not_packed() -> None:
         problem = Problem(64, 128, 256, dtype, dtype, "f32", dtype, GemmLayout.tn)
         schedule = choose(problem, targets.get(target), Schedule()).schedule
         assert (schedule.mainloop.a.pack, schedule.mainloop.b.pack, schedule.epilogue.pack) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("layout", "extents", "packed"),
+    [
+        ("nn", (4096, 128, 4096), (None, None)),
+        ("tt", (128, 4096, 4096), (None, None)),  # the operands are swapped
+        ("nt", (128, 4096, 4096), (None, PackKind.transposed)),
+        ("nt", (4096, 4096, 4096), (None, PackKind.transposed)),
+        ("nn", (4096, 1024, 4096), (PackKind.transposed, None)),  # many columns read A
+    ],
+)
+def test_an_a_of_tf32_comes_from_registers(
+    layout: str, extents: tuple[int, int, int], packed: tuple[PackKind | None, PackKind | None]
+) -> None:
+    problem = Problem(*extents, "tf32", "tf32", "f32", "f32", GemmLayout[layout])
+    schedule = choose(problem, targets.get("sm_90a"), Schedule()).schedule
+    assert schedule.multiply.by_warpgroups
+    assert (schedule.mainloop.a.pack, schedule.mainloop.b.pack) == packed

@@ -18,10 +18,10 @@ from lowtide.passes.nvvm.products.scale_factors import scale_factors
 from lowtide.passes.nvvm.thread.attributes import enum_attribute, mma_shape
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.values import Fragment, Pending, regroup, vector_type
-from lowtide.passes.support.agents.atoms import tiled_mma_of
+from lowtide.passes.support.agents.atoms import tiled_mma_of, with_held_a
 from lowtide.passes.support.ir.arithmetic import add
+from lowtide.passes.support.ir.rewriting import defining_op
 from lowtide.passes.support.problem.element_types import element_bits
-from lowtide.passes.support.streams.weights import with_weights_as_a
 from lowtide.targets import MmaAtom, TiledMma
 from lowtide.targets.tv import extents
 
@@ -35,7 +35,7 @@ def lower_wgmma(context: Context, op: sm.WgmmaOp) -> None:
     fragment = op.result.type.fragment
     product = _Product.of(context, op, fragment)
     registers = list(_accumulators(context, op, fragment, product.blocks))
-    starts = not isinstance(context.get(op.acc), Pending)
+    starts = _is_zero(op.acc)
     b_slices: dict[int, ir.Value] = {}
     nvvm.WgmmaFenceAlignedOp()
     for group in product.by_rows() if op.row_groups else (product.back_and_forth(),):
@@ -164,12 +164,13 @@ class _HeldA:
     @classmethod
     def of(cls, context: Context, op: sm.WgmmaOp | sm.WgmmaPromoteOp, tiled: TiledMma) -> "_HeldA":
         held = context.fragment(op.a)
-        tiled, shape = with_weights_as_a(tiled), tuple(held.type.shape)
+        tiled, shape = with_held_a(tiled), tuple(held.type.shape)
         if tv_of(held.type.tv) != tiled.tv("a", shape):
             raise Refusal(
                 op, "an A in registers that does not have the thread-value layout of the tiled mma [wgmma-registers-a]"
             )
-        registers = [llvm.BitcastOp(context.build.i32, pair).result for pair in regroup(held, 2).registers]
+        width = _REGISTER_BITS // element_type(tiled.atom.a_dtype).bits
+        registers = [llvm.BitcastOp(context.build.i32, each).result for each in regroup(held, width).registers]
         each = tiled.atom.registers("a")
         return cls(tuple(tuple(registers[at : at + each]) for at in range(0, len(registers), each)))
 
@@ -216,14 +217,29 @@ def _accumulators(context: Context, op: sm.WgmmaOp, fragment: sm.FragmentType, b
     given = context.get(op.acc)
     if isinstance(given, Pending):
         return given.registers
-    splat = op.acc.owner
-    if (
-        isinstance(splat, ir.Block)
-        or not isinstance(splat.opview, sm.SplatOp)
-        or ir.FloatAttr(splat.opview.value).value
-    ):
-        raise Refusal(op, "starts from an accumulator that is neither pending nor sm.splat 0.0 [wgmma-start]")
-    return tuple(llvm.ZeroOp(_registers(fragment, blocks)).res for _ in range(blocks))
+    if _is_zero(op.acc):
+        return tuple(llvm.ZeroOp(_registers(fragment, blocks)).res for _ in range(blocks))
+    return _structs(context.fragment(op.acc), blocks)
+
+
+def _is_zero(acc: ir.Value) -> bool:
+    """Whether accumulators are known to be zero."""
+    splat = defining_op(acc)
+    return isinstance(splat, sm.SplatOp) and not ir.FloatAttr(splat.value).value
+
+
+def _structs(held: Fragment, blocks: int) -> tuple[ir.Value, ...]:
+    """Accumulators that can be read, as the structs of registers of `blocks` blocks of 64 rows."""
+    struct = _registers(held.type, blocks)
+    per_register = _REGISTER_BITS // element_bits(held.type.element_type)
+    values = [llvm.BitcastOp(struct.body[0], each).result for each in regroup(held, per_register).registers]
+    found = []
+    for first in range(0, len(values), len(struct.body)):
+        block = llvm.UndefOp(struct).res
+        for place, value in enumerate(values[first : first + len(struct.body)]):
+            block = llvm.InsertValueOp(block, value, [place]).res
+        found.append(block)
+    return tuple(found)
 
 
 class _Wgmma:

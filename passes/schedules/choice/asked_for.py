@@ -19,7 +19,7 @@ from lowtide.elements import element_type
 from lowtide.passes.schedules.facts.staged_operands import full_operands, why_not_beside, why_not_staged
 from lowtide.passes.schedules.rules.epilogue import STORE_HINTS, stores_whole_rows
 from lowtide.passes.support.agents.atoms import STMATRIX_BITS, TMA_RANKS
-from lowtide.passes.support.problem.matrix_layouts import k_is_contiguous
+from lowtide.passes.support.problem.matrix_layouts import k_is_last
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import has_mma_sync, has_wgmma, issuer_of
 
@@ -65,7 +65,7 @@ def asks_for_no_roles(given: Schedule, problem: Problem) -> bool:
 def _may_be_wgmma(problem: Problem) -> bool:
     """Whether wgmma multiplies the types; if mma.sync does too, wgmma must also take the layout."""
     types = problem.a, problem.b, problem.acc
-    takes_layout = has_wgmma(*types, k_is_contiguous(problem.layout))
+    takes_layout = has_wgmma(*types, k_is_last(problem.layout))
     return takes_layout or (has_wgmma(*types) and not has_mma_sync(*types))
 
 

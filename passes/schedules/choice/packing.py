@@ -8,7 +8,9 @@ An operand that is known to have one column is the same memory as its transpose,
 `transposed`; the host decides at each launch whether a copy is needed.
 
 wgmma transposes 16-bit operands only. Other operands whose K is not contiguous are transposed by a launch of their own,
-which moves each element once. That pays if the kernel reads each element often enough.
+which moves each element once. That pays if the kernel reads each element often enough. An A of tf32 beside a
+B that is packed, or with few rows or few columns that read it, is not packed: wgmma takes it from registers. Nor is the
+A of swapped operands, which are weighed against the product as given.
 """
 
 from math import gcd
@@ -32,6 +34,11 @@ from lowtide.targets import Target, has_wgmma, issuer_of, types_of_atom
 # If mma.sync takes an operand as it lies, the operand is transposed only if D has at least so many rows or columns. On
 # an H200, s8 nn takes 5.0 µs and by mma.sync 4.6 at 512³, 10.9 and 11.1 at 1024³, 22.8 and 57.2 at 2048³.
 _LEAST_READERS = 768
+# If A comes from registers, only B is packed. At 512×512×16384 in nt, tf32 then takes 49 µs, and by mma.sync 67 (H200).
+_LEAST_READERS_BESIDE_HELD = 512
+# Elements of such an A that are worth the launch that packs B, if D has few rows or columns. By mma.sync, 100×1000×1000
+# in nt takes 8.0 µs, and with the launch 10.9; 512×2048×2048 takes 33 and 26 (H200).
+_LEAST_HELD = 1 << 21
 _WIDEST = 16  # bytes of a store of one thread
 
 
@@ -54,11 +61,7 @@ def transposing(given: Schedule, problem: Problem, target: Target) -> Schedule:
     """The given fields with the operands to transpose for a kernel with roles, unless they say what is packed."""
     given = of_one_column(given, problem)
     types = problem.a, problem.b, problem.acc
-    if (
-        (problem.k_is_grouped and not problem.is_scaled)
-        or not has_wgmma(*types)
-        or has_wgmma(*types, k_is_contiguous=False)
-    ):
+    if (problem.k_is_grouped and not problem.is_scaled) or not has_wgmma(*types) or has_wgmma(*types, (False, False)):
         return given
     suffix = f".{types_of_atom(problem.acc, problem.a, problem.b)}"
     by_warps = any(issuer_of(name) == "warp" and name.endswith(suffix) for name in target.mma_atoms)
@@ -66,9 +69,15 @@ def transposing(given: Schedule, problem: Problem, target: Target) -> Schedule:
     readers = {"a": problem.n, "b": problem.m}
     lies = dict(zip("ab", k_is_last(problem.layout), strict=True))
     may_be = [name for name, is_last in lies.items() if not is_last and name not in problem.lists]
-    turned = [name for name in may_be if not given.get(PACK_FIELDS[name])]
+    is_held = not problem.promotes and has_wgmma(*types, (False, True))  # A comes from registers
+    is_narrow = min(count or _LEAST_READERS for count in readers.values()) < _LEAST_READERS
+    is_held &= problem.swapped or is_narrow or not lies["b"]
+    turned = [name for name in may_be if not given.get(PACK_FIELDS[name]) and not (name == "a" and is_held)]
     is_open = not given.agents.has_producer and not asks_for_roles(given)
-    if is_open and has_other and any((readers[name] or _LEAST_READERS) < _LEAST_READERS for name in turned):
+    least = _LEAST_READERS_BESIDE_HELD if is_held and not lies["a"] else _LEAST_READERS
+    is_small = is_held and is_narrow and (problem.m or _LEAST_READERS) * (problem.k or _LEAST_HELD) < _LEAST_HELD
+    is_low = any((readers[name] or least) < least for name in turned)
+    if is_open and has_other and turned and (is_low or is_small):
         return given
     return given.filled({PACK_FIELDS[name]: PackKind.transposed for name in turned})
 

@@ -27,7 +27,7 @@ from lowtide.passes.schedules.cost.cost import cheapest_first, cost, estimates_o
 from lowtide.passes.schedules.facts.alignment import multiplied
 from lowtide.passes.schedules.rules import mainloop
 from lowtide.passes.schedules.rules.rules import broken_rule
-from lowtide.passes.support.problem.matrix_layouts import k_is_contiguous
+from lowtide.passes.support.problem.matrix_layouts import k_is_last
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target, has_wgmma, issuer_of
 from lowtide.targets.atoms import multiplies_by_wgmma
@@ -156,7 +156,7 @@ class Search:
     @property
     def _takes_layout(self) -> bool:
         """Whether the multiply takes the operands as they lie. If not, all candidates break the same rule."""
-        of, by_k = self.problem, k_is_contiguous(self.problem.layout)
+        of, by_k = self.problem, k_is_last(self.problem.layout)
         is_open = not self.with_producer or self.given.multiply.atom is not None or any(of.converted)
         return is_open or has_wgmma(of.a, of.b, of.acc, by_k)
 

@@ -8,10 +8,11 @@ contiguous along N. To the kernel, D then lies by columns.
 from dataclasses import replace
 
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.elements import EPILOGUE_TYPE
+from lowtide.elements import EPILOGUE_TYPE, element_type
 from lowtide.passes.schedules.cost.cost import cost, is_comparable
-from lowtide.passes.schedules.facts.alignment import PACK_FIELDS, multiplied
+from lowtide.passes.schedules.facts.alignment import PACK_FIELDS, is_packed_transposed, multiplied
 from lowtide.passes.schedules.rules.mainloop import has_wgmma
+from lowtide.passes.support.agents.atoms import holds_a
 from lowtide.passes.support.agents.clusters import OPERANDS
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
@@ -23,6 +24,9 @@ _FEW_ROWS, _WORTH_SWAPPING = 1024, 0.97
 # Packed weights (M×28672×4096, s4): at M = 16 28 µs by mma.sync and 33 by wgmma, at M = 64 54 and 42.
 _MOST_ROWS_OF_MMA_SYNC = 32
 _ASSUMED_EXTENT = 4096
+# Cycles of another launch, and bytes per cycle that all SMs read and write. At 4096³ in tt, tf32 with a packed B takes
+# 418 µs, and with a B that comes from registers 374 (H200).
+_LAUNCH, _MEMORY = 3000, 2500
 
 
 def may_pay(given: Schedule, problem: Problem) -> bool:
@@ -46,15 +50,34 @@ def for_weights(given: Schedule, problem: Problem, target: Target) -> str | None
     return "wgmma takes A from registers, where packed weights are converted"
 
 
+def _packed_bytes(schedule: Schedule, problem: Problem) -> int:
+    """The bytes of the operands that a schedule transposes on their way to a workspace."""
+    sizes = {"a": (problem.m or _ASSUMED_EXTENT), "b": (problem.n or _ASSUMED_EXTENT)}
+    turned = [sizes[name] for name in OPERANDS if is_packed_transposed(name, schedule)]
+    return sum(turned) * (problem.k or _ASSUMED_EXTENT) * element_type(problem.a).bytes
+
+
+def _packing(size: int) -> float:
+    """The estimated cycles of a launch that packs so many bytes, by an SM's clock."""
+    return _LAUNCH + 2 * size / _MEMORY if size else 0.0
+
+
 def reason(as_given: Schedule, swapped: Schedule, problem: Problem, target: Target) -> str | None:
     """Why the schedule of the swapped product is chosen in place of the one as given; None if it is not."""
-    if not is_comparable(as_given, problem, target) or not swapped.agents.has_producer:
+    if not swapped.agents.has_producer:
+        return None
+    if holds_a(swapped, multiplied(swapped, problem.swap())) and not as_given.agents.has_producer:
+        return "wgmma takes Bᵀ from registers, where threads transpose it, and mma.sync is slower"
+    if not is_comparable(as_given, problem, target):
         return None
     known = replace(problem, n=problem.n or _ASSUMED_EXTENT, k=problem.k or _ASSUMED_EXTENT)
     own = cost(as_given, multiplied(as_given, known), target)
     other = cost(swapped, multiplied(swapped, known.swap()), target)
-    is_low = problem.m is not None and problem.m <= _FEW_ROWS
-    if other > own * (1.0 if is_low else _WORTH_SWAPPING):
+    packed = [_packed_bytes(schedule, of) for schedule, of in ((as_given, known), (swapped, known.swap()))]
+    is_low, packs_alike = problem.m is not None and problem.m <= _FEW_ROWS, packed[0] == packed[1]
+    if not packs_alike:
+        own, other = (cycles + _packing(size) for cycles, size in zip((own, other), packed, strict=True))
+    if other > own * (_WORTH_SWAPPING if packs_alike and not is_low else 1.0):
         return None
     estimates = f"{other:,.0f} estimated cycles instead of {own:,.0f}"
     if is_low:

@@ -21,7 +21,11 @@ _SLICE = 32  # bytes of K that a wgmma multiplies
 _SHARED_MEMORY = 128  # bytes per cycle and SM
 _COLUMNS_PER_CYCLE = 2  # of a wgmma
 _STORE = 32  # bytes per cycle and SM of a tile's stores, times `Constants.store`
-_SUM = 4  # bytes of a partial sum
+_SUM = 4  # bytes of a partial sum, and of an element of A that threads load to registers
+# Such loads: lanes that share a bank, the cycles until the last one has arrived, and the share of all accesses to
+# shared memory that takes time. At 512×512×16384 in tt, eight parts of 128×128 by two consumers take 33 µs, and of
+# 64×256 by one 37; at 256×8192×1024 they take 16.8 and 20.5, and 128×128 by two that take turns 22 (H200).
+_CONFLICTS, _LOADED, _TAKES_TIME = 2, 100, 0.9
 # No calibration has larger clusters. With them the same tiles took 0.94 to 1.015 of the time in [2, 2] (H200, H100).
 _MOST_FITTED, _NOT_FITTED = 4, 1.03
 # A cluster of two that shares the shorter side of a tile loads more than one that shares the longer side: [2, 1] more
@@ -340,10 +344,21 @@ def _work(grids: Grids, product: Product) -> tuple[np.ndarray, np.ndarray, np.nd
 
 
 def _products(grids: Grids, product: Product, found: Constants) -> np.ndarray:
-    """The cycles of the wgmmas of a K step, or of their reads of A and B from shared memory."""
-    one = either(grids.columns / _COLUMNS_PER_CYCLE, _reads(grids), 8)
+    """The cycles of the wgmmas of a K step, or of their reads of A and B from shared memory. If threads load A to
+    registers, the only consumer of a tile waits for its loads."""
+    held, slices = _holds_a(product), _slices(grids, product)
+    loads = _CONFLICTS * _SLICE * _ROWS / _SHARED_MEMORY
+    writes = _SLICE * (grids.rows + grids.columns) / (grids.rows / _ROWS) / _SHARED_MEMORY
+    of_held = _TAKES_TIME * (loads + _SLICE * grids.columns / _SHARED_MEMORY + writes)
+    one = either(grids.columns / _COLUMNS_PER_CYCLE, np.where(held, of_held, _reads(grids)), 8)
     factor = np.where(grids.warpgroups > 2, found.three, 1.0)
-    return either(_slices(grids, product) * one * factor, found.least_step / grids.turns, 4)
+    waits = np.where(held & (grids.warpgroups == 1), slices * loads + _LOADED, 0)
+    return either(slices * one * factor + waits, found.least_step / grids.turns, 4)
+
+
+def _holds_a(product: Product) -> np.ndarray:
+    """Whether threads load A to registers: elements of 4 bytes of an A that is not K-major."""
+    return np.asarray((np.asarray(product.operand_bytes) == _SUM) & np.logical_not(product.a_is_k_major))
 
 
 def _slices(grids: Grids, product: Product) -> np.ndarray:

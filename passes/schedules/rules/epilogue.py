@@ -28,7 +28,7 @@ from lowtide.passes.schedules.facts.staged_operands import full_operands, why_no
 from lowtide.passes.schedules.rules.copies import swizzle_of
 from lowtide.passes.schedules.rules.mainloop import roles_or
 from lowtide.passes.schedules.rules.tma import MAX_BOX_SIDE
-from lowtide.passes.support.agents.atoms import STMATRIX_BITS, rows_of_part
+from lowtide.passes.support.agents.atoms import STMATRIX_BITS, holds_a, rows_of_part
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 from lowtide.targets.atoms import WGMMA_ROWS
@@ -167,10 +167,10 @@ def _first_rows(schedule: Schedule, problem: Problem) -> Iterator[str]:
         )
     elif schedule.k_division is not None:
         yield f"{found} goes with whole sums, not k_division = {schedule.k_division}; take all_sums [start-divided]"
-    elif schedule.promotes or problem.weights:
+    elif schedule.promotes or problem.weights or holds_a(schedule, problem):
         yield (
-            f"{found} goes with sums that wgmma adds up, not those that are added in registers; take all_sums"
-            " [start-promoted]"
+            f"{found} goes with sums that wgmma adds up, not those that are added in registers or have an A there; "
+            "take all_sums [start-promoted]"
         )
     elif problem.k is None or problem.k <= schedule.tile_mnk[2]:
         yield (

@@ -17,8 +17,8 @@ from lowtide.passes.schedules.facts.resources import (
     threads_of,
     warps_along_k,
 )
-from lowtide.passes.support.agents.atoms import mma_atom_name, tiled_mma
-from lowtide.passes.support.problem.matrix_layouts import b_is_nk, k_is_contiguous, k_is_last
+from lowtide.passes.support.agents.atoms import holds_a, mma_atom_name, tiled_mma
+from lowtide.passes.support.problem.matrix_layouts import b_is_nk, k_is_last
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import KNOWN, MMA_ATOMS, Target, accumulator_types, issuer_of, types_of_atom
 from lowtide.targets.atoms import FMA, WARPGROUP_THREADS, WGMMA_ROWS, families, wgmma_k, wgmma_widths
@@ -82,7 +82,7 @@ def atom(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
         yield str(error)
         return
     atom = target.mma(mma_atom_name(schedule, problem))
-    if atom.k_is_contiguous and not k_is_contiguous(problem.layout):
+    if not atom.takes(k_is_last(problem.layout)):
         turned = [name for name, is_last in zip("ab", k_is_last(problem.layout), strict=True) if not is_last]
         way_out = ", ".join(f"{name}.pack = transposed" for name in turned)
         yield (
@@ -90,6 +90,11 @@ def atom(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
             f"both; take {way_out}, or layout = tn in the spec [atom-layout]"
         )
         return
+    if schedule.promotes and holds_a(schedule, problem):
+        yield (
+            f"layout {problem.layout}: {schedule.multiply.atom} takes A from registers and goes on with its sums, "
+            "which promote = per_step does not; take a.pack = transposed [held-a-promoted]"
+        )
     names = ("grid.tile M", "grid.tile N", "k")
     for name, extent, step in zip(names, schedule.tile_mnk, schedule.multiply.step, strict=True):
         if extent % step:
@@ -236,6 +241,8 @@ def _consumer_registers(schedule: Schedule, problem: Problem, target: Target) ->
     held = sets * each if width == n else blocks * each + 2 * _registers_of(width, problem)  # or two blocks of columns
     beside = _BESIDE_ACCUMULATORS + (_BESIDE_SCALED_BLOCKS if problem.is_scaled and blocks > 1 else 0)
     beside += _scales_of_columns(n, width, schedule, problem)
+    if holds_a(schedule, problem):
+        beside += m * schedule.tile_mnk[2] // (WARPGROUP_THREADS * consumers)
     if held + beside > has:
         most = widest_of(sets, has - beside + _BESIDE_ACCUMULATORS, problem)
         smaller = f"grid.tile = [{m}, {most}]" if most >= 8 else f"fewer rows than {m} in grid.tile"

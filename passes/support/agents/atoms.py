@@ -1,7 +1,7 @@
 """The tiled mma and the tiled copies that a schedule asks for, built from the target's atoms."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mlir import ir
 from tensor_layouts import Layout, compose, flatten, mode
@@ -14,10 +14,11 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
 from lowtide.passes.support.problem.element_types import element_bits
-from lowtide.passes.support.problem.matrix_layouts import a_is_mk, b_is_nk
+from lowtide.passes.support.problem.matrix_layouts import a_is_mk, b_is_nk, k_is_last
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.passes.support.streams.buffers import is_transposed_buffer
 from lowtide.targets import TiledCopy, TiledMma
+from lowtide.targets.atoms import with_a_in_registers
 from lowtide.targets.banks import SECTOR_BYTES
 from lowtide.targets.tv import neighbours
 
@@ -44,6 +45,18 @@ def tiled_mma(schedule: Schedule, problem: Problem) -> TiledMma:
     assert multiply.atoms is not None
     atom = targets.mma_atom(mma_atom_name(schedule, problem))
     return TiledMma(atom, multiply.atoms, multiply.permutation or (None, None, None), multiply.atom_order)
+
+
+def holds_a(schedule: Schedule, problem: Problem) -> bool:
+    """Whether consumers load A to registers for wgmma, which transposes it: only 16-bit operands in shared memory may
+    have M contiguous."""
+    atom = targets.MMA_ATOMS.get(mma_atom_name(schedule, problem)) if schedule.multiply.by_warpgroups else None
+    return atom is not None and atom.holds_a(k_is_last(problem.layout))
+
+
+def with_held_a(tiled: TiledMma) -> TiledMma:
+    """The tiled wgmma with A from registers."""
+    return replace(tiled, atom=with_a_in_registers(tiled.atom))
 
 
 def part_of(mma: TiledMma, shape: tuple[int, int]) -> TiledMma:

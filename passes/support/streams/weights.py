@@ -4,7 +4,6 @@ The bytes (docs/weights.md) have the order of the fragments: four threads share 
 of them finds the weights of two atoms in 8 consecutive bytes. Two weights of 4 bits in a byte are eight rows apart.
 """
 
-from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -15,7 +14,7 @@ from lowtide import targets
 from lowtide.elements import WEIGHT_BLOCK, WEIGHT_ROWS
 from lowtide.errors import ScheduleError
 from lowtide.targets import TiledMma, WarpAccess
-from lowtide.targets.atoms import Operand, with_a_in_registers
+from lowtide.targets.atoms import Operand
 from lowtide.targets.tv import coordinates, offsets
 
 WEIGHT_LOAD = "ld.shared.8"
@@ -24,11 +23,6 @@ _PLACES = Layout((2, 4, 2, 2), (2, 8, 1, 4))
 _DEPTH = 16  # of the atom for whose fragments the order is made
 _THREAD_BYTES = 8
 _HALF = WEIGHT_ROWS // 2  # rows between the two weights of a byte
-
-
-def with_weights_as_a(tiled: TiledMma) -> TiledMma:
-    """The tiled wgmma with A from registers, in which threads convert weights."""
-    return replace(tiled, atom=with_a_in_registers(tiled.atom))
 
 
 def packed_tv(tiled: TiledMma, operand: Operand, rows: int, per_byte: int, depth: int = WEIGHT_BLOCK) -> Layout:

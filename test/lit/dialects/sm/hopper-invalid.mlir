@@ -296,7 +296,7 @@ tile.kernel @k(%as: memref<4096xbf16, #gpu.address_space<workgroup>>, %bs: !b, %
 !b = memref<8x64xbf16, #gpu.address_space<workgroup>>
 !acc = !sm.fragment<64x8xf32, #tv>
 tile.kernel @k(%fa: !fa, %bs: !b, %c: !acc) {
-  // expected-error @below {{'sm.wgmma' op takes an A in registers as M×K of 16-bit elements, in the layouts tn and tt [wgmma-held-a]}}
+  // expected-error @below {{'sm.wgmma' op takes an A in registers as M×K of 16-bit elements or tf32, in the layouts tn and tt [wgmma-held-a]}}
   %p = sm.wgmma nn %fa, %bs, %c by #mma : !fa, !b, !acc -> !sm.pending<!acc>
   tile.return
 }

@@ -8,6 +8,7 @@
 !registers = !llvm.struct<(f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32)>
 #tv = #tile.tv<threads (4,8,4):(128,1,16), values ((2,2,1),1,1):((64,8,512),64,512)>
 #mma = #sm.tiled_mma<wgmma.m64n8k16.f32.bf16, atoms [1, 1, 1]>
+#tv8 = #tile.tv<threads (4,8,4):(64,1,16), values (2,2):(8,256)>
 !mat = memref<?x?xbf16, strided<[?, 1]>>
 !a = memref<64x64xbf16, #tile.layout<(64,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
 !b = memref<8x64xbf16, #tile.layout<(8,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
@@ -199,6 +200,14 @@ tile.kernel @wgmma(%as: !a, %bs: !b, %fa: !fa) {
   %r, %retired = sm.mma_wait 1, %q : !pending -> !pending
   // CHECK: sm.mma_wait 0, %[[R]] : !pending -> !sm.fragment<64x8xf32, #[[TV]]>
   %c, %last = sm.mma_wait 0, %r : !pending -> !acc
+  tile.return
+}
+
+// A of tf32 in registers.
+// CHECK-LABEL: tile.kernel @held_tf32
+tile.kernel @held_tf32(%fa: !sm.fragment<64x8xtf32, #tv8>, %bs: memref<8x8xtf32, #gpu.address_space<workgroup>>, %c: !acc) {
+  // CHECK: sm.wgmma tn %{{.+}}, %{{.+}}, %{{.+}} by #{{.+}} : !sm.fragment<64x8xtf32, #{{.+}}>, memref<8x8xtf32, #gpu.address_space<workgroup>>, !sm.fragment<64x8xf32, #[[TV]]> -> !pending
+  %p = sm.wgmma tn %fa, %bs, %c by <wgmma.m64n8k8.f32.tf32, atoms [1, 1, 1]> : !sm.fragment<64x8xtf32, #tv8>, memref<8x8xtf32, #gpu.address_space<workgroup>>, !acc -> !pending
   tile.return
 }
 

@@ -44,6 +44,14 @@ func.func @held(%p: !llvm.struct<(f32, f32, f32, f32)>, %r: i32, %b: i64) -> !ll
   return %s : !llvm.struct<(f32, f32, f32, f32)>
 }
 
+// Of tf32, B cannot be transposed, so no operand says whether it is.
+// CHECK-LABEL: func.func @held_tf32(
+// CHECK:       wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {$0, $1, $2, $3}, {$8, $9, $10, $11}, $12, p, 1, 1;\0A}",
+func.func @held_tf32(%p: !llvm.struct<(f32, f32, f32, f32)>, %r: i32, %b: i64) -> !llvm.struct<(f32, f32, f32, f32)> {
+  %q = sm.ptx_wgmma "wgmma.m64n8k8.f32.tf32" %p, (%r, %r, %r, %r), %b : !llvm.struct<(f32, f32, f32, f32)>
+  return %q : !llvm.struct<(f32, f32, f32, f32)>
+}
+
 // CHECK-LABEL: func.func @masks(
 // CHECK:       llvm.inline_asm "lop3.b32 $0, $1, 0xf000f, 0x43004300, 0xea;", "=r,r" %{{.+}} : (i32) -> i32
 // CHECK:       llvm.inline_asm "lop3.b32 $0, $1, 0x800080, 0x43004300, 0xae;", "=r,r" %{{.+}} : (i32) -> i32

@@ -259,62 +259,6 @@ tile.kernel @kernel() {
 }
 // -----
 
-// wgmma starts from zeros or goes on.
-!a = memref<128x64xbf16, #tile.layout<(128,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
-!b = memref<8x64xbf16, #tile.layout<(8,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
-!acc = !sm.fragment<128x8xf32, #tile.tv<threads (4,8,8):(256,1,16), values ((2,2,1),1,1):((128,8,1024),128,1024)>>
-module attributes {tile.target = "sm_90a"} {
-func.func @host(%ctas: index) {
-  tile.launch @kernel grid(%ctas) threads(384) shared_memory(32768) args()
-  return
-}
-tile.kernel @kernel() {
-  %as = sm.alloc at 0 : !a
-  %bs = sm.alloc at 16384 : !b
-  sm.roles {
-    producer warps(4) {
-    }
-    consumer warps(8) {
-      %zero = sm.splat 1.0 : !acc
-      // expected-error @below {{convert-sm-to-nvvm: starts from an accumulator that is neither pending nor sm.splat 0.0 [wgmma-start]}}
-      %p = sm.wgmma tn %as, %bs, %zero by <wgmma.m64n8k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
-    }
-  }
-  tile.return
-}
-}
-// -----
-
-// An accumulator that was computed.
-!a = memref<128x64xbf16, #tile.layout<(128,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
-!b = memref<8x64xbf16, #tile.layout<(8,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
-!acc = !sm.fragment<128x8xf32, #tile.tv<threads (4,8,8):(256,1,16), values ((2,2,1),1,1):((128,8,1024),128,1024)>>
-module attributes {tile.target = "sm_90a"} {
-func.func @host(%ctas: index) {
-  tile.launch @kernel grid(%ctas) threads(384) shared_memory(32768) args()
-  return
-}
-tile.kernel @kernel() {
-  %as = sm.alloc at 0 : !a
-  %bs = sm.alloc at 16384 : !b
-  sm.roles {
-    producer warps(4) {
-    }
-    consumer warps(8) {
-      %x = sm.splat 0.0 : !acc
-      %y = sm.map %x : !acc {
-      ^bb0(%e: f32):
-        tile.yield %e : f32
-      } : !acc
-      // expected-error @below {{[wgmma-start]}}
-      %p = sm.wgmma tn %as, %bs, %y by <wgmma.m64n8k16.f32.bf16, atoms [2, 1, 1]> : !a, !b, !acc -> !sm.pending<!acc>
-    }
-  }
-  tile.return
-}
-}
-// -----
-
 // An atom that nobody knows.
 !a = memref<128x64xbf16, #tile.layout<(128,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>
 !b = memref<8x64xbf16, #tile.layout<(8,64):(64,1), swizzle<3,3,3>>, #gpu.address_space<workgroup>>

@@ -49,6 +49,22 @@ func.func @f(%a: !mat, %b: !mat, %d: !out) {
 
 // -----
 
+// A that threads load to registers.
+!mat = memref<?x?xtf32, strided<[?, 1]>>
+!out = memref<?x?xf32, strided<[?, 1]>>
+module attributes {tile.target = "sm_90a"} {
+func.func @f(%a: !mat, %b: !mat, %d: !out) {
+  // expected-error @below {{layout nn: wgmma.m64n128k8 takes A from registers and goes on with its sums, which promote = per_step does not; take a.pack = transposed [held-a-promoted]}}
+  tile.gemm nn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [128, 128]>, mainloop = <roles = cooperative(2), a = <pack = none>>, multiply = <promote = per_step>>) {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } : !mat, !mat, !out
+  return
+}
+}
+
+// -----
+
 // A K step that does not divide the K of a scale.
 !mat = memref<?x?xf8E4M3FN, strided<[?, 1]>>
 !out = memref<?x?xbf16, strided<[?, 1]>>
