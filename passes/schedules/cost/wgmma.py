@@ -49,8 +49,8 @@ _SHARED, _MOST_STAGES = 227 * 1024, 8  # bytes of shared memory for a ring of st
 _SHARED_OF_TWO = 228 * 1024 // 2 - 1024 - 2 * 8 * _MOST_STAGES
 # A grid may have to wait (`Estimate.waits`) if its CTAs, one on an SM, take more than the first and less than the
 # second of these shares of the SMs. It then takes the third one of the time: twelve such kernels took 0.89 to 0.97 of
-# the time of programmatic launches, 0.93 on average (13 to 23 µs, H200). It must take more than so many cycles, because
-# shorter kernels lose more by a later start.
+# the time of programmatic launches, 0.93 on average (13 to 23 µs, H200). Shorter grids, of up to `_LONG` cycles, were
+# not measured: they do not wait, since a later start would cost them a larger share of the time.
 _SOME, _MOST, _WAITING, _LONG = 0.5, 0.75, 0.93, 20_000
 # The factor by which a wave takes longer with one stage less, if A and B are K-major: 24 shapes of up to 56 rows, H200.
 _ONE_STAGE_LESS = 1.04
