@@ -85,12 +85,12 @@ class MmaAtom:
         return _ISSUERS[self.name.partition(".")[0]]
 
     def takes(self, k_is_last: tuple[bool, bool]) -> bool:
-        """Whether it takes operands that lie so: whether K is contiguous in A, and in B."""
+        """Whether the atom takes operands of a layout. `k_is_last`: whether K is contiguous in A, and in B."""
         a_by_k, b_by_k = k_is_last
         return not self.k_is_contiguous or (b_by_k and (a_by_k or "rmem" in self.a_in))
 
     def holds_a(self, k_is_last: tuple[bool, bool]) -> bool:
-        """Whether threads load A to registers because it lies as shared memory cannot give it to the instruction."""
+        """Whether threads load A to registers, because wgmma cannot read an A of this layout from shared memory."""
         return self.k_is_contiguous and not k_is_last[0] and self.takes(k_is_last)
 
     def layout(self, operand: Operand) -> Layout:
@@ -441,7 +441,8 @@ def accumulator_types(a_dtype: str | None = None, b_dtype: str | None = None) ->
 
 @cache
 def has_wgmma(a_dtype: str, b_dtype: str, c_dtype: str, k_is_last: tuple[bool, bool] = (True, True)) -> bool:
-    """Whether wgmma multiplies these types with these accumulators, with K contiguous in A, and in B, or not."""
+    """Whether wgmma multiplies these types with these accumulators. `k_is_last`: whether K is contiguous in A, and in
+    B."""
     types, atoms = (a_dtype, b_dtype, c_dtype), WGMMA_ATOMS.values()
     return any((atom.a_dtype, atom.b_dtype, atom.c_dtype) == types and atom.takes(k_is_last) for atom in atoms)
 

@@ -29,8 +29,8 @@ After    %full0, %a0, %b0 = sm.consumer_wait %ring[%r, %rp]                    (
              %full, %a, %b = sm.consumer_wait %ring[%r, %rp];  %w = sm.load_shared %a
              %p = sm.wgmma tn (sm.unpack_weights %w at 0 of si4), %b, %zero;  %q, %retired = sm.mma_wait 0, %p
              sm.consumer_release %ring, %full after %retired;  %c2 = sm.map %q, %c, %s { math.fma };  advance
-         An A of tf32 with M contiguous comes from registers, to which loads transpose it. No group is in flight while
-         they are written:
+         An A of tf32 with M contiguous is loaded to registers, which transposes it. No group is in flight while the
+         registers are written:
              %full, %a, %b = sm.consumer_wait %ring[%r, %rp];  %fa = sm.load_shared %a at [0, 0] by "ld.shared.4" trans
              %p = sm.wgmma tn %fa, %b, %c;  %c2, %retired = sm.mma_wait 0, %p
              sm.consumer_release %ring, %full after %retired;  advance
@@ -243,8 +243,8 @@ def _overlapped(found: _Loop, zero: ir.Value, attribute: sm.TiledMmaAttr) -> tup
 
 
 def _loaded(found: _Loop, zero: ir.Value, tiled: TiledMma) -> tuple[ir.Value, ...]:
-    """A is loaded to registers, which transposes it. Its next K step is loaded once the products that read these
-    registers are done; meanwhile other consumers multiply. The accumulator, slot and phase after the loop."""
+    """The accumulator, slot and phase after a loop that loads A to registers, which transposes it. The next K step of A
+    is loaded when the products that read these registers are done. Meanwhile other consumers multiply."""
     loop, ring = found.loop, found.wait.ring
 
     def step(acc: ir.Value, slot: ir.Value, phase: ir.Value) -> list[ir.Value]:

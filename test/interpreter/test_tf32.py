@@ -1,6 +1,6 @@
 """tf32: arrays of f32 whose last 13 bits tensor cores do not look at, at every level, by wgmma and by mma.sync.
 
-An A that is contiguous along M comes from registers to wgmma."""
+wgmma takes an A that is contiguous along M from registers."""
 
 import re
 

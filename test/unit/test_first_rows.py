@@ -90,13 +90,13 @@ def test_an_epilogue_may_be_stored_early_where_it_is_asked_for() -> None:
             TALL.replace("128]", "96]"),
             512,
             {"a": "e4m3", "b": "e4m3"},
-            r"not those that are added in registers.*take all_sums \[start-promoted\]",
+            r"needs a wgmma that adds up the sums itself.*take all_sums \[start-promoted\]",
         ),
         (
             f"{TALL}, a.pack = none",
             512,
             {"a": "tf32", "b": "tf32", "d": "f32", "layout": "nn"},
-            r"or have an A there; take all_sums \[start-promoted\]",
+            r"reads A from shared memory; take all_sums \[start-promoted\]",
         ),
     ],
 )

@@ -229,7 +229,7 @@ def _is_zero(acc: ir.Value) -> bool:
 
 
 def _structs(held: Fragment, blocks: int) -> tuple[ir.Value, ...]:
-    """Accumulators that can be read, as the structs of registers of `blocks` blocks of 64 rows."""
+    """Readable accumulators as structs of registers, one for each of `blocks` blocks of 64 rows."""
     struct = _registers(held.type, blocks)
     per_register = _REGISTER_BITS // element_bits(held.type.element_type)
     values = [llvm.BitcastOp(struct.body[0], each).result for each in regroup(held, per_register).registers]

@@ -8,9 +8,9 @@ An operand that is known to have one column is the same memory as its transpose,
 `transposed`; the host decides at each launch whether a copy is needed.
 
 wgmma transposes 16-bit operands only. Other operands whose K is not contiguous are transposed by a launch of their own,
-which moves each element once. That pays if the kernel reads each element often enough. An A of tf32 beside a
-B that is packed, or with few rows or few columns that read it, is not packed: wgmma takes it from registers. Nor is the
-A of swapped operands, which are weighed against the product as given.
+which moves each element once. That pays if the kernel reads each element often enough. An A of tf32 is not packed if B
+is packed, if D has few rows or columns, or if the operands are swapped: wgmma takes it from registers. Swapped operands
+are then compared with the product as given.
 """
 
 from math import gcd
@@ -34,10 +34,11 @@ from lowtide.targets import Target, has_wgmma, issuer_of, types_of_atom
 # If mma.sync takes an operand as it lies, the operand is transposed only if D has at least so many rows or columns. On
 # an H200, s8 nn takes 5.0 µs and by mma.sync 4.6 at 512³, 10.9 and 11.1 at 1024³, 22.8 and 57.2 at 2048³.
 _LEAST_READERS = 768
-# If A comes from registers, only B is packed. At 512×512×16384 in nt, tf32 then takes 49 µs, and by mma.sync 67 (H200).
+# The same if A comes from registers, so that only B is packed. 512×512×16384 in nt takes 49 µs so, and 67 by mma.sync
+# (tf32, H200).
 _LEAST_READERS_BESIDE_HELD = 512
-# Elements of such an A that are worth the launch that packs B, if D has few rows or columns. By mma.sync, 100×1000×1000
-# in nt takes 8.0 µs, and with the launch 10.9; 512×2048×2048 takes 33 and 26 (H200).
+# The fewest elements of such an A for which the launch that packs B pays, if D has few rows or columns. In nt
+# 100×1000×1000 takes 8.0 µs by mma.sync, and 10.9 with the launch; 512×2048×2048 takes 33 and 26 (H200).
 _LEAST_HELD = 1 << 21
 _WIDEST = 16  # bytes of a store of one thread
 

@@ -51,14 +51,14 @@ def for_weights(given: Schedule, problem: Problem, target: Target) -> str | None
 
 
 def _packed_bytes(schedule: Schedule, problem: Problem) -> int:
-    """The bytes of the operands that a schedule transposes on their way to a workspace."""
+    """The bytes of the operands that a launch transposes to workspaces."""
     sizes = {"a": (problem.m or _ASSUMED_EXTENT), "b": (problem.n or _ASSUMED_EXTENT)}
     turned = [sizes[name] for name in OPERANDS if is_packed_transposed(name, schedule)]
     return sum(turned) * (problem.k or _ASSUMED_EXTENT) * element_type(problem.a).bytes
 
 
 def _packing(size: int) -> float:
-    """The estimated cycles of a launch that packs so many bytes, by an SM's clock."""
+    """The estimated SM cycles of a launch that packs `size` bytes; 0 if there are none."""
     return _LAUNCH + 2 * size / _MEMORY if size else 0.0
 
 

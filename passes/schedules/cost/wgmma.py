@@ -345,7 +345,7 @@ def _work(grids: Grids, product: Product) -> tuple[np.ndarray, np.ndarray, np.nd
 
 def _products(grids: Grids, product: Product, found: Constants) -> np.ndarray:
     """The cycles of the wgmmas of a K step, or of their reads of A and B from shared memory. If threads load A to
-    registers, the only consumer of a tile waits for its loads."""
+    registers and a tile has only one consumer, it waits for these loads."""
     held, slices = _holds_a(product), _slices(grids, product)
     loads = _CONFLICTS * _SLICE * _ROWS / _SHARED_MEMORY
     writes = _SLICE * (grids.rows + grids.columns) / (grids.rows / _ROWS) / _SHARED_MEMORY

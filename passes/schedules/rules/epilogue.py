@@ -169,8 +169,8 @@ def _first_rows(schedule: Schedule, problem: Problem) -> Iterator[str]:
         yield f"{found} goes with whole sums, not k_division = {schedule.k_division}; take all_sums [start-divided]"
     elif schedule.promotes or problem.weights or holds_a(schedule, problem):
         yield (
-            f"{found} goes with sums that wgmma adds up, not those that are added in registers or have an A there; "
-            "take all_sums [start-promoted]"
+            f"{found} needs a wgmma that adds up the sums itself and reads A from shared memory; take all_sums"
+            " [start-promoted]"
         )
     elif problem.k is None or problem.k <= schedule.tile_mnk[2]:
         yield (

@@ -92,8 +92,8 @@ def atom(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
         return
     if schedule.promotes and holds_a(schedule, problem):
         yield (
-            f"layout {problem.layout}: {schedule.multiply.atom} takes A from registers and goes on with its sums, "
-            "which promote = per_step does not; take a.pack = transposed [held-a-promoted]"
+            f"layout {problem.layout}: {schedule.multiply.atom} takes A from registers, which promote = per_step does "
+            "not support; take a.pack = transposed [held-a-promoted]"
         )
     names = ("grid.tile M", "grid.tile N", "k")
     for name, extent, step in zip(names, schedule.tile_mnk, schedule.multiply.step, strict=True):

@@ -54,7 +54,7 @@ func.func @f(%a: !mat, %b: !mat, %d: !out) {
 !out = memref<?x?xf32, strided<[?, 1]>>
 module attributes {tile.target = "sm_90a"} {
 func.func @f(%a: !mat, %b: !mat, %d: !out) {
-  // expected-error @below {{layout nn: wgmma.m64n128k8 takes A from registers and goes on with its sums, which promote = per_step does not; take a.pack = transposed [held-a-promoted]}}
+  // expected-error @below {{layout nn: wgmma.m64n128k8 takes A from registers, which promote = per_step does not support; take a.pack = transposed [held-a-promoted]}}
   tile.gemm nn %a, %b into %d acc(f32) schedule(#tile.schedule<grid = <tile = [128, 128]>, mainloop = <roles = cooperative(2), a = <pack = none>>, multiply = <promote = per_step>>) {
   ^bb0(%x: f32):
     tile.yield %x : f32
