@@ -49,12 +49,12 @@ def _taken_out(one: Any, other: Any) -> Any:
 
 def _times(x: Any, y: Any) -> Any:
     """x · y without factors that are 1."""
-    if _is_one(x) or _is_one(y):
-        return y if _is_one(x) else x
+    if is_one(x) or is_one(y):
+        return y if is_one(x) else x
     return x * y
 
 
-def _is_one(x: Any) -> bool:
+def is_one(x: Any) -> bool:
     return isinstance(x, int | float) and x == 1
 
 

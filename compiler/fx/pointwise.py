@@ -27,28 +27,24 @@ from lowtide.compiler.epilogue.functions import (
     where,
 )
 from lowtide.compiler.epilogue.trace import Traced
-from lowtide.compiler.fx.factors import product, total
+from lowtide.compiler.fx.factors import is_one, product, total
 from lowtide.errors import SpecError
 
 
 def _add(x: Any, y: Any, alpha: Any = 1) -> Any:
     y = y if alpha == 1 else alpha * y
     for one, other in ((x, y), (y, x)):
-        if _is_one(one) and (argument := _argument(other, "tanh")) is not None:
+        if is_one(one) and (argument := _argument(other, "tanh")) is not None:
             return 2.0 * sigmoid(2.0 * argument)  # fewer operations than tanh needs, and no cancellation
     return total(x, y)
 
 
 def _sub(x: Any, y: Any, alpha: Any = 1) -> Any:
     y = y if alpha == 1 else alpha * y
-    if _is_one(x) and (root := _root(y)) is not None and (argument := _argument(root, "tanh")) is not None:
+    if is_one(x) and (root := _root(y)) is not None and (argument := _argument(root, "tanh")) is not None:
         share = sigmoid(2.0 * argument)
         return 4.0 * (share - share * share)
     return x - y
-
-
-def _is_one(x: Any) -> bool:
-    return isinstance(x, int | float) and x == 1
 
 
 def _argument(x: Any, op: str) -> Any:
