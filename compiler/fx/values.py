@@ -3,6 +3,7 @@
 Extents are integers, or symbolic integers of torch. The latter are compared as text, so that no guard is added.
 """
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,10 +31,17 @@ def value_of(node: Any) -> Value | None:
     """The tensor in a node's metadata; None if it is not a tensor. Graphs of Dynamo have it by another name."""
     meta = getattr(node, "meta", {})
     tensor: Any = meta.get("val", meta.get("example_value"))
-    if not all(hasattr(tensor, name) for name in ("shape", "stride", "dtype", "device")):
+    try:
+        shape, strides, dtype, device = tensor.shape, tensor.stride, tensor.dtype, tensor.device
+    except AttributeError:
         return None
-    dtype = LIBRARY_NAMES.get(str(tensor.dtype).rpartition(".")[2])
-    return Value(tuple(tensor.shape), tuple(tensor.stride()), dtype, str(getattr(tensor.device, "type", tensor.device)))
+    return Value(tuple(shape), tuple(strides()), _name(dtype), str(getattr(device, "type", device)))
+
+
+@functools.cache
+def _name(dtype: Any) -> str | None:
+    """The name of an element type; None for a type that kernels do not have."""
+    return LIBRARY_NAMES.get(str(dtype).rpartition(".")[2])
 
 
 def same_extent(first: Any, second: Any) -> bool:
