@@ -114,6 +114,17 @@ class Rule:
             return None
         return f"{rows}, and copies would take longer than a kernel of aligned rows saves: {m}×{n}×{k}"
 
+    def gains_by_padding(self, product: Product) -> bool:
+        """Whether torch may compute a product that is left faster if Inductor pads its rows to multiples of 16 bytes:
+        whether torch's kernel for these rows is estimated to lose as much as one more launch takes."""
+        types = (product.a_value.dtype, product.b_value.dtype, product.value.dtype)
+        if product.form.grouped or None in types or self.refusal(product) is None or not copied_by(product):
+            return False
+        batch, m, n, k = (expected(extent) for extent in product.extents)
+        if batch is None or m is None or n is None or k is None:
+            return True
+        return (_OF_TORCH - 1) * batch * m * n * k >= _OF_LAUNCH
+
     def _too_small(self, product: Product, least_rows: int) -> str | None:
         batch, m, n, k = (expected(extent) for extent in product.extents)
         if batch is None or m is None or n is None or k is None:

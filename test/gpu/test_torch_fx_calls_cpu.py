@@ -177,18 +177,25 @@ def test_tensors_of_a_graph_with_odd_rows_are_padded_so_that_launches_need_not_c
 
 
 def test_kernels_are_begun_as_their_calls_ask_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel that is begun is the one for which the call asks later, also with strides of slices. Tensors on the
-    CPU are taken for tensors on a GPU."""
-    beginning, lowering = (importlib.import_module(f"lowtide.torch.fx.{name}") for name in ("beginning", "lowering"))
+    """The kernels that are begun, before Inductor lowers the graph and then again, are those for which the calls ask
+    later, also with strides of slices. Tensors on the CPU are taken for tensors on a GPU."""
+    names = "beginning", "lowering", "inductor"
+    beginning, lowering, inductor = (importlib.import_module(f"lowtide.torch.fx.{name}") for name in names)
     results, calls = importlib.import_module("lowtide.torch.results"), importlib.import_module("lowtide.torch.calls")
     extern_kernels = importlib.import_module("torch._inductor.select_algorithm").extern_kernels
     begun: list[Any] = []
+    early: list[Any] = []
     asked: list[Any] = []
     for module in (results, importlib.import_module("lowtide.compiler.matmul.calls")):
         monkeypatch.setattr(module, "target_of", lambda gpu: get("sm_90a"))
         monkeypatch.setattr(module.driver, "device", lambda ordinal: SimpleNamespace(name="a GPU"))
     monkeypatch.setattr(beginning, "_gpu_of", lambda node: 0)
     monkeypatch.setattr(AHEAD, "begin", lambda key, *job: begun.append(key))
+
+    def begin_calls(graph: Any) -> None:
+        beginning.begin_calls(graph)
+        early.extend(begun)
+        begun.clear()
 
     def record(x: Any) -> Operand:
         return Operand(x.data_ptr(), tuple(x.shape), x.stride(), "bf16", 0)
@@ -211,6 +218,7 @@ def test_kernels_are_begun_as_their_calls_ask_for_them(monkeypatch: pytest.Monke
         asked.append(results.wanted_of((a.shape[0], n, a.shape[1]), "bf16", 0, text, layout, pairs))
         return lowering.run_results(a, b, operands, epilogue, halves, lies=lies)
 
+    monkeypatch.setattr(inductor, "begin_calls", begin_calls)
     monkeypatch.setattr(extern_kernels, "lowtide_gemm", run)
     monkeypatch.setattr(extern_kernels, "lowtide_gemm_results", run_results)
     weight, gated = (torch.randn(lie, dtype=torch.bfloat16, requires_grad=True) for lie in ((64, 32), (128, 64)))
@@ -224,4 +232,4 @@ def test_kernels_are_begun_as_their_calls_ask_for_them(monkeypatch: pytest.Monke
     x = torch.randn(48, 48, dtype=torch.bfloat16)
     torch.compile(model, backend=ltt.Backend(rule, explain=True))(x).sum().backward()
     assert {type(key).__name__ for key in asked} == {"Wanted", "ResultsWanted"}
-    assert set(asked) == set(begun)
+    assert set(asked) == set(begun) == set(early)

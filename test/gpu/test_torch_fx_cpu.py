@@ -19,6 +19,7 @@ torch = pytest.importorskip("torch", reason="NO TEST OF lowtide.torch RAN: torch
 ltt = pytest.importorskip("lowtide.torch")
 fuse = pytest.importorskip("lowtide.torch.fx.fuse").fuse
 How = pytest.importorskip("lowtide.torch.calls").How
+Unpadded = pytest.importorskip("lowtide.torch.fx.unpadded").Unpadded
 functional = torch.nn.functional
 ALL = ltt.Rule(devices=("cpu", "cuda"), least_rows=1, least=0, full="any", left=())
 
@@ -323,6 +324,7 @@ def test_inductor_caches_what_the_pass_does_by_its_rule_and_sources() -> None:
     assert uuid != ltt.GemmPass(ALL).uuid() and uuid != ltt.GemmPass(numerics="any").uuid()
     assert ltt.GemmPass(explain=True).uuid() is None and ltt.GemmPass(before=print).uuid() is None
     assert ltt.GemmPass(before=ltt.GemmPass()).uuid() not in (None, uuid)
+    assert Unpadded(ALL).uuid() not in (None, Unpadded(ltt.Rule()).uuid()) and Unpadded(ALL, print).uuid() is None
 
 
 def test_numerics_and_precisions_that_are_none_are_refused() -> None:
@@ -350,3 +352,17 @@ def test_the_pass_of_the_configuration_runs_first(eager: None, monkeypatch: pyte
     )
     torch.compile(lambda x, w: x @ w, backend=ltt.Backend(ALL, explain=True))(half(32, 64), half(64, 48))
     assert "aten.mm.default" in seen and "lowtide.gemm.default" not in seen
+
+
+def test_inductor_pads_products_only_if_one_that_is_left_may_gain(eager: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, seen = torch._inductor.config, []
+    monkeypatch.setattr(config, "joint_custom_pre_pass", lambda graph: seen.append("first"))
+    monkeypatch.setattr(config, "joint_custom_post_pass", lambda graph: seen.append(config.shape_padding))
+    x, w, odd = half(32, 64), half(64, 48), torch.zeros(1023, 1023)
+    torch.compile(lambda x, w: x @ w, backend=ltt.Backend(ALL))(x, w)
+    torch._dynamo.reset()
+    torch.compile(lambda x, w, y: (x @ w, y @ y), backend=ltt.Backend(ALL))(x, w, odd)
+    assert seen == ["first", False, "first", True] and config.shape_padding
+    torch._dynamo.reset()
+    torch.compile(lambda x, w: x @ w, backend=ltt.Backend(ALL), options={"shape_padding": True})(x, w)
+    assert seen[4:] == ["first", False]

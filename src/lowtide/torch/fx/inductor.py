@@ -10,28 +10,26 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch._inductor import config, list_mode_options
 from torch._inductor.compile_fx import compile_fx
-from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
+from torch._inductor.custom_graph_pass import CustomGraphPass
 
-from lowtide.compiler import fx as matching
 from lowtide.compiler.ahead import AHEAD
-from lowtide.compiler.cache.sources import own_digest
 from lowtide.compiler.fx.report import Report, Row
 from lowtide.compiler.fx.rule import Rule
 from lowtide.compiler.fx.values import Value, value_of
 from lowtide.compiler.numerics_words import BATCH_INVARIANT, REPEATABLE, check_numerics
 from lowtide.torch.calls import OF_PRECISIONS, How, check_precision
 from lowtide.torch.fx import lowering
+from lowtide.torch.fx.beginning import begin_calls
 from lowtide.torch.fx.fuse import fuse
+from lowtide.torch.fx.keys import key_after
+from lowtide.torch.fx.unpadded import Unpadded
 
 _MOST_ROWS = 65536
-_FOLDERS = (Path(matching.__file__).parent, Path(__file__).parent)
-_SOURCES = tuple(str(path) for folder in _FOLDERS for path in sorted(folder.glob("*.py")))  # of the pass
 
 
 class Log:
@@ -81,13 +79,11 @@ class GemmPass(CustomGraphPass):
         if self.before is not None:
             self.before(graph)
         self._log.add(lambda name: fuse(graph, name, self.rule, self.how))
+        begin_calls(graph)
 
     def uuid(self) -> Any:
         """The key of the pass's result in Inductor's cache; None to bypass the cache."""
-        before = self.before.uuid() if isinstance(self.before, CustomGraphPass) else self.before
-        if self.explain or (before is None and self.before is not None) or callable(before):
-            return None
-        return repr((own_digest(), get_hash_for_files(_SOURCES), self.rule, self.how, before))
+        return None if self.explain else key_after(self.before, self.rule, self.how)
 
     def report(self) -> Report:
         """The outcome for each product in the graphs compiled so far."""
@@ -131,6 +127,10 @@ class Backend:
             AHEAD.start()
         before = patches.get("joint_custom_post_pass", config.joint_custom_post_pass)
         patches["joint_custom_post_pass"] = self._pass(before=before)
+        if patches.setdefault("shape_padding", config.shape_padding):  # a key, so that compile_fx restores it
+            before = patches.get("joint_custom_pre_pass", config.joint_custom_pre_pass)
+            several = isinstance(before, list | tuple)  # since torch 2.13
+            patches["joint_custom_pre_pass"] = [*before, Unpadded(own.rule)] if several else Unpadded(own.rule, before)
         if (rows := own.rule.padded_rows(_values(graph))) is not None:
             patches.setdefault("padding_stride_threshold", min(rows - 1, config.padding_stride_threshold))
         if self._measure:
