@@ -240,7 +240,7 @@ _TRANSPOSED_BITS = 16  # operands of this width may have M or N contiguous
 
 # fma of one thread.
 FMA = "fma.m1n1k1"
-_FMA_TYPES = ("f32",)
+FMA_TYPES = ("f32",)
 
 
 def types_of_atom(c_dtype: str, a_dtype: str, b_dtype: str) -> str:
@@ -378,7 +378,7 @@ def _fma_atoms() -> dict[str, MmaAtom]:
             rate=128,
             hiding_warps=8,
         )
-        for dtype in _FMA_TYPES
+        for dtype in FMA_TYPES
         for name in (f"{FMA}.{dtype}.{dtype}",)
     }
 

@@ -27,8 +27,8 @@ def _silu(x: Any) -> tuple[Any, Any]:
 
 
 def _gelu(x: Any) -> tuple[Any, Any]:
-    below = 0.5 * erfc(x * -math.sqrt(0.5))  # these products are part of erfc's constants
-    return x * below, below + x * exp(-0.5 * (x * x)) * (1.0 / math.sqrt(2.0 * math.pi))
+    below = 0.5 * erfc(x * -math.sqrt(0.5))  # the products with constants are part of the functions' formulas
+    return x * below, below + x * (exp(-0.5 * (x * x)) * (1.0 / math.sqrt(2.0 * math.pi)))
 
 
 def _gelu_tanh(x: Any) -> tuple[Any, Any]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from lowtide.compiler.matmul.products import extents_of, products_at, turned, turns_of
 from lowtide.dialects.tile import OperandsKind, PackKind, TailKind
-from lowtide.dialects.tile.agents import AGENT_PATHS
+from lowtide.dialects.tile.agents import AGENT_PATHS, REGISTER_PATHS
 from lowtide.dialects.tile.division import KDivision
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.choice import swap
@@ -39,6 +39,7 @@ _SCANNED = 40  # ranked schedules that are looked at for an M
 _REACH, _OUT_OF_REACH = 2.0, 1e18  # cycles for each factor of 2
 #: Fields that are chosen when a kernel is compiled, so that they can be reduced if its code spills.
 _OPEN = (
+    *REGISTER_PATHS,
     "multiply.fragment_buffers",
     "epilogue.tile",
     "epilogue.buffers",

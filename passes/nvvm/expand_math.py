@@ -3,8 +3,8 @@
 Before   %y = math.exp %x : f32
 After    %h = arith.mulf %x, %log2e : f32; %y = math.exp2 %h fastmath<afn> : f32
          A constant factor from 2⁻¹⁰⁰ to 2¹⁰⁰ in the argument of exp, or from 2⁻⁸ to 2⁸ in that of erfc, with either
-         sign, and ½, 2 or 4 in a product with erfc become part of the formula's constants. So gelu,
-         ½ x · erfc(−x/√2), needs one product beside those of the polynomial.
+         sign, becomes part of the formula's constants. So does one in a product with the function: ½, 2 or 4 for erfc,
+         ±⅜ to ±8⁄3 for exp. So gelu, ½ x · erfc(−x/√2), needs one product beside those of the polynomial.
 Needs    f32 or vectors of f32.
 Gives    of the math dialect only `HARDWARE_OPS`, each of which convert-math-to-intrinsics lowers to one instruction.
          Upstream's lowering then makes no call into libdevice.
@@ -38,11 +38,16 @@ _WITH_SCALE: dict[str, Callable[["IrOps", ir.Value, float], ir.Value]] = {
     "math.exp": formulas.exp,
     "math.erfc": formulas.erfc,
 }
+_WITH_FACTOR: dict[str, Callable[["IrOps", ir.Value, float, float], ir.Value]] = {
+    "math.exp": formulas.exp,
+    "math.erfc": formulas.erfc,
+}
 _LEAST_SCALE, _MOST_SCALE = 2.0**-8, 2.0**8
 _LEAST_OF_EXP, _MOST_OF_EXP = 2.0**-100, 2.0**100
-# Constants in a product with erfc that become part of its formula. Others would cost accuracy: the logarithm of the
-# constant is added to the power before it is rounded.
+# Constants in a product with erfc, and magnitudes of those in a product with exp, that become part of the formula.
+# Others would cost accuracy: the logarithm of the constant is added to the power before it is rounded.
 FACTORS = (0.5, 2.0, 4.0)
+MOST_FACTOR_OF_EXP = 8 / 3
 
 EXPANDED_OPS: dict[str, Callable[["IrOps", ir.Value], ir.Value]] = {
     "math.exp": formulas.exp,
@@ -82,7 +87,7 @@ def _expand(op: ir.Operation) -> None:
         build = IrOps(op.results[0].type)
         argument, scale = _scaled(op)
         if factor != 1.0:
-            value = formulas.erfc(build, argument, scale, factor)
+            value = _WITH_FACTOR[op.name](build, argument, scale, factor)
         elif scale != 1.0:
             value = _WITH_SCALE[op.name](build, argument, scale)
         else:
@@ -110,21 +115,28 @@ def _scaled(op: ir.Operation) -> tuple[ir.Value, float]:
 
 
 def _multiplied(op: ir.Operation) -> tuple[ir.Operation, float, ir.Value | None]:
-    """If the only use of an erfc is a product c·x · erfc with c among `FACTORS`: this product, c and x. If it is
-    c · erfc: this product, c and None. Otherwise: the op, 1 and None."""
+    """If the only use of an exp or erfc is a product c·x · f with a c that its formula takes: this product, c and x. If
+    it is c · f: this product, c and None. Otherwise: the op, 1 and None."""
     uses = list(op.results[0].uses)
     product = uses[0].owner.operation if len(uses) == 1 else op
-    if op.name != "math.erfc" or product.name != "arith.mulf":
+    if op.name not in _WITH_FACTOR or product.name != "arith.mulf":
         return op, 1.0, None
     left, right = product.operands
     (other,) = (each for each in (left, right) if each != op.results[0])
     if (factor := _constant(other)) is not None:
-        return (product, factor, None) if factor in FACTORS else (op, 1.0, None)
+        return (product, factor, None) if _takes(op, factor) else (op, 1.0, None)
     inner = defining_op(other)
     found = None if inner is None else _constant_factor(inner.operation)
-    if found is None or found[1] not in FACTORS:
+    if found is None or not _takes(op, found[1]):
         return op, 1.0, None
     return product, found[1], found[0]
+
+
+def _takes(op: ir.Operation, factor: float) -> bool:
+    """Whether the formula of a function takes a constant factor of the function."""
+    if op.name == "math.erfc":
+        return factor in FACTORS
+    return formulas.LEAST_FACTOR_OF_EXP <= abs(factor) <= MOST_FACTOR_OF_EXP
 
 
 def _constant_factor(op: ir.Operation) -> tuple[ir.Value, float] | None:

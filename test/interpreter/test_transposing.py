@@ -20,6 +20,7 @@ from lowtide.interpreter import interpret
 BOTH = "a.pack = transposed, b.pack = transposed"
 SMALL = "grid.tile = [64, 16], stages = 2, roles = cooperative(1)"
 WARPS = "grid.tile = [32, 32], k = 32, atoms = [2, 1, 1], stages = 3"
+FMAS = "grid.tile = [32, 32], k = 8, atoms = [4, 8, 1], stages = 2"
 LEVELS = ("problem", "cta", "pipelined", "epilogue", "nvvm", "llvm", "ptx")
 #: Elements behind the rows of a and b, and bytes by which their bases are off 256
 PLACES = {"aligned": ((0, 16), (0, 0)), "apart": ((1, 3), (4, 8))}
@@ -66,13 +67,16 @@ def product(layout: str, given: dict[str, Any]) -> Any:
         ("tf32", "tt", "f32", SMALL),
         ("bf16", "nt", "f32", f"{SMALL}, {BOTH}"),
         ("bf16", "nn", "f32", f"{WARPS}, a.pack = transposed, b.pack = rows"),
+        ("f32", "tn", "f32", f"{FMAS}, {BOTH}"),
     ],
 )
 def test_every_level_multiplies_the_transposes(dtype: str, layout: str, acc: str, schedule: str) -> None:
     """One tile and parts of others along both sides of the transposes, whole and cut, aligned and not."""
     compiled = kernel(dtype, layout, acc, schedule)
     packs = {name: compiled.schedule.mainloop.operand(name).pack for name in "ab"}
-    wanted = {name: letter != other for name, letter, other in zip("ab", layout, "tn", strict=True)}
+    wanted = {
+        name: (letter != other) != (dtype == "f32") for name, letter, other in zip("ab", layout, "tn", strict=True)
+    }
     assert {name: pack is PackKind.transposed for name, pack in packs.items()} == wanted
     for number, level in enumerate(LEVELS):
         padding, offsets = list(PLACES.values())[number % 2]

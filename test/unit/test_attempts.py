@@ -15,6 +15,7 @@ from lowtide.compiler.cache import sources
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.driver import Lowered, lower
 from lowtide.compiler.kernel import CachedKernel
+from lowtide.compiler.matmul.compilation import compile_planned
 from lowtide.compiler.numerics import promise
 from lowtide.compiler.numerics_words import BATCH_INVARIANT, REPEATABLE
 from lowtide.compiler.problem_ir import problem_text, seen_by_passes
@@ -132,6 +133,19 @@ def test_a_tile_without_its_cluster_comes_after_choices_with_lower_estimates() -
     assert found[0].cluster == (2, 2) and found[0].grid.tile == found[1].grid.tile != found[2].grid.tile
     estimated = [cost(each, problem if each.grid.operands is None else problem.swap(), chip) for each in found]
     assert max(estimated[2:-1]) < 1.05 * estimated[0] < estimated[-1]
+
+
+def test_a_producer_that_spills_takes_registers_of_three_consumers() -> None:
+    """It issues many loads, and computes with run-time extents and parts of K."""
+    schedule = (
+        "grid.tile = [192, 96], grid.order = column, grid.scheduler = persistent, grid.k_division = scatter(2), k = 64,"
+        " stages = 6, agents.producer.warps = 4, agents.consumer.warps = 12, agents.consumer.instances = 1,"
+        " epilogue.path = direct"
+    )
+    kernel = compile_planned(lt.GemmSpec(**BF16), "sm_90a", schedule)
+    assert [passed.schedule.agents.registers for passed in kernel.passed_over] == [(32, 160)]
+    assert kernel.schedule.agents.registers == (40, 152)
+    assert kernel.assembly is not None and kernel.assembly.spill_stores == 0
 
 
 def test_given_fields_stay(spilling: Spilling) -> None:

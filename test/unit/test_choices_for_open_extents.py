@@ -69,6 +69,13 @@ def test_rows_of_a_that_do_not_start_on_sectors_have_intervals_of_their_own() ->
     assert plan_of(family_with(1024, 4096)).unit == 1
 
 
+def test_an_operand_that_is_read_once_at_the_m_of_a_schedule_is_evicted_first() -> None:
+    plan = plan_of(family_with(1024, 4096))
+    few, many = (plan.schedules[plan.in_turn(m)[0]] for m in (16, 16384))
+    assert "operands = swapped" in few and "a.cache = evict_first" in few
+    assert ".cache = evict_first" not in many.replace("epilogue.cache", "")
+
+
 def test_a_plan_depends_on_its_family_alone() -> None:
     of = family_with(2880, 2880, "any", "sm_80")
     before, _ = plan_of(of), make_plan(replace(of, n=512), None)

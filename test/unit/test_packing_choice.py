@@ -81,3 +81,19 @@ def test_an_a_of_tf32_comes_from_registers(
     schedule = choose(problem, targets.get("sm_90a"), Schedule()).schedule
     assert schedule.multiply.by_warpgroups
     assert (schedule.mainloop.a.pack, schedule.mainloop.b.pack) == packed
+
+
+@pytest.mark.parametrize(
+    ("layout", "extents", "turned"),
+    [
+        ("tn", (4096, 4096, 1024), "ab"),
+        ("tt", (4096, 4096, 1024), "a"),
+        ("nn", (4096, 4096, 1024), "b"),
+        ("tn", (4096, 2048, 1024), "b"),  # few columns read A
+        ("tn", (4104, 4104, 1024), ""),  # no whole tiles
+    ],
+)
+def test_operands_are_transposed_for_fmas_if_they_are_read_often(layout, extents, turned) -> None:
+    problem = Problem(*extents, "f32", "f32", "f32", "f32", GemmLayout[layout], (), ())
+    mainloop = choose(problem, targets.get("sm_90a"), Schedule()).schedule.mainloop
+    assert "".join(name for name in "ab" if mainloop.operand(name).pack is PackKind.transposed) == turned

@@ -31,7 +31,8 @@ def test_an_operand_that_is_read_once_is_evicted_first() -> None:
         (few, (None, "evict_first")),
         (replace(LARGE, n=100), ("evict_first", None)),
         (LARGE, (None, None)),
-        (few.expecting({"m": 100}), (None, None)),  # a kernel that serves other M, too
+        (few.expecting({"m": 100}), (None, "evict_first")),  # a kernel that serves other M, too
+        (replace(few, kinds=(OperandKind.ends,), operands=("s32",), groups=4).expecting({"m": 100}), (None, None)),
     ):
         found = choose(problem, get("sm_90a"), given).schedule.mainloop
         assert tuple(each.cache and str(each.cache) for each in (found.a, found.b)) == caches

@@ -137,7 +137,8 @@ def _even_shares(given: Schedule, problem: Problem, target: Target) -> Iterator[
     """For FMA atoms, even shares of K steps, if there is at least one tile for each SM: of all tiles if there are
     fewer than CTAs that run at once, else of the last waves. The estimate compares them with whole tiles. In nt, all
     tiles and steps must be whole, since copies of A and B that may end within a tile would spill."""
-    if given.decided() or not multiplies_by_fma(given, problem, target) or not problem.is_plain:
+    is_open = set(given.decided()) <= set(PACK_FIELDS.values())
+    if not is_open or not multiplies_by_fma(given, problem, target) or not problem.is_plain:
         return
     one = next(iter(tiles.of_long_steps(problem, target)), tiles.SHARED_BY_THREADS)
     count, at_once = problem.tiles(one.tile) or 0, tiles.SHARING_CTAS * target.sm_count

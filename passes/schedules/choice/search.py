@@ -21,7 +21,7 @@ from lowtide.passes.schedules.choice.asked_for import asks_for_no_roles, asks_fo
 from lowtide.passes.schedules.choice.candidates import Group, divided, whole, worth_dividing
 from lowtide.passes.schedules.choice.forms import Fields, Forms
 from lowtide.passes.schedules.choice.grid import may_split_tail
-from lowtide.passes.schedules.choice.packing import of_one_column, transposing
+from lowtide.passes.schedules.choice.packing import for_threads, of_one_column, transposing
 from lowtide.passes.schedules.choice.parts import SWIZZLES, follow
 from lowtide.passes.schedules.cost.cost import cheapest_first, cost, estimates_of
 from lowtide.passes.schedules.facts.alignment import multiplied
@@ -100,7 +100,7 @@ def legal(problem: Problem, target: Target, given: Schedule) -> Iterator[Found]:
             if given.agents.has_producer:
                 raise
             why_not = str(error)
-    given = of_one_column(given, problem)
+    given = for_threads(of_one_column(given, problem), problem, target)
     own = multiplied(given, problem)
     try:
         for found in Search(given, own, target, with_producer=False).found():

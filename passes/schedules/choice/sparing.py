@@ -3,15 +3,17 @@
 The same tile is tried first. With one CTA less on an SM, threads of FMAs have more registers. Operands of the epilogue
 that are loaded ahead to registers are held until they are used: half as many are. If the parts of the epilogue are half
 as wide, the epilogue holds half as many elements at once. Without a cluster, the producer issues fewer copies: those of
-panels, in an unrolled loop, may need more than its registers. Fragments that are not loaded ahead take half as many
-registers. If FMAs multiply all of K in one step, there is no loop, and ptxas loads many fragments early. With half the
-step there is a loop. After several schedules have been passed over, the next ones hold fewer sums per thread.
+panels, in an unrolled loop, may need more than its registers. Beside three consumers it has the fewest; if K is
+divided, it takes some of theirs. Fragments that are not loaded ahead take half as many registers. If FMAs multiply all
+of K in one step, there is no loop, and ptxas loads many fragments early. With half the step there is a loop. After
+several schedules have been passed over, the next ones hold fewer sums per thread.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lowtide.dialects.tile import StorePath
+from lowtide.dialects.tile.agents import REGISTER_PATHS
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.facts.resources import sums_per_thread
 from lowtide.targets.atoms import FMA
@@ -20,6 +22,7 @@ _LEAST_COLUMNS = 16  # of a part of the epilogue
 # Fields that follow from the width of a part.
 _OF_PARTS = ("epilogue.swizzle", "epilogue.buffers", "epilogue.prefetch", "epilogue.start")
 _LEAST_STEP = 8  # of K
+_OF_PRODUCER, _FROM_CONSUMERS = 40, 8  # registers per thread of a producer that has fewer; each consumer has 8 less
 _OF_STEPS = ("mainloop.stages", "grid.ctas_per_sm")  # fields that follow from the K step
 
 _ENOUGH = 6  # passed-over schedules, after which others with as many sums per thread are not tried
@@ -32,6 +35,9 @@ def sparing(schedule: Schedule, given: Schedule) -> Iterator[dict[str, Any]]:
     by_fma, ctas = schedule.multiply.atom == FMA, schedule.grid.ctas_per_sm or 1
     if by_fma and ctas > 1 and given.grid.ctas_per_sm is None:
         yield {"grid.ctas_per_sm": ctas - 1}
+    producer, consumer = (schedule.get(path) for path in REGISTER_PATHS)
+    if schedule.k_division and 0 < (producer or 0) < _OF_PRODUCER and not any(given.agents.registers):
+        yield dict(zip(REGISTER_PATHS, (_OF_PRODUCER, consumer - _FROM_CONSUMERS), strict=True))
     in_registers = schedule.epilogue.path is not StorePath.tma
     if schedule.epilogue.prefetch and in_registers and given.epilogue.prefetch is None:
         yield {"epilogue.prefetch": schedule.epilogue.prefetch // 2}

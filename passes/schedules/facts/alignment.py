@@ -27,7 +27,7 @@ from lowtide.passes.support.agents.atoms import (
     stored_at_once,
     tiled_mma,
 )
-from lowtide.passes.support.problem.matrix_layouts import k_is_last, turned_layout
+from lowtide.passes.support.problem.matrix_layouts import turned_layout
 from lowtide.passes.support.problem.problem import Problem, problem_in
 
 # Base and strides of a tensor map (CUDA driver API, cuTensorMapEncodeTiled); the widest access of a thread.
@@ -65,12 +65,13 @@ def is_packed_transposed(name: str, schedule: Schedule) -> bool:
 def multiplied(schedule: Schedule, problem: Problem) -> Problem:
     """The product that the kernel computes: with the transposes of operands that the schedule packs `transposed`,
     unless the problem has them already."""
-    lies = dict(zip("ab", k_is_last(problem.layout), strict=True))
-    turned = [name for name, is_last in lies.items() if not is_last and is_packed_transposed(name, schedule)]
+    if problem.transposed is None:  # of a kernel, which reads a workspace
+        return problem
+    turned = [name for name in "ab" if is_packed_transposed(name, schedule) and name not in problem.transposed]
     if not turned:
         return problem
     layout = turned_layout(problem.layout, "".join(turned))
-    return replace(problem, layout=layout, transposed=(problem.transposed or "") + "".join(turned))
+    return replace(problem, layout=layout, transposed=problem.transposed + "".join(turned))
 
 
 def moved_alignment(name: str, schedule: Schedule, problem: Problem) -> int:

@@ -27,7 +27,7 @@ from lowtide.passes.support.problem.matrix_layouts import k_is_last
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.passes.support.streams.operand_loads import LDMATRIX_BITS, global_loads, operand_access
 from lowtide.targets import Target, TiledMma
-from lowtide.targets.atoms import WARPGROUP_THREADS, Operand
+from lowtide.targets.atoms import FMA_TYPES, WARPGROUP_THREADS, Operand
 
 _OPERANDS: tuple[Operand, ...] = ("a", "b")
 
@@ -97,14 +97,15 @@ def _through_registers(schedule: Schedule, problem: Problem) -> Iterator[str]:
 
 
 def transposing(schedule: Schedule, problem: Problem) -> Iterator[str]:
-    """Only A or B is transposed for the kernel, and only if its K is not contiguous. `problem` describes the operands
-    as passed, or as multiplied."""
+    """Only A or B is transposed for the kernel, and only if its K is not contiguous, or threads multiply f32 by FMAs.
+    `problem` describes the operands as passed, or as multiplied."""
     if is_packed_transposed("d", schedule):
         yield (
             "epilogue.pack = transposed: D is written as it lies; take rows or none, or d_order in the spec"
             " [d-transposed]"
         )
-    if problem.transposed is None:  # of a kernel, which reads a workspace
+    takes_either = problem.a in FMA_TYPES and problem.decomposition is None
+    if problem.transposed is None or takes_either:  # None: of a kernel, which reads a workspace
         return
     lies = dict(zip("ab", k_is_last(problem.layout), strict=True))
     for name, is_last in lies.items():

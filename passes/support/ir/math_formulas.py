@@ -58,7 +58,9 @@ DIVIDE_APPROX_LIMIT = 2.0**126
 ROUNDED = Error(2.0**-24, TINY / 2)  # add, subtract, multiply, fma, div.rn, sqrt.rn
 
 # Measured by a sweep of f32 (test_math_formulas.py), with the hardware's error at both ends of its range.
-EXP = Error(1.25 * 2.0**-22, LEAST_NORMAL * (1 + 2.0**-16), 1.25 * 2.0**-24)
+# A factor of exp in its formula may be as small as this. What the hardware flushes to 0 is then larger before it.
+LEAST_FACTOR_OF_EXP = 3 / 8
+EXP = Error(1.25 * 2.0**-22, LEAST_NORMAL / LEAST_FACTOR_OF_EXP * (1 + 2.0**-16), 1.25 * 2.0**-24)
 TANH = Error(2.0**-22, TINY)
 ERF = Error(0.75 * 2.0**-22, TINY)
 ERFC = Error(1.25 * 2.0**-22, 2.0**-23)
@@ -107,11 +109,16 @@ _LOG2_ERFC_FROM_0_COEFFICIENTS = (  # falls beyond the interval of the fit, [0, 
 )
 
 
-def exp(ops: FloatOps[V, P], x: V, scale: float = 1.0) -> V:
-    """e^(x·scale) = 2^(x·(scale·log₂e)), where the constant and the product with x are rounded. If `scale` is a power
-    of two, both roundings are those of `EXP`. Otherwise, the relative error of the constant is up to 2⁻²⁴, like that of
-    a product x·scale, which is not computed here. A subnormal result becomes 0. NaN stays NaN."""
-    return ops.exp2(ops.multiply(x, ops.constant(scale * _LOG2E)))
+def exp(ops: FloatOps[V, P], x: V, scale: float = 1.0, factor: float = 1.0) -> V:
+    """factor · e^(x·scale) = ± 2^(x·(scale·log₂e) + log₂|factor|), where the constants and the power are rounded. If
+    `scale` is a power of two, the roundings are those of `EXP`. Otherwise, the relative error of the constant is up to
+    2⁻²⁴, like that of a product x·scale, which is not computed here. With a factor other than 1, the error of the power
+    grows by up to 2⁻²³ · log₂|factor|. A subnormal result becomes 0. NaN stays NaN."""
+    slope = ops.constant(scale * _LOG2E)
+    if factor == 1.0:
+        return ops.exp2(ops.multiply(x, slope))
+    value = ops.exp2(ops.fma(x, slope, ops.constant(math.log2(abs(factor)))))
+    return value if factor > 0 else ops.negate(value)
 
 
 def tanh(ops: FloatOps[V, P], x: V) -> V:

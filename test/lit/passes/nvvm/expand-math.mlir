@@ -95,6 +95,36 @@ func.func @scaled_exp(%x: f32) -> (f32, f32, f32) {
   return %1, %5, %7 : f32, f32, f32
 }
 
+// So does a constant in a product with exp, as its logarithm: one fma is left. Constants far from 1 stay products.
+// CHECK-LABEL: func.func @multiplied_exp(
+// CHECK-SAME:    %[[X:.+]]: f32)
+// CHECK-DAG:     %[[A:.+]] = arith.constant -0.72134751
+// CHECK-DAG:     %[[B:.+]] = arith.constant -1.32574
+// CHECK:       %[[P:.+]] = math.fma %[[X]], %[[A]], %[[B]]
+// CHECK-NEXT:  %[[Y:.+]] = math.exp2 %[[P]]
+// CHECK:       %[[Q:.+]] = math.fma
+// CHECK-NEXT:  %[[E:.+]] = math.exp2 %[[Q]]
+// CHECK-NEXT:  %[[N:.+]] = arith.negf %[[E]]
+// CHECK-NEXT:  %[[Z:.+]] = arith.mulf %[[X]], %[[N]]
+// CHECK:       %[[F:.+]] = math.exp2
+// CHECK-NEXT:  %[[W:.+]] = arith.mulf %[[F]], %{{.+}}
+// CHECK:       return %[[Y]], %[[Z]], %[[W]]
+func.func @multiplied_exp(%x: f32) -> (f32, f32, f32) {
+  %scale = arith.constant -5.000000e-01 : f32
+  %factor = arith.constant 0.398942292 : f32
+  %negative = arith.constant -2.000000e+00 : f32
+  %large = arith.constant 3.000000e+00 : f32
+  %0 = arith.mulf %x, %scale : f32
+  %1 = math.exp %0 : f32
+  %2 = arith.mulf %1, %factor : f32
+  %3 = arith.mulf %negative, %x : f32
+  %4 = math.exp %x : f32
+  %5 = arith.mulf %3, %4 : f32
+  %6 = math.exp %x : f32
+  %7 = arith.mulf %6, %large : f32
+  return %2, %5, %7 : f32, f32, f32
+}
+
 // What is one instruction stays.
 // CHECK-LABEL: func.func @kept(
 // CHECK-SAME:    %[[X:.+]]: f32)
