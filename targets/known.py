@@ -32,6 +32,7 @@ def _sm90(name: str) -> Target:
         sm_count=132,
         l2_bytes=60 * _KIB * _KIB,
         clock_mhz=1980,
+        memory_bytes_per_cycle=2300,
         # wgmma is architecture-specific; TMA is not, but is useful only with wgmma.
         mma_atoms=(*_SM90_MMA, *WGMMA_ATOMS) if name.endswith("a") else _SM90_MMA,
         copy_atoms=tuple(COPY_ATOMS) if name.endswith("a") else _SM90_COPY,
@@ -49,6 +50,7 @@ KNOWN: tuple[Target, ...] = (
         sm_count=108,
         l2_bytes=40 * _KIB * _KIB,
         clock_mhz=1410,
+        memory_bytes_per_cycle=1370,  # with 80 GB
         mma_atoms=_SM80_MMA,
         copy_atoms=_SM80_COPY,
     ),
@@ -62,6 +64,7 @@ KNOWN: tuple[Target, ...] = (
         sm_count=84,
         l2_bytes=6 * _KIB * _KIB,
         clock_mhz=1740,
+        memory_bytes_per_cycle=380,
         mma_atoms=_SM80_MMA,
         copy_atoms=_SM80_COPY,
     ),
@@ -75,6 +78,7 @@ KNOWN: tuple[Target, ...] = (
         sm_count=142,
         l2_bytes=96 * _KIB * _KIB,
         clock_mhz=2520,
+        memory_bytes_per_cycle=325,
         mma_atoms=_SM89_MMA,
         copy_atoms=_SM80_COPY,
         ptx_version=81,  # for conversions to 8-bit floats (PTX ISA, "cvt", "PTX ISA Notes")

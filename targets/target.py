@@ -32,6 +32,9 @@ class Target:
     """L2 of the usual product; likewise."""
     clock_mhz: int
     """The highest clock of an SM of the usual product; likewise."""
+    memory_bytes_per_cycle: int
+    """Bytes of memory that all SMs of the usual product read, or read and write, per cycle of that clock: 0.95 of its
+    bandwidth, as measured on an H200; likewise."""
     mma_atoms: tuple[str, ...]
     copy_atoms: tuple[str, ...]
     smem_bytes_reserved_per_cta: int = 1024

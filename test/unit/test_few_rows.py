@@ -25,7 +25,7 @@ LOW = Grid(16, 128, 64, 1, 1, 1, 1, 1, adds_shares=False, band=1, halves=False)
 
 
 def cycles(of: Product, grid: Grid = LOW) -> float:
-    return float(few_rows.cycles(Grids.of([grid]), of, SM_90A.sm_count)[0])
+    return float(few_rows.cycles(Grids.of([grid]), of, SM_90A)[0])
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_few_ctas_are_bound_by_their_own_loads() -> None:
 
 def test_extents_may_be_arrays() -> None:
     rows = [1.0, 7.0, 16.0]
-    found = few_rows.cycles(Grids.of([LOW] * 3), replace(PRODUCT, m=np.array(rows)), SM_90A.sm_count)
+    found = few_rows.cycles(Grids.of([LOW] * 3), replace(PRODUCT, m=np.array(rows)), SM_90A)
     assert found.tolist() == [cycles(replace(PRODUCT, m=m)) for m in rows]
 
 

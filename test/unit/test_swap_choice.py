@@ -1,5 +1,6 @@
 """Products of few rows are computed as Dᵀ = Bᵀ · Aᵀ, where the model says that this takes less time."""
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -106,6 +107,15 @@ def test_the_packing_of_both_operands_fits_both_products(packed: tuple[str, ...]
     """Of one operand, it is the packing of A or of B of the product as given."""
     schedule = chosen(10, 2880, 4096, given=dict.fromkeys(packed, "rows")).schedule
     assert (schedule.grid.operands is OperandsKind.swapped) is is_swapped
+
+
+@pytest.mark.parametrize(("memory", "is_swapped"), [(0.5, True), (2.0, False)])
+def test_b_comes_from_registers_if_memory_is_too_slow_to_pack_it(memory: float, is_swapped: bool) -> None:
+    """Of tf32, where B is contiguous along N. `memory`: the factor of its speed."""
+    target = targets.get("sm_90a")
+    target = replace(target, memory_bytes_per_cycle=int(target.memory_bytes_per_cycle * memory))
+    schedule = choose(Problem(2033, 2880, 2880, "tf32", "tf32", "f32", "f32", GemmLayout.tt), target, lt.Schedule())
+    assert (schedule.schedule.grid.operands is OperandsKind.swapped) is is_swapped
 
 
 @pytest.mark.parametrize("extents", [(158, 1032, 11320), (526, 880, 6040)])

@@ -10,6 +10,7 @@ from dataclasses import replace
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import EPILOGUE_TYPE, element_type
 from lowtide.passes.schedules.cost.cost import cost, is_comparable
+from lowtide.passes.schedules.cost.packing import packing_cycles
 from lowtide.passes.schedules.facts.alignment import PACK_FIELDS, is_packed_transposed, multiplied
 from lowtide.passes.schedules.rules.mainloop import has_wgmma
 from lowtide.passes.support.agents.atoms import holds_a
@@ -24,9 +25,6 @@ _FEW_ROWS, _WORTH_SWAPPING = 1024, 0.97
 # Packed weights (M×28672×4096, s4): at M = 16 28 µs by mma.sync and 33 by wgmma, at M = 64 54 and 42.
 _MOST_ROWS_OF_MMA_SYNC = 32
 _ASSUMED_EXTENT = 4096
-# Cycles of another launch, and bytes per cycle that all SMs read and write. At 4096³ in tt, tf32 with a packed B takes
-# 418 µs, and with a B that comes from registers 374 (H200).
-_LAUNCH, _MEMORY = 3000, 2500
 
 
 def may_pay(given: Schedule, problem: Problem) -> bool:
@@ -57,11 +55,6 @@ def _packed_bytes(schedule: Schedule, problem: Problem) -> int:
     return sum(turned) * (problem.k or _ASSUMED_EXTENT) * element_type(problem.a).bytes
 
 
-def _packing(size: int) -> float:
-    """The estimated SM cycles of a launch that packs `size` bytes; 0 if there are none."""
-    return _LAUNCH + 2 * size / _MEMORY if size else 0.0
-
-
 def reason(as_given: Schedule, swapped: Schedule, problem: Problem, target: Target) -> str | None:
     """Why the schedule of the swapped product is chosen in place of the one as given; None if it is not."""
     if not swapped.agents.has_producer:
@@ -76,7 +69,7 @@ def reason(as_given: Schedule, swapped: Schedule, problem: Problem, target: Targ
     packed = [_packed_bytes(schedule, of) for schedule, of in ((as_given, known), (swapped, known.swap()))]
     is_low, packs_alike = problem.m is not None and problem.m <= _FEW_ROWS, packed[0] == packed[1]
     if not packs_alike:
-        own, other = (cycles + _packing(size) for cycles, size in zip((own, other), packed, strict=True))
+        own, other = (cycles + packing_cycles(size, target) for cycles, size in zip((own, other), packed, strict=True))
     if other > own * (_WORTH_SWAPPING if packs_alike and not is_low else 1.0):
         return None
     estimates = f"{other:,.0f} estimated cycles instead of {own:,.0f}"

@@ -206,7 +206,7 @@ def estimated(grids: Grids, product: Product, problem: Problem, target: Target) 
         return Waves(grids, product, problem, target).as_said()
     found = wgmma_cycles(grids, product, FITTED, target.sm_count, ctas_in_large_clusters(target))
     low = few_rows.are_low(grids)
-    return np.where(low, few_rows.cycles(grids, product, target.sm_count), found) if low.any() else found
+    return np.where(low, few_rows.cycles(grids, product, target), found) if low.any() else found
 
 
 def should_wait(schedule: Schedule, problem: Problem, target: Target) -> bool:

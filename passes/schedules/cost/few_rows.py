@@ -15,6 +15,7 @@ import numpy as np
 
 from lowtide.passes.schedules.cost.grids import Grids, Numbers, Product, tiles_of
 from lowtide.passes.schedules.cost.wgmma import either, is_large_off_k
+from lowtide.targets import Target
 from lowtide.targets.atoms import WGMMA_ROWS
 
 ROWS = 16  # of a tile, and of an mma.sync
@@ -24,7 +25,6 @@ BITS = 16  # of an element of A and of B
 
 START = 7890.0  # cycles of a grid: its launch, and its first loads
 _TILE = 2010  # of a wave: the start and the end of its CTAs
-_MEMORY = 2300  # bytes per cycle of all SMs
 _LATENCY = 2100  # from the request of a stage to its arrival
 _OF_A = 0.36  # what a byte of A counts, beside one of B: A comes from L2
 # The three factors below are 0.99 of the measured ones: since these were measured, the constants of wgmma were fitted
@@ -82,16 +82,16 @@ def _stages(stage_bytes: Numbers) -> np.ndarray:
     return np.minimum(_MOST_STAGES, np.floor(_SHARED / CTAS_PER_SM / stage_bytes))
 
 
-def cycles(grids: Grids, product: Product, sm_count: int) -> np.ndarray:
+def cycles(grids: Grids, product: Product, target: Target) -> np.ndarray:
     """Estimated cycles of each grid."""
-    return estimate_of(grids, product, sm_count).total
+    return estimate_of(grids, product, target).total
 
 
-def estimate_of(grids: Grids, product: Product, sm_count: int) -> Estimate:
+def estimate_of(grids: Grids, product: Product, target: Target) -> Estimate:
     """As `cycles`, with the terms."""
     of_rows, of_columns = tiles_of(grids, product)
     ctas = of_rows * of_columns * product.batch
-    at_once = float(CTAS_PER_SM * sm_count)
+    at_once = float(CTAS_PER_SM * target.sm_count)
     of_a, of_b = (extent * product.k * product.operand_bytes for extent in (product.m, product.n))
     beside = product.m * product.n * (product.result_bytes + product.read_bytes)
     of_b = of_b * (1 + _beside_rows(product) / (grids.columns * product.operand_bytes))
@@ -103,7 +103,7 @@ def estimate_of(grids: Grids, product: Product, sm_count: int) -> Estimate:
     epilogue = _TILE + work
 
     def wave(running: np.ndarray) -> Wave:
-        memory = of_cta * running / _MEMORY
+        memory = of_cta * running / target.memory_bytes_per_cycle
         return Wave(memory, arrival, either(memory, arrival, _SHARPNESS) + epilogue)
 
     full = np.floor(ctas / at_once)

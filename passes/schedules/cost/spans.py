@@ -105,7 +105,7 @@ def _of_run(run: Run, shared: float, loads: float) -> TileSpans:
 def _of_few_rows(schedule: Schedule, problem: Problem, target: Target) -> GridSpans:
     """The loads of the CTAs of a wave take turns at the memory, so a K step of one takes as long as those of all."""
     grids = Grids.of([grid_of(fields_of(schedule), target)])
-    found = few_rows.estimate_of(grids, product_of(problem), target.sm_count)
+    found = few_rows.estimate_of(grids, product_of(problem), target)
     runs, (shared, loads) = runs_of_warps(schedule, problem, target), memory_cycles(schedule, problem)
     at_once = few_rows.CTAS_PER_SM * target.sm_count
     waves = [(found.wave, 1.0, int(found.full[0]))] if found.full[0] else []

@@ -61,7 +61,7 @@ def test_a_target_of_another_gpu_is_answered_with_what_that_gpu_runs(name, hint)
 
 def test_an_atom_that_the_target_lacks_is_refused():
     bare = targets.Target(
-        "sm_75", (7, 5), 65536, 65536, 1024, 16, 40, 2**22, 1590, ("mma.m16n8k8.f32.f16",), ("ldmatrix.x4",)
+        "sm_75", (7, 5), 65536, 65536, 1024, 16, 40, 2**22, 1590, 200, ("mma.m16n8k8.f32.f16",), ("ldmatrix.x4",)
     )
     assert bare.mma("mma.m16n8k8.f32.f16").shape_mnk == (16, 8, 8)
     with pytest.raises(TargetError, match=r"sm_75.*mma\.m16n8k16\.f32\.bf16.*mma\.m16n8k8.*\[target-mma\]"):
