@@ -130,7 +130,8 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     k_major = (product.a_is_k_major, product.b_is_k_major)
     requests = [_requests(*each, found) for each in zip(product.row_bytes, k_major, strict=True)]
     stored = _stores(grids, product, found)
-    cta = _cta(grids, product, found, requests, stored, sm_count)
+    shared = np.where((ctas <= at_once) & (grids.turns > 1), found.turns_of_one, grids.turns)
+    cta = _cta(grids, product, found, requests, stored, found.least_step / shared, sm_count)
 
     def wave(running: np.ndarray, parts: np.ndarray, *, is_last: bool) -> Wave:
         """A wave of `running` CTAs. `parts`: CTAs that share the rows of a tile."""
@@ -154,7 +155,7 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     total = total + np.where(over > 0, _after_reads(last_wave, grids, found), _after_reads(full_wave, grids, found))
     # Consumers whose epilogues take longer than the products end about together, each with a tile of its own.
     ends = np.where(np.ceil(ctas / at_once) % grids.turns == 0, 1.0, 0.5) * full_wave.cta.longer
-    after_turns = found.last_in_turn + stored + sum(_work(grids, product)) - ends
+    after_turns = stored + sum(_work(grids, product)) - ends
     off_k = is_large_off_k(product)
     of_clusters = np.where(off_k, found.cluster_launch_off_k, found.cluster_launch)
     total = total + np.where(grids.turns > 1, after_turns, 0) + np.where(grids.cluster > 1, of_clusters, 0)
@@ -297,6 +298,7 @@ def _cta(
     found: Constants,
     requests: Sequence[np.ndarray],
     stored: np.ndarray,
+    least: np.ndarray,
     sm_count: int,
 ) -> Callable[[np.ndarray, np.ndarray], Cta]:
     """A function that gives the cycles of one of `running` CTAs. `parts`: CTAs that share the rows of a tile.
@@ -306,11 +308,11 @@ def _cta(
     in_turn = grids.turns > 1
     bytes_of_step = loaded * product.k / grids.parts / steps * product.operand_bytes  # the last step may be shorter
     stores = np.where(in_turn, stored / steps, 0)  # compete with the loads of the next tile
-    products, of_step = _products(grids, product, found), _step(grids, found)
+    products, of_step = _products(grids, product, found, least), _step(grids, found)
     slices = _slices(grids, product)
     tensor, shared = slices * grids.columns / _COLUMNS_PER_CYCLE, slices * _reads(grids)
     arrival = found.latency / (_stages(grids, product, sm_count) - 1)
-    beside = np.where(in_turn, found.tile_in_turn, found.tile + stored)
+    beside = np.where(in_turn, 0.0, found.tile + stored)
     tall = np.where(product.stores_early, found.tall_early, found.tall)
     beside += np.where((grids.rows > _ROWS * grids.warpgroups) & ~in_turn, tall, 0)
     computed, moved, awaited = _work(grids, product)
@@ -343,7 +345,7 @@ def _work(grids: Grids, product: Product) -> tuple[np.ndarray, np.ndarray, np.nd
     return product.computed * elements * factor, moved, product.awaited * elements
 
 
-def _products(grids: Grids, product: Product, found: Constants) -> np.ndarray:
+def _products(grids: Grids, product: Product, found: Constants, least: np.ndarray) -> np.ndarray:
     """The cycles of the wgmmas of a K step, or of their reads of A and B from shared memory. If threads load A to
     registers and a tile has only one consumer, it waits for these loads."""
     held, slices = _holds_a(product), _slices(grids, product)
@@ -353,7 +355,7 @@ def _products(grids: Grids, product: Product, found: Constants) -> np.ndarray:
     one = either(grids.columns / _COLUMNS_PER_CYCLE, np.where(held, of_held, _reads(grids)), 8)
     factor = np.where(grids.warpgroups > 2, found.three, 1.0)
     waits = np.where(held & (grids.warpgroups == 1), slices * loads + _LOADED, 0)
-    return either(slices * one * factor + waits, found.least_step / grids.turns, 4)
+    return either(slices * one * factor + waits, least, 4)
 
 
 def _holds_a(product: Product) -> np.ndarray:
