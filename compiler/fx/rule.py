@@ -21,6 +21,9 @@ _ALIGNED = 16  # bytes; TMA needs strides and rows of D that are multiples of it
 # A product does 3·10¹⁴ multiplications in a second; torch's kernels for rows that are not multiples of 16 bytes take
 # 5 times as long.
 _OF_COPY, _OF_LAUNCH, _OF_TORCH = 400, 2**30, 5
+# Multiplications for each element of A, B and D up to which memory limits a product, so that Inductor does not pad it.
+# By data sheets, Inductor's own limit is 76 for an A100, and higher for later GPUs.
+_OF_MEMORY = 64
 
 
 @dataclass(frozen=True)
@@ -116,14 +119,16 @@ class Rule:
 
     def gains_by_padding(self, product: Product) -> bool:
         """Whether torch may compute a product that is left faster if Inductor pads its rows to multiples of 16 bytes:
-        whether torch's kernel for these rows is estimated to lose as much as one more launch takes."""
+        whether memory does not limit it, and torch's kernel for these rows is estimated to lose as much as one more
+        launch takes."""
         types = (product.a_value.dtype, product.b_value.dtype, product.value.dtype)
         if product.form.grouped or None in types or self.refusal(product) is None or not copied_by(product):
             return False
         batch, m, n, k = (expected(extent) for extent in product.extents)
         if batch is None or m is None or n is None or k is None:
             return True
-        return (_OF_TORCH - 1) * batch * m * n * k >= _OF_LAUNCH
+        is_limited = m * n * k <= _OF_MEMORY * (m * k + n * k + m * n)
+        return not is_limited and (_OF_TORCH - 1) * batch * m * n * k >= _OF_LAUNCH
 
     def _too_small(self, product: Product, least_rows: int) -> str | None:
         batch, m, n, k = (expected(extent) for extent in product.extents)
