@@ -8,6 +8,7 @@ from compiled import spec
 from planting import WRONG_NUMBERS, Fault
 
 import lowtide as lt
+from lowtide.dialects.tile import OperandsKind
 from lowtide.interpreter import interpret
 
 LEVELS = ("problem", "pipelined", "atoms", "epilogue", "nvvm")
@@ -91,10 +92,26 @@ def test_fragments_along_k_are_loaded_ahead_in_the_order_of_k():
     assert kernel.levels["llvm"].count('llvm.inline_asm has_side_effects "", "~{memory}"') == 1
 
 
-def test_where_rows_are_contiguous_a_thread_loads_two_neighbours():
-    kernel = lt.compile_gemm(spec("nt", dtype="f64", d="f64", acc="f64"), target="sm_90a", schedule=SMALL)
-    loads = re.findall(r'sm\.load_shared .* by "([\w.]+)"', kernel.levels["atoms"])
-    assert loads and set(loads) == {"ld.shared.16"}
+@pytest.mark.parametrize(
+    ("atom", "widths"), [("mma.m16n8k4", {"ld.shared.16"}), ("mma.m16n8k8", {"ld.shared.16", "ld.shared.8"})]
+)
+def test_where_rows_are_contiguous_a_thread_loads_two_neighbours(atom: str, widths: set[str]) -> None:
+    """A pair of rows of A is in one atom. A pair of columns is in two: with K = 8 it is loaded one by one."""
+    schedule = SMALL if atom == "mma.m16n8k8" else f"{SMALL}, atom = {atom}"
+    kernel = lt.compile_gemm(spec("nt", dtype="f64", d="f64", acc="f64"), target="sm_90a", schedule=schedule)
+    assert kernel.schedule.multiply.atom == atom
+    assert set(re.findall(r'sm\.load_shared .* by "([\w.]+)"', kernel.levels["atoms"])) == widths
+
+
+@pytest.mark.parametrize(("n", "is_swapped"), [(46, True), (45, False)])
+def test_a_product_of_tt_is_swapped_so_that_pairs_of_rows_are_in_one_atom(n: int, is_swapped: bool) -> None:
+    problem = lt.GemmSpec(m=70, n=n, k=52, a="f64", b="f64", d="f64", layout="tt")
+    kernel = lt.compile_gemm(problem, target="sm_90a")
+    assert (kernel.schedule.grid.operands is OperandsKind.swapped) is is_swapped
+    assert kernel.schedule.multiply.atom == ("mma.m16n8k8" if is_swapped else "mma.m16n8k4")
+    inputs = lt.random_inputs(problem, 70, n, 52, np.random.default_rng(1))
+    found = lt.compare(problem, kernel.interpret(**inputs, level="ptx"), *lt.reference_with_bound(problem, **inputs))
+    assert found.ok, found.message
 
 
 @pytest.mark.parametrize("level", ["llvm", "ptx"])

@@ -67,7 +67,11 @@ _BESIDE_DIVISION: Mapping[bool, Mapping[str, tuple[Any, ...]]] = MappingProxyTyp
             "epilogue.path": (StorePath.direct,),
             **{path: () for path in Schedule.paths() if path.startswith("mainloop.") and path not in _OF_TILES},
         },
-        False: {"grid.scheduler": (SchedulerKind.one_shot,), **dict.fromkeys(SINGLE.values(), ())},
+        False: {
+            "grid.scheduler": (SchedulerKind.one_shot,),
+            "grid.operands": (),
+            **dict.fromkeys(SINGLE.values(), ()),
+        },
     }
 )
 

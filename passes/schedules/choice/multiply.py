@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
-from math import gcd, isqrt, prod
+from math import gcd, isqrt
 from typing import Any
 
 from tensor_layouts import Layout
@@ -28,6 +28,7 @@ _BESIDE_FRAGMENTS = 30  # registers for addresses and the loop
 # the same 16 bytes, and shared memory serves both at once.
 _LANES_M, _LANES_N = 8, 4
 _WIDEST_BITS = 128  # of a load
+_PAIR_BITS = 64  # of elements, of which a load takes at most two
 
 
 def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str, Any]:
@@ -55,7 +56,7 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
     if problem.weights is not None:
         return _of_weights(rows, depth * warps_k, schedule, problem)
     if atom is not None and m == 2 * _LANES_ALONG_ROWS and pairs_rows(problem) and not schedule.is_direct:
-        rows = _pairs_of_rows(rows, schedule, problem)
+        rows = _pairs_of_rows(rows, depth, schedule, problem)
     atom_name = "mma.m16n8k16" if atom is None else mma_shape(atom)
     permutation: Permutation = (rows[0], rows[1], by_k if warps_k == 1 else depth * warps_k)
     if schedule.agents.has_producer:  # TMA fixes the layout of its stages
@@ -156,11 +157,11 @@ def pairs_rows(problem: Problem) -> bool:
     return element_type(problem.a).bits > LDMATRIX_BITS and not (a_is_mk(problem.layout) and b_is_nk(problem.layout))
 
 
-def _pairs_of_rows(rows: list[int | Layout], schedule: Schedule, problem: Problem) -> list[int | Layout]:
+def _pairs_of_rows(rows: list[int | Layout], depth: int, schedule: Schedule, problem: Problem) -> list[int | Layout]:
     """The extents of a step along M and N. If memory is contiguous along one of them, one thread takes neighbours.
 
     A thread has the same row of each eight (PTX ISA, "Matrix Fragments" of .f64). A pair of rows of A is in one atom, a
-    pair of B in two atoms.
+    pair of B in two atoms: of an atom with a longer `depth`, it would have to be split.
     """
     assert schedule.multiply.atoms is not None
     warps_m, warps_n, warps_k = schedule.multiply.atoms
@@ -169,7 +170,7 @@ def _pairs_of_rows(rows: list[int | Layout], schedule: Schedule, problem: Proble
     by_m, by_n = rows
     if not a_is_mk(problem.layout):
         by_m = Layout((_LANES_ALONG_ROWS, 2, warps_m), (2, 1, 2 * _LANES_ALONG_ROWS))
-    if not b_is_nk(problem.layout):
+    if not b_is_nk(problem.layout) and depth == _LANES_ALONG_K:
         by_n = Layout((_LANES_ALONG_ROWS, warps_n, 2), (2, 2 * _LANES_ALONG_ROWS, 1))
     return [by_m, by_n]
 
@@ -183,8 +184,9 @@ def _of_types(names: tuple[str, ...], types: str) -> tuple[MmaAtom, ...]:
 def _atom(schedule: Schedule, problem: Problem, target: Target) -> MmaAtom | None:
     """The given mma.sync, or the target's fastest for the types of the problem; None if it has none.
 
-    Among equally fast shapes, it is the largest one that leaves registers for the fragments of two k-slices. If rows
-    are loaded in pairs, it is the one with the shortest K: the mma then takes a pair without moves.
+    Among equally fast shapes, it is the one with the longest K that leaves registers for the fragments of two k-slices.
+    If ld.shared loads pairs of rows, it is the one with the shortest K, which takes a pair without moves; for f64 only
+    if A has K contiguous: a pair of rows of A is in one atom, whose K may be longer.
     """
     found = [
         atom
@@ -194,8 +196,9 @@ def _atom(schedule: Schedule, problem: Problem, target: Target) -> MmaAtom | Non
         and schedule.multiply.atom in (None, mma_shape(atom))
     ]
     fitting = [atom for atom in found if _registers(atom, schedule) <= target.registers_per_thread - _BESIDE_FRAGMENTS]
-    pairs = pairs_rows(problem)
-    return max(fitting or found, key=lambda x: (x.rate, -x.shape_mnk[2] if pairs else prod(x.shape_mnk)), default=None)
+    is_wide = element_type(problem.a).bits == _PAIR_BITS
+    is_short = a_is_mk(problem.layout) if is_wide else pairs_rows(problem)
+    return max(fitting or found, key=lambda x: (x.rate, (-1 if is_short else 1) * x.shape_mnk[2]), default=None)
 
 
 def _registers(atom: MmaAtom, schedule: Schedule) -> int:

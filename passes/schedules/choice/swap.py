@@ -13,10 +13,10 @@ from lowtide.passes.schedules.cost.cost import cost, is_comparable
 from lowtide.passes.schedules.cost.packing import packing_cycles
 from lowtide.passes.schedules.facts.alignment import PACK_FIELDS, is_packed_transposed, multiplied
 from lowtide.passes.schedules.rules.mainloop import has_wgmma
-from lowtide.passes.support.agents.atoms import holds_a
+from lowtide.passes.support.agents.atoms import holds_a, mma_atom_name
 from lowtide.passes.support.agents.clusters import OPERANDS
 from lowtide.passes.support.problem.problem import Problem
-from lowtide.targets import Target
+from lowtide.targets import MMA_ATOMS, Target
 from lowtide.targets.atoms import WGMMA_ROWS
 
 # Up to so many rows, the swapped product is taken at equal estimates too: it is then 0.5 % faster on average (H200).
@@ -48,6 +48,17 @@ def for_weights(given: Schedule, problem: Problem, target: Target) -> str | None
     return "wgmma takes A from registers, where packed weights are converted"
 
 
+def _stores_pairs(problem: Problem) -> bool:
+    """Whether rows of D are whole pairs of elements, which threads store at once, and no epilogue computes."""
+    return problem.is_plain and problem.n is not None and problem.n % 2 == 0
+
+
+def _depth(schedule: Schedule, problem: Problem) -> int:
+    """K of the mma.sync of f64; 0 for other atoms."""
+    atom = MMA_ATOMS.get(mma_atom_name(schedule, problem))
+    return 0 if atom is None or atom.a_dtype != "f64" else atom.shape_mnk[2]
+
+
 def _packed_bytes(schedule: Schedule, problem: Problem) -> int:
     """The bytes of the operands that a launch transposes to workspaces."""
     sizes = {"a": (problem.m or _ASSUMED_EXTENT), "b": (problem.n or _ASSUMED_EXTENT)}
@@ -57,6 +68,8 @@ def _packed_bytes(schedule: Schedule, problem: Problem) -> int:
 
 def reason(as_given: Schedule, swapped: Schedule, problem: Problem, target: Target) -> str | None:
     """Why the schedule of the swapped product is chosen in place of the one as given; None if it is not."""
+    if _stores_pairs(problem) and _depth(swapped, problem.swap()) > _depth(as_given, problem):
+        return "Bᵀ is contiguous along its rows, so a thread loads pairs of them, which an mma with a longer K takes"
     if not swapped.agents.has_producer:
         return None
     if holds_a(swapped, multiplied(swapped, problem.swap())) and not as_given.agents.has_producer:

@@ -15,10 +15,10 @@ from lowtide.elements import WEIGHT_BLOCK, element_type
 from lowtide.passes.schedules.choice.multiply import multiplies_by_fma, pairs_rows
 from lowtide.passes.schedules.cost import few_rows
 from lowtide.passes.support.agents.atoms import STAGED_COPIES
-from lowtide.passes.support.problem.matrix_layouts import k_is_contiguous
+from lowtide.passes.support.problem.matrix_layouts import a_is_mk, k_is_contiguous
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.passes.support.streams.operand_loads import LDMATRIX_BITS
-from lowtide.targets import Target
+from lowtide.targets import Target, types_of_atom
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,9 @@ _COMMON: Mapping[int, tuple[WarpTile, ...]] = MappingProxyType(
         ),
     }
 )
-# If fragments of A or B are loaded in pairs of rows, two CTAs per SM with smaller tiles were faster (H200, 4096³).
+# If fragments of A or B are loaded in pairs of rows, and the mma has a K of 4, two CTAs per SM with smaller tiles were
+# faster (H200, 4096³). With a K of 8, 128×128 takes 0.96 to 0.98 of the time of 128×64 there.
+_LONGER_ATOM = "mma.m16n8k8"
 _COMMON_OF_ROWS: Mapping[int, tuple[WarpTile, ...]] = MappingProxyType({64: _COMMON[64][1:]})
 # With several full operands a thread holds as many elements of each as of D: eight warps share them.
 _COMMON_BESIDE_OPERANDS = MappingProxyType({64: _tiles("64x64x16 by 2x4 in 4, 32x64x16 by 1x4 in 4")})
@@ -88,7 +90,9 @@ _FMA_BITS = 32  # operands of so many bits may be multiplied by no tensor core
 def common(given: Schedule, problem: Problem, target: Target) -> tuple[WarpTile, ...]:
     """The tiles for warps that suit the types, the layout and the copies."""
     bits = element_type(problem.a).bits
-    found = _COMMON_OF_ROWS.get(bits, _COMMON[bits]) if pairs_rows(problem) else _COMMON[bits]
+    types = types_of_atom(problem.acc, problem.a, problem.b)
+    is_long = not a_is_mk(problem.layout) and f"{_LONGER_ATOM}.{types}" in target.mma_atoms
+    found = _COMMON_OF_ROWS.get(bits, _COMMON[bits]) if pairs_rows(problem) and not is_long else _COMMON[bits]
     if problem.kinds.count(OperandKind.full) > 1:
         found = _COMMON_BESIDE_OPERANDS.get(bits, found)
     if bits == LDMATRIX_BITS and not {given.mainloop.a.copy, given.mainloop.b.copy}.isdisjoint(STAGED_COPIES):
