@@ -54,14 +54,15 @@ def follow(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
 
 
 def _hints(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
-    """If one row or one column of tiles covers D, CTAs read the larger operand once: L2 then evicts it first, and keeps
-    the smaller one, which all CTAs read. Groups have other extents than those that are expected."""
+    """If one row or one column of tiles, or of clusters, covers D, the larger operand is read once: L2 then evicts it
+    first, and keeps the smaller one, which all CTAs read. Groups have other extents than those that are expected."""
     known = problem.compiled if problem.is_grouped or problem.k_is_grouped else problem
     m, n = known.m, known.n
     if schedule.copied_by_threads or not problem.is_plain or m is None or n is None:
         return {}
     larger, smaller, side = ("a", n, 1) if m >= n else ("b", m, 0)
-    return {f"mainloop.{larger}.cache": CacheHint.evict_first} if smaller <= schedule.tile_mnk[side] else {}
+    covers = smaller <= schedule.tile_mnk[side] * schedule.cluster[side]
+    return {f"mainloop.{larger}.cache": CacheHint.evict_first} if covers else {}
 
 
 def _operand(name: Operand, schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
