@@ -24,8 +24,9 @@ SM_80, SM_90 = targets.get("sm_80"), targets.get("sm_90")
 class Case:
     """A kernel, the shapes (M, N, K) it runs on, and the passes that are tried on it.
 
-    `large` shapes take longer, and run under one order of agents. `idle` are the passes that leave this kernel alone;
-    those that only verify always do.
+    The last pass that is tried has all shapes; each other one has one shape of one tile in turn, and those of several
+    tiles. `large` shapes take longer, and run under one order of agents. `idle` are the passes that leave this kernel
+    alone; those that only verify always do.
     """
 
     name: str
@@ -81,15 +82,25 @@ def hold(steps: list[Step], name: str, case: Case) -> None:
         return
     if step.level > Level.CTA:
         step = replace(step, first=[each.last for each in steps if each.level == Level.CTA][-1])
-    # Whether a run is free of races does not depend on its order, and what depends on it after a pass still does after
-    # the last one, which has both orders on the first shape. Each other pass and shape has one in turn.
     tried = [each.name for each in steps if each.name in case.passes and each.name not in case.idle]
-    at = tried.index(name)
-    orders = [((at + number) % 2,) for number in range(len(case.shapes))] + [(2,) for _ in case.large]
-    if at == len(tried) - 1:
+    for shape, orders in _runs(case, tried.index(name), len(tried)):
+        check(step, case.spec, shape, orders, anywhere=case.anywhere, full_padding=case.full_padding)
+
+
+def _runs(case: Case, at: int, count: int) -> list[tuple[Shape, tuple[int, ...]]]:
+    """The shapes of pass number `at` of `count`, and the orders of agents for each.
+
+    What is wrong after a pass still is after the last one, which therefore has all shapes, and both orders on the first
+    one: whether a run is free of races does not depend on its order. Each other pass and shape has one order in turn.
+    """
+    *few, last = case.shapes
+    if at < count - 1:
+        few = few and [few[(at + len(case.name)) % len(few)]]
+    shapes = [*few, last]
+    orders = [((at + number) % 2,) for number in range(len(shapes))]
+    if at == count - 1:
         orders[0] = (0, 1)
-    for shape, own in zip((*case.shapes, *case.large), orders, strict=True):
-        check(step, case.spec, shape, own, anywhere=case.anywhere, full_padding=case.full_padding)
+    return [*zip(shapes, orders, strict=True), *((shape, (2,)) for shape in case.large)]
 
 
 def check(
