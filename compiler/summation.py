@@ -6,7 +6,7 @@ it: the multiplying instruction, the K that it sums at once, partial sums that a
 The order of a reduction follows from the extent of a tile and the layout of the fragments that are reduced.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mlir import ir
@@ -57,7 +57,7 @@ class Reducing:
     kind: str
     """The kind of the result, as the kernel sees it: rows and columns are exchanged if operands are swapped."""
     extent: int
-    """The number of columns (or rows) of a tile. Each tile has its own partial results."""
+    """The number of columns (or rows) that a partial result covers: those of a tile, or of one part of it."""
     values: str
     """The places in a line of the values that a thread reduces by four chains, for each part of a tile: `2:1 16:8` are
     16 pairs, 8 apart."""
@@ -66,6 +66,9 @@ class Reducing:
     warps: tuple[int, int]
     """The number of warps with their own partial results of a tile, or of a part of its rows, and the distance between
     their values."""
+    parts: int = 1
+    """The number of parts of a tile, one below the other, that a thread reduces in order. It is 1 for reductions of
+    rows."""
     groups: int = 1
     """The number of groups in which more than `MOST_ALONE` partial results are reduced first. Group g has those of
     number g, g + groups, and so on."""
@@ -74,7 +77,8 @@ class Reducing:
         lanes = f", lanes {' '.join(map(str, self.lanes))} apart" if self.lanes else ""
         warps = f", {self.warps[0]} warps {self.warps[1]} apart" if self.warps[0] > 1 else ""
         groups = f", more than {MOST_ALONE} in {self.groups} groups first" if self.groups > 1 else ""
-        text = f"{self.kind} in tiles of {self.extent}: four chains of values {self.values}{lanes}{warps}"
+        parts = f" in {self.parts} parts" if self.parts > 1 else ""
+        text = f"{self.kind} in tiles of {self.extent}{parts}: four chains of values {self.values}{lanes}{warps}"
         return f"{text}, then one by one{groups}"
 
 
@@ -119,15 +123,30 @@ def _reducing(op: sm.StoreReducedOp) -> Reducing:
     kind = str(ResultKind(ir.IntegerAttr(op.kind).value))
     axis, like = REDUCTIONS[kind].axis, sm.FragmentType(ir.TypeAttr(op.layout).value)
     lines = lines_of(tv_of(like.tv), tuple(like.shape), axis)
-    work = op.operation.parent
-    while not isinstance(work.opview, tile.WorkTilesOp):
-        work = work.parent
-    extent = list(work.opview.tile)[1 if axis == "row" else 0]
+    parts = 1 if axis == "row" else len(list(_chain(op.partial)))
+    extent = _tile_of(op)[1] if axis == "row" else parts * like.shape[0]
     split = split_coordinates(tv_of(like.tv), tuple(like.shape))
     across = split.col_values if axis == "row" else split.row_values
     values = _runs_of_numbers([across[place] for place in lines.values[0][1]])
     groups = FINISH_GROUPS if may_finish_in_groups(REDUCTIONS[kind]) else 1
-    return Reducing(kind, extent, values, lines.shuffles, (lines.warps, lines.step), groups)
+    return Reducing(kind, extent, values, lines.shuffles, (lines.warps, lines.step), parts, groups)
+
+
+def _chain(partial: ir.Value | None) -> Iterator[sm.ReduceOp]:
+    """The op that gives a partial result, and those of the parts before."""
+    while partial is not None:
+        op = defining_op(partial)
+        assert isinstance(op, sm.ReduceOp)
+        yield op
+        partial = op.partial
+
+
+def _tile_of(op: ir.OpView) -> list[int]:
+    """Rows and columns of the work tile around an op."""
+    work = op.operation.parent
+    while not isinstance(work.opview, tile.WorkTilesOp):
+        work = work.parent
+    return list(work.opview.tile)
 
 
 def _runs_of_numbers(numbers: list[int]) -> str:

@@ -27,7 +27,7 @@ from lowtide.passes.support.agents.atoms import (
     stacked_tv,
     stored_at_once,
 )
-from lowtide.passes.support.agents.reductions import reduction_of, slots_of
+from lowtide.passes.support.agents.reductions import joins_columns, reduction_of, slots_of
 from lowtide.passes.support.ir.arithmetic import add
 from lowtide.passes.support.ir.builder import Builder
 from lowtide.passes.support.ir.rewriting import copy_region, defining_op, size_of_view
@@ -45,12 +45,12 @@ Origin = tuple[ir.Value, ir.Value]
 @dataclass(frozen=True)
 class Part:
     """A part of the tile: its accumulators (two fragments for pairs of columns), its first row and column in the
-    results, its first row in the tile, and whether it is the last part of its rows, or the last part of the tile."""
+    results and in the tile, and whether it is the last part of its rows, of its columns, or of the tile."""
 
     sums: tuple[ir.Value, ...]
     origin: Origin
-    row: int
-    ends_row: bool
+    place: tuple[int, int]
+    ends: tuple[bool, bool]
     is_last: bool
 
     @property
@@ -82,7 +82,8 @@ class Epilogue:
             if (reduction := reduction_of(kind)) is not None:
                 problem, threads = problem_of(self.kernel), multiplying_threads(self.schedule)
                 slots = slots_of(self.schedule, problem, reduction, threads)
-                yield Reducing(kind, result, self.store, slots, target if reduction.operation == VALUE else None)
+                target_of = target if reduction.operation == VALUE else None
+                yield Reducing(kind, result, self.store, slots, target_of, joins_columns(self.schedule))
 
     @property
     def full(self) -> list[ir.Value]:
@@ -178,8 +179,8 @@ class Epilogue:
             shape = part_rows, min(part_columns, columns - column)
             sums = tuple(self._extract(row, half + column, shape) for half in halves)
             origin = (build.add(self.store.row, row), build.add(self.store.column, column))
-            ends_row = column + part_columns >= columns
-            yield Part(sums, origin, row, ends_row, (row, column) == places[-1])
+            ends = column + part_columns >= columns, row + part_rows >= rows
+            yield Part(sums, origin, (row, column), ends, (row, column) == places[-1])
 
     def _extract(self, row: int, column: int, shape: tuple[int, int]) -> ir.Value:
         accumulators = self.accumulators
@@ -271,8 +272,7 @@ class Epilogue:
             elif own is ResultKind.amax:
                 next(maxima).add(values, self.window(self.extents_of, shape, origin))
             else:
-                window, place = self.window(self.extents_of, shape, origin), (part.row, shape[0])
-                next(reductions).add(values, window, origin, place, ends_row=part.ends_row)
+                next(reductions).add(values, self.window(self.extents_of, shape, origin), origin, part.place, part.ends)
         return full_results
 
     def full_operands(self, part: Part) -> list[ir.Value]:

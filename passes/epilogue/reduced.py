@@ -1,7 +1,7 @@
 """A reduction of a tile.store: threads reduce their elements of each part, and warps store partial results.
 
-Partial results of rows cover all parts with the same rows. Partial results of columns are stored for each part,
-because a thread would otherwise need a register for each column.
+Partial results of rows cover all parts with the same rows. Those of columns cover all parts with the same columns: a
+thread holds them in place of accumulators that are stored. In grids with tiles of two heights, they cover one part.
 """
 
 from dataclasses import dataclass, field
@@ -24,41 +24,41 @@ Origin = tuple[ir.Value, ir.Value]
 @dataclass
 class Reducing:
     """The partial results of a reduction so far. `slots`: the number of partial results of a tile for each of its
-    lines. `target`: the wanted column of each row, or the wanted row of each column."""
+    lines. `target`: the wanted column of each row, or the wanted row of each column. `joins`: whether partial results
+    of columns cover all parts with the same columns."""
 
     kind: ResultKind
     partials: ir.Value
     store: tile.StoreOp
     slots: int
     target: ir.Value | None
-    so_far: ir.Value | None = field(default=None, init=False)
+    joins: bool
+    so_far: dict[int, ir.Value] = field(default_factory=dict, init=False)
 
     def add(
-        self, values: ir.Value, window: ir.Value, origin: Origin, place: tuple[int, int], *, ends_row: bool
+        self, values: ir.Value, window: ir.Value, origin: Origin, place: tuple[int, int], ends: tuple[bool, bool]
     ) -> None:
-        """Reduces the elements of a part that lie in the matrix of its window. `place`: the first row of the part in
-        the tile, and its number of rows. `ends_row`: whether it is the last part of its rows."""
-        reduction, tv = self._reduction, tv_of(values.type.tv)
+        """Reduces the elements of a part that lie in the matrix of its window. `place`: the first row and column of the
+        part in the tile. `ends`: whether it is the last part of its rows, and of its columns."""
+        reduction, tv, shape = self._reduction, tv_of(values.type.tv), tuple(values.type.shape)
         threads, _ = extents(tv)
-        lines = lines_of(tv, tuple(values.type.shape), reduction.axis)
+        lines = lines_of(tv, shape, reduction.axis)
         held = len(lines.values) * (2 if reduction.is_pair else 1)
         own = fragment_type(Layout((threads, held), (1, threads)), (threads, held), values.type.element_type)
-        target = self._targets(values.type, origin)
-        found = sm.ReduceOp(own, self.kind, values, window, target=target, partial=self.so_far).result
-        self.so_far = found
-        if reduction.axis == "row" and not ends_row:
+        target, line = self._targets(values.type, origin), 0 if reduction.axis == "row" else 1
+        partial = self.so_far.pop(place[line], None)
+        found = sm.ReduceOp(own, self.kind, values, window, target=target, partial=partial).result
+        if not (ends[line] or (reduction.axis == "column" and not self.joins)):
+            self.so_far[place[line]] = found
             return
-        build, (first, rows), (tile_m, tile_n) = Builder.index(), place, self.store.value.type.shape
-        if reduction.axis == "row":
-            slot = build.mul(build.udiv(self.store.column, tile_n), self.slots)
+        build, across = Builder.index(), (self.store.column, self.store.row)[line]
+        if self.joins or reduction.axis == "row":
+            slot = build.mul(build.udiv(across, self.store.value.type.shape[1 - line]), self.slots)
         else:
-            slot = build.mul(build.udiv(self.store.row, tile_m), self.slots)
-            slot = build.add(slot, first // rows * lines.warps)
-        line = origin[0 if reduction.axis == "row" else 1]
+            slot = build.mul(build.udiv(build.add(across, place[0]), shape[0]), lines.warps)
         sm.StoreReducedOp(
-            self.kind, found, ir.TypeAttr.get(values.type), self.partials, slot, line, batch=self.store.batch
+            self.kind, found, ir.TypeAttr.get(values.type), self.partials, slot, origin[line], batch=self.store.batch
         )
-        self.so_far = None
 
     @property
     def _reduction(self) -> Reduction:

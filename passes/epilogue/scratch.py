@@ -28,17 +28,23 @@ class Scratch:
     def __init__(self, kernel: tile.KernelOp) -> None:
         self.entry = _block(kernel)
         self.made: list[tuple[ir.Value, ...]] = []
+        self.owned: dict[tuple[int, int], ir.Value] = {}
 
     def take(self, type_: ir.MemRefType, count: int = 1) -> tuple[ir.Value, ...]:
         """Buffers of a type, different from each other."""
         for buffers in self.made:
             if len(buffers) == count and buffers[0].type == type_:
                 return buffers
-        self.made.append(tuple(self.own(type_) for _ in range(count)))
+        self.made.append(tuple(self._allocated(type_) for _ in range(count)))
         return self.made[-1]
 
-    def own(self, type_: ir.MemRefType) -> ir.Value:
-        """A buffer that no other store uses."""
+    def of_operand(self, number: int, slot: int, type_: ir.MemRefType) -> ir.Value:
+        """The buffer of a slot for parts of an operand. It holds nothing else."""
+        if (number, slot) not in self.owned:
+            self.owned[number, slot] = self._allocated(type_)
+        return self.owned[number, slot]
+
+    def _allocated(self, type_: ir.MemRefType) -> ir.Value:
         placed = [op for op in self.entry.operations if isinstance(op.opview, sm.AllocOp)]
         with after(placed[-1].opview) if placed else ir.InsertionPoint.at_block_begin(self.entry):
             return sm.AllocOp(type_).result

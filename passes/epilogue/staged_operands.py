@@ -63,17 +63,19 @@ class StagedOperands:
         self.epilogue, self.store = epilogue, store
         self.places = _places(epilogue)
         self.slots = _slots(epilogue, self.places)
-        self.operands = [_staged(epilogue, each, maps, scratch, self._shapes()) for each in matrices]
+        self.operands = [
+            _staged(epilogue, number, each, maps, scratch, self._shapes()) for number, each in enumerate(matrices)
+        ]
         if matrices:
             self._prepare()
 
     def _prepare(self) -> None:
         """Makes the mbarriers, carries the parity, and starts the loads of the first parts of each tile."""
-        roles = role_of(self.store)
-        if roles is None or walk(self.epilogue.kernel, tile.StoreOp) != [self.store]:
+        roles, work = role_of(self.store), work_tiles_around(self.store)
+        if roles is None or work is None or walk(work, tile.StoreOp) != [self.store]:
             raise Refusal(
                 self.store,
-                "has full operands that TMA loads: it must be the only store of its kernel, in a role; take "
+                "has full operands that TMA loads: it must be the only store of its work tiles, in a role; take "
                 "epilogue.path = smem [staged-operand-stores]",
             )
         self.warpgroups = self.epilogue.schedule.agents.consumer.warpgroups
@@ -85,8 +87,6 @@ class StagedOperands:
         if instances > 1:
             with ir.InsertionPoint.at_block_begin(roles[0].bodies[roles[1]].blocks[0]):
                 self.first = Builder.index().mul(sm.RoleInstanceOp().result, slots)
-        work = work_tiles_around(self.store)
-        assert work is not None
         self.parity: ir.Value | None = None
         if any(self.slots.count(slot) % 2 for slot in self.slots):
             work, self.parity = _alternating(work)
@@ -172,19 +172,20 @@ def _slots(epilogue: Epilogue, places: Sequence[tuple[int, int, int]]) -> list[i
 
 def _staged(
     epilogue: Epilogue,
+    number: int,
     matrix: ir.Value,
     maps: TensorMapArguments,
     scratch: Scratch,
     shapes: Sequence[tuple[int, int]],
 ) -> _Staged:
-    """The buffers and maps of an operand."""
+    """The buffers and maps of an operand. Stores of tiles of other heights, one loop after the other, share them."""
     element, d = element_of(matrix), element_name(epilogue.d_elements[0])
     wide = swizzle_of_result(epilogue.schedule, element_name(element), d, by_columns=False)
     buffers, found = [], []
-    for shape in shapes:
+    for slot, shape in enumerate(shapes):
         swizzle: SwizzleBits = wide if shape == epilogue.part_shape else NO_SWIZZLE
         type_ = buffer_type(shape, element, panel_layout(shape, swizzle), swizzle)
-        buffers.append(scratch.own(type_))
+        buffers.append(scratch.of_operand(number, slot, type_))
         found.append(maps.map_for(epilogue.store, matrix, type_, rows=WGMMA_ROWS))
     return _Staged(matrix, tuple(buffers), tuple(found))
 

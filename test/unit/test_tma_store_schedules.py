@@ -159,8 +159,7 @@ def test_a_row_of_the_last_part_has_whole_16_bytes_too() -> None:
         ({"n": 4100}, "", "whose rows are multiples of 16 bytes, not of 4100 elements"),
         ({}, "operands = swapped", "by rows, and they lie by columns"),
         ({"operands": ("e4m3",)}, "", "of 16 bits or more, not e4m3"),
-        ({}, "k_division = split(2)", "not with k_division or tail = halves"),
-        ({}, "tail = halves", "not with k_division or tail = halves"),
+        ({}, "k_division = split(2)", "that one CTA computes, not with k_division"),
         ({}, "epilogue.start = first_rows", "not with epilogue.start = first_rows"),
     ],
 )
@@ -182,6 +181,13 @@ def test_shared_memory_counts_the_slots_of_full_operands(operand: str, slots: in
     own = replace(problem("bf16", OperandKind.full), operands=(operand,))
     more = shared_memory_bytes(with_operand, own) - shared_memory_bytes(schedule, problem())
     assert more == 2 * slots * (64 * 64 * bytes_of + 8)  # of each consumer: buffers and mbarriers
+
+
+def test_half_tiles_have_the_buffers_of_operands_of_whole_ones_and_mbarriers_of_their_own() -> None:
+    fields = "grid.tile = [256, 64], k = 64, stages = 2, roles = cooperative(2), epilogue.path = tma, prefetch = 2"
+    whole, halves = (chosen(f"{fields}, tail = {tail}") for tail in ("whole", "halves"))
+    own = problem("bf16", OperandKind.full)
+    assert shared_memory_bytes(halves, own) - shared_memory_bytes(whole, own) == 2 * 8
 
 
 def test_warps_without_roles_do_not_store_by_tma() -> None:

@@ -1,6 +1,6 @@
 """Full operands of the epilogue that TMA loads to shared memory, and why it cannot load others."""
 
-from lowtide.dialects.tile import OperandKind, StorePath, TailKind
+from lowtide.dialects.tile import OperandKind, StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.support.agents.atoms import STMATRIX_BITS
@@ -43,6 +43,6 @@ def why_not_staged(problem: Problem) -> str | None:
 
 def why_not_beside(schedule: Schedule) -> str | None:
     """As `why_not_staged`, for the fields of a schedule."""
-    if schedule.k_division is not None or schedule.grid.tail is TailKind.halves:
-        return "for tiles of one size that one CTA computes, not with k_division or tail = halves"
+    if schedule.k_division is not None:
+        return "for tiles that one CTA computes, not with k_division"
     return None

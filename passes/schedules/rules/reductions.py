@@ -7,7 +7,7 @@ from lowtide.dialects.tile.division import Adder
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.facts.resources import multiplying_threads
-from lowtide.passes.support.agents.reductions import in_kernel, slots_of
+from lowtide.passes.support.agents.reductions import in_kernel, part_shape, slots_of
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
 
@@ -37,10 +37,11 @@ def reductions(schedule: Schedule, problem: Problem, target: Target) -> Iterator
             f"tile; take {division.added_by(Adder.first)} [reduction-scattered]"
         )
         return
-    if schedule.grid.tail is TailKind.halves and any(each.axis == "column" for each in kinds):
+    by_columns = any(each.axis == "column" for each in kinds)
+    if schedule.grid.tail is TailKind.halves and by_columns and schedule.tile_mnk[0] // 2 % part_shape(schedule)[0]:
         yield (
-            "grid.tail = halves gives tiles of two heights, but reductions of columns need tiles of one height; "
-            "take grid.tail = whole [reduction-tail]"
+            f"grid.tail = halves gives tiles of {schedule.tile_mnk[0] // 2} rows, but reductions of columns store a "
+            f"partial result of each {part_shape(schedule)[0]} rows; take grid.tail = whole [reduction-tail]"
         )
         return
     if schedule.epilogue.start not in (None, EpilogueStart.all_sums):

@@ -2,8 +2,8 @@
 
 A line is a row of a fragment for reductions of rows, and a column for reductions of columns. A thread reduces its
 elements of each line. Lanes with the same lines exchange their partial results by shuffles, and each warp stores one.
-So a tile has a partial result of a line for each warp that holds elements of the line; for columns, there is also one
-for each part of the rows."""
+So a tile has a partial result of a line for each warp that holds elements of the line. Columns of tiles of two heights
+also have one for each part of the rows."""
 
 from dataclasses import dataclass
 from functools import lru_cache, reduce
@@ -12,7 +12,7 @@ from math import gcd
 import numpy as np
 from tensor_layouts import Layout
 
-from lowtide.dialects.tile import EpilogueMath, ResultKind, StorePath
+from lowtide.dialects.tile import EpilogueMath, ResultKind, StorePath, TailKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
 from lowtide.passes.support.agents.atoms import epilogue_rows, part_of, tiled_mma
@@ -22,9 +22,10 @@ from lowtide.targets import split_coordinates
 from lowtide.targets.tv import extents, offsets
 
 _WARP = 32
-# One thread reduces the partial results of a column one after the other. If there are many, several threads first
-# reduce a group each. This needs one more launch, which takes as long as about 200 partial results (1.7 µs, H200).
-FINISH_GROUPS, MOST_ALONE = 16, 256
+# One thread reduces the partial results of a column in order, eight loads at a time. If there are many, several
+# threads first reduce a group each. This needs one more launch (1.7 µs, H200), but fewer waits: after a long kernel,
+# partial results come from memory, and 256 of each of 8192 columns took 55 µs more by one launch.
+FINISH_GROUPS, MOST_ALONE = 16, 96
 
 
 def reduction_of(kind: ResultKind) -> Reduction | None:
@@ -94,12 +95,18 @@ def slots_of(schedule: Schedule, problem: Problem, reduction: Reduction, threads
     hold a tile. Raises ScheduleError as `lines_of` does."""
     m, _, _ = schedule.tile_mnk
     rows, columns = part_shape(schedule)
-    parts = 1 if reduction.axis == "row" else m // rows
+    parts = 1 if reduction.axis == "row" or joins_columns(schedule) else m // rows
     if schedule.epilogue.path is StorePath.smem and schedule.epilogue.math is EpilogueMath.rows:
         tv = epilogue_rows(schedule, problem, threads).rows.tv
     else:
         tv = part_of(tiled_mma(schedule, problem), (rows, columns)).tv("c", (rows, columns))
     return parts * lines_of(tv, (rows, columns), reduction.axis).warps
+
+
+def joins_columns(schedule: Schedule) -> bool:
+    """Whether a thread reduces a column over all parts of a tile before lanes exchange their results. In a grid with
+    tiles of two heights, each part has its own partial results, whatever the tile."""
+    return schedule.grid.tail is not TailKind.halves
 
 
 def part_shape(schedule: Schedule) -> tuple[int, int]:

@@ -133,6 +133,16 @@ CASES = [
         SM_90A,
         full_padding=8,
     ),
+    # A half tile uses the slots of the whole ones before it.
+    Case(
+        "roles-staged-operand-tail",
+        f"{TAIL.replace('smem', 'tma')}, epilogue.pack = none",
+        ((600, 24, 125),),
+        ("lower-epilogue", "verify-mbarriers", "convert-sm-to-nvvm"),
+        spec(epilogue=added),
+        SM_90A,
+        full_padding=8,
+    ),
     _case("roles-pingpong-every-kind", EVERY_KIND, f"{PINGPONG}, epilogue.tile = [64, 16]", ("lower-epilogue",)),
     _case("roles-programmatic", PLAIN, f"{ONE}, launch = programmatic", ("overlap-launches", "convert-sm-to-nvvm")),
     Case(

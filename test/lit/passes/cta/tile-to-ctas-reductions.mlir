@@ -40,7 +40,7 @@ func.func @f(%a: !mat, %b: !mat, %d: !mat, %s: memref<?xf32>, %t: memref<1xf32>)
 // CHECK:       func.func @columns(
 // CHECK:       %[[PARTS:.+]] = tile.workspace %{{.+}} : memref<?xf32>
 // CHECK:       tile.launch @columns_kernel
-// CHECK:       %[[FEW:.+]] = arith.cmpi ule, %{{.+}}, %c256
+// CHECK:       %[[FEW:.+]] = arith.cmpi ule, %{{.+}}, %c96
 // CHECK-NEXT:  %[[NONE:.+]] = arith.select %[[FEW]], %c0, %c1
 // CHECK-NEXT:  %[[MANY:.+]] = arith.muli %[[LENGTH:.+]], %c16
 // CHECK-NEXT:  %[[GROUPS:.+]] = tile.workspace %[[MANY]] : memref<?xf32>

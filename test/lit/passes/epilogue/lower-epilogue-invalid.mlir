@@ -439,7 +439,7 @@ tile.kernel @kernel(%d: !mat, %x: !mat) attributes {schedule = #tile.schedule<
         %zero = sm.splat 0.0 : !acc
         %p = sm.wgmma tn %as, %bs, %zero by #mma : !a, !b, !acc -> !sm.pending<!acc>
         %acc, %retired = sm.mma_wait 0, %p : !sm.pending<!acc> -> !acc
-        // expected-error @below {{lower-epilogue: has full operands that TMA loads: it must be the only store of its kernel, in a role; take epilogue.path = smem [staged-operand-stores]}}
+        // expected-error @below {{lower-epilogue: has full operands that TMA loads: it must be the only store of its work tiles, in a role; take epilogue.path = smem [staged-operand-stores]}}
         tile.store %acc into %d[%m, %n] operands(full %x : !mat) {
         ^bb0(%s: f32, %e: bf16):
           tile.yield %e : bf16

@@ -1,4 +1,4 @@
-// lower-epilogue reduces each part: rows over all parts of a tile, columns part by part.
+// lower-epilogue reduces each part: rows over all parts beside each other, columns over all parts below each other.
 // RUN: lowtide-opt %s -p lower-epilogue,cse | filecheck %s
 
 #mma = #sm.tiled_mma<mma.m16n8k16.f32.bf16, atoms [1, 1, 1], permutation [16, 16, 16]>
@@ -49,6 +49,34 @@ tile.kernel @parts(%d: !mat, %r: !partials, %c: !partials, %v: !partials, %t: me
     %y = arith.truncf %x : f32 to bf16
     tile.yield %y, %x, %x, %x : bf16, f32, f32, f32
   } : !c, !mat, !partials, !partials, !partials
+  tile.return
+}
+
+// CHECK-LABEL: tile.kernel @columns(
+// CHECK:       %[[FIRST:.+]]:2 = sm.map
+// CHECK:       %[[C0:.+]] = sm.reduce column_sum %[[FIRST]]#1 in %{{.+}} : !sm.fragment<16x32xf32
+// CHECK-NOT:   sm.store_reduced
+// CHECK:       %[[LAST:.+]]:2 = sm.map
+// CHECK:       %[[C1:.+]] = sm.reduce column_sum %[[LAST]]#1 in %{{.+}} into %[[C0]]
+// CHECK:       %[[SLOT:.+]] = arith.divui %arg{{[0-9]+}}, %c32
+// CHECK:       sm.store_reduced column_sum %[[C1]] of !sm.fragment<16x32xf32, #{{.+}}> into %{{.+}}[%[[SLOT]], %arg{{[0-9]+}}]
+// CHECK-NOT:   sm.store_reduced
+tile.kernel @columns(%d: !mat, %c: !partials, %fa: !a, %fb: !b, %m: index, %n: index) attributes {
+    problem = #tile.problem<tn, a = bf16, b = bf16, acc = f32, results = [full bf16, column_sum f32], operands = []>,
+    schedule = #tile.schedule<
+  grid = <tile = [32, 32], scheduler = one_shot>, mainloop = <k = 16>,
+  multiply = <atom = mma.m16n8k16, atoms = [1, 1, 1], permutation = [16, 16, 16]>,
+  epilogue = <path = smem, math = registers, tile = [16, 32], swizzle = <1,3,3>>>} {
+  %ring = sm.ring : !ring
+  %zero = sm.splat 0.0 : !c
+  %acc = sm.mma_sync %fa, %fb, %zero by #mma : !a, !b, !c
+  sm.cp_async_wait 0
+  sm.barrier
+  tile.store %acc into (%d, column_sum %c)[%m, %n] {
+  ^bb0(%x: f32):
+    %y = arith.truncf %x : f32 to bf16
+    tile.yield %y, %x : bf16, f32
+  } : !c, !mat, !partials
   tile.return
 }
 }
