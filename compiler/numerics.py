@@ -24,8 +24,7 @@ def fixed_by(
     """The fields to fix before the rest is chosen, and the extents, by name, to choose for in place of the problem's.
     Raises ScheduleError."""
     if numerics == REPEATABLE and (given is None or given.grid.k_division is None):
-        own = chosen(spec, target, given).k_division
-        by_ctas = own is not None and own.follows_ctas
+        by_ctas = _follows_ctas(chosen(spec, target, given))
         return (given or Schedule()).filled(_WHOLE) if by_ctas else given, {}
     if numerics != BATCH_INVARIANT:
         return given, {}
@@ -36,7 +35,13 @@ def fixed_by(
 def chosen_with(spec: GemmSpec, target: Target, numerics: str) -> Schedule:
     """The first choice of `compile_gemm` with these numerics, "any" or "repeatable", without compiling it. Its code may
     spill. Raises ScheduleError."""
+    if numerics == REPEATABLE and not _follows_ctas(own := chosen(spec, target)):
+        return own  # it need not be chosen again
     return chosen(spec, target, fixed_by(spec, target, None, numerics)[0])
+
+
+def _follows_ctas(schedule: Schedule) -> bool:
+    return schedule.k_division is not None and schedule.k_division.follows_ctas
 
 
 def promise(numerics: str, order: str | None = None) -> Callable[[Lowered], None]:

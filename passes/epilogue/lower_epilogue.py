@@ -136,6 +136,7 @@ def _lower(epilogue: Epilogue, maps: TensorMapArguments | None, buffers: Scratch
             _store_parts_through(epilogue, scratch)
             if _may_be_overtaken(epilogue.schedule):
                 sm.BarrierOp()
+    with before(epilogue.store):  # slots of operands that the work tiles carry have put it into another block
         for largest in epilogue.maxima:
             largest.finish()
     partial = epilogue.partial

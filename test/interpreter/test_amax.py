@@ -19,6 +19,10 @@ def biased(acc, bias: lt.PerColumn):
     return 0.5 * acc + bias
 
 
+def added(acc, c: lt.Full):
+    return acc + c
+
+
 # By name: the problem, target and schedule, a shape that no tile divides, levels, and a batch.
 CASES = {
     "mma.sync, through shared memory": (spec(d="f16"), "sm_80", "grid.tile = [64, 64]", (70, 72, 40), LEVELS, None),
@@ -47,7 +51,14 @@ CASES = {
         None,
     ),
     "D by columns": (spec(d_order="column"), "sm_90a", "grid.tile = [64, 64]", (72, 70, 40), ("cta", "nvvm"), None),
-    "in turn": (spec(), "sm_90a", "grid.tile = [64, 64], roles = pingpong(2)", (140, 72, 40), ("nvvm", "ptx"), None),
+    "in turn, beside loads of an operand": (
+        spec(epilogue=added),
+        "sm_90a",
+        "grid.tile = [64, 64], roles = pingpong(2), epilogue.path = tma",
+        (140, 72, 40),
+        ("nvvm", "ptx"),
+        None,
+    ),
     "a tail in halves": (
         spec(),
         "sm_90a",
