@@ -32,7 +32,7 @@ from lowtide.passes.schedules.choice.choice import choose
 from lowtide.passes.schedules.choice.opening import opened
 from lowtide.passes.schedules.rules.rules import broken_rule
 
-WIDTHS = [(2880, 2880), (14336, 4096), (8192, 8192)]  # N × K of models whose kernels store first rows early
+WIDTHS = [(2880, 2880), (14336, 4096)]  # N × K of models whose kernels store first rows early
 
 
 def family_with(n: int, k: int, numerics: str = "repeatable", target: str = "sm_90a", **other: Any) -> Family:
