@@ -60,8 +60,9 @@ _COMMON: Mapping[int, tuple[WarpTile, ...]] = MappingProxyType(
     }
 )
 # If fragments of A or B are loaded in pairs of rows, and the mma has a K of 4, two CTAs per SM with smaller tiles were
-# faster (H200, 4096³). With a K of 8, 128×128 takes 0.96 to 0.98 of the time of 128×64 there.
-_LONGER_ATOM = "mma.m16n8k8"
+# faster (H200, 4096³). With a K of 8, 128×128 takes 0.96 to 0.98 of the time of 128×64 there, but in 1.7 waves it takes
+# 1.28 of cuBLASLt's time with 64×64 (128×28672×4096 nt).
+_LONGER_ATOM, _WAVES_OF_LARGE = "mma.m16n8k8", 4
 _COMMON_OF_ROWS: Mapping[int, tuple[WarpTile, ...]] = MappingProxyType({64: _COMMON[64][1:]})
 # With several full operands a thread holds as many elements of each as of D: eight warps share them.
 _COMMON_BESIDE_OPERANDS = MappingProxyType({64: _tiles("64x64x16 by 2x4 in 4, 32x64x16 by 1x4 in 4")})
@@ -92,6 +93,7 @@ def common(given: Schedule, problem: Problem, target: Target) -> tuple[WarpTile,
     bits = element_type(problem.a).bits
     types = types_of_atom(problem.acc, problem.a, problem.b)
     is_long = not a_is_mk(problem.layout) and f"{_LONGER_ATOM}.{types}" in target.mma_atoms
+    is_long &= (problem.tiles(_COMMON[bits][0].tile) or 0) >= _WAVES_OF_LARGE * target.sm_count
     found = _COMMON_OF_ROWS.get(bits, _COMMON[bits]) if pairs_rows(problem) and not is_long else _COMMON[bits]
     if problem.kinds.count(OperandKind.full) > 1:
         found = _COMMON_BESIDE_OPERANDS.get(bits, found)
