@@ -302,6 +302,13 @@ def test_tma_loads_a_full_operand_by_default(size: int) -> None:
     assert schedule.epilogue.prefetch in (1, 2) and schedule.epilogue.start is None
 
 
+@pytest.mark.parametrize(("tile", "columns", "slots"), [([256, 192], 32, 5), ([128, 256], 64, 3)])
+def test_parts_are_narrow_if_few_slots_for_operands_fit(tile: list[int], columns: int, slots: int) -> None:
+    fields = f"grid.tile = {tile}, roles = cooperative(2), tail = whole, cluster = [1, 1]"
+    epilogue = chosen(problem(8192, kinds=(OperandKind.full,)), fields).epilogue
+    assert (epilogue.tile, epilogue.buffers, epilogue.prefetch) == ((128, columns), 2, slots)
+
+
 @pytest.mark.parametrize(("k", "slots"), [(1024, 2), (8192, 1)])
 def test_operands_need_one_slot_if_another_consumer_hides_the_epilogue(k: int, slots: int) -> None:
     fields = "grid.tile = [128, 128], roles = pingpong(2)"
