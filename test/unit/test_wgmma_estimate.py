@@ -71,6 +71,20 @@ def test_oblong_clusters_take_longer_where_square_ones_are_as_good() -> None:
     assert many > 1.02 * few
 
 
+def test_clusters_of_wide_tiles_of_one_warpgroup_take_longer() -> None:
+    low = [PLAIN._replace(rows=64, columns=columns, warpgroups=1, cluster_rows=2) for columns in (192, 200)]
+    one, wide = (pair / alone for pair, alone in (estimated(SQUARE, each, each._replace(cluster_rows=1)) for each in low))
+    assert wide > 1.02 * one
+
+
+def test_consumers_that_take_turns_share_little_of_the_least_step_if_they_have_a_tile_for_each_cta() -> None:
+    narrow = PLAIN._replace(rows=64, columns=16, warpgroups=1, turns=2, band=WHOLE_COLUMN)
+    shared = replace(FITTED, turns_of_one=2.0)
+    of = [replace(SQUARE, m=64, n=16 * count) for count in (64, 264)]
+    one, two = (estimated(each, narrow)[0] / estimated(each, narrow, by=shared)[0] for each in of)
+    assert two == 1.0 < 1.05 < one
+
+
 def test_rows_off_sectors_cost_less_if_they_lie_across_k() -> None:
     of = [replace(SQUARE, row_bytes=(8192, size), b_is_k_major=False) for size in (8192, 8208)]
     on, off, along = (estimated(each, PLAIN)[0] for each in (*of, replace(of[1], b_is_k_major=True)))

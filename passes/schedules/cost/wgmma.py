@@ -41,6 +41,9 @@ _MOST_SUMS, _THREADS, _WAITS = 176, 128, 1.8
 # If TMA loads operands of the epilogue, the CTAs of a cluster also wait for each other's epilogues. That took longer by
 # this factor, more than the constants account for (median of 20 pairs of kernels, which took 0.96 to 1.18, H200).
 _CLUSTERS_WAIT = 1.04
+# Clusters of tiles of one warpgroup take longer by this factor if the tiles have so many columns: 207 kernels of the
+# calibration took 1.04 of the estimates, relative to the best estimate of another tile.
+_WIDE, _WIDE_IN_CLUSTERS = 200, 1.04
 # The factor by which the epilogue takes longer with one warpgroup, or with one of several that take turns. The share of
 # its loads and stores by which it delays the multiplication of another consumer.
 _OF_ONE, _COMPETES = 2.0, 0.07
@@ -173,6 +176,8 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     is_oblong = (grids.cluster == _SIDE) & (grids.cluster_rows != grids.cluster_columns)
     factor *= np.where(is_oblong & (np.minimum(of_rows, of_columns) >= _SIDE), _OBLONG, 1.0)
     factor *= np.where((grids.cluster > 1) & (np.asarray(product.awaited) > 0), _CLUSTERS_WAIT, 1.0)
+    is_wide = (grids.warpgroups == 1) & (grids.columns >= _WIDE)
+    factor *= np.where((grids.cluster > 1) & is_wide, _WIDE_IN_CLUSTERS, 1.0)
     factor *= np.where(waits, _WAITING, 1.0)
     whole = either(total, limit, np.where(off_k, found.power_sharpness_off_k, found.power_sharpness)) * factor
     return Estimate(full, over, full_wave, last_wave, total - of_waves, whole, waits)
