@@ -36,7 +36,7 @@ def chosen_with(spec: GemmSpec, target: Target, numerics: str) -> Schedule:
     """The first choice of `compile_gemm` with these numerics, "any" or "repeatable", without compiling it. Its code may
     spill. Raises ScheduleError."""
     if numerics == REPEATABLE and not _follows_ctas(own := chosen(spec, target)):
-        return own  # it need not be chosen again
+        return own  # `fixed_by` would fix nothing, so the choice would be the same
     return chosen(spec, target, fixed_by(spec, target, None, numerics)[0])
 
 

@@ -57,7 +57,8 @@ class Reducing:
     kind: str
     """The kind of the result, as the kernel sees it: rows and columns are exchanged if operands are swapped."""
     extent: int
-    """The number of columns (or rows) that a partial result covers: those of a tile, or of one part of it."""
+    """For reductions of rows, the number of columns of a tile. For reductions of columns, the number of rows that a
+    partial result covers: those of a tile, or of one part of it."""
     values: str
     """The places in a line of the values that a thread reduces by four chains, for each part of a tile: `2:1 16:8` are
     16 pairs, 8 apart."""
@@ -133,7 +134,7 @@ def _reducing(op: sm.StoreReducedOp) -> Reducing:
 
 
 def _chain(partial: ir.Value | None) -> Iterator[sm.ReduceOp]:
-    """The op that gives a partial result, and those of the parts before."""
+    """The op that gives a partial result, then those of the parts before it, from the last part to the first."""
     while partial is not None:
         op = defining_op(partial)
         assert isinstance(op, sm.ReduceOp)

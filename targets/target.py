@@ -33,8 +33,8 @@ class Target:
     clock_mhz: int
     """The highest clock of an SM of the usual product; likewise."""
     memory_bytes_per_cycle: int
-    """Bytes of memory that all SMs of the usual product read, or read and write, per cycle of that clock: 0.95 of its
-    bandwidth, as measured on an H200; likewise."""
+    """Bytes that all SMs of the usual product together read and write in memory, per cycle of that clock: 0.95 of the
+    bandwidth in its data sheet. The factor was measured on an H200; likewise."""
     mma_atoms: tuple[str, ...]
     copy_atoms: tuple[str, ...]
     smem_bytes_reserved_per_cta: int = 1024

@@ -27,7 +27,7 @@ def _silu(x: Any) -> tuple[Any, Any]:
 
 
 def _gelu(x: Any) -> tuple[Any, Any]:
-    below = 0.5 * erfc(x * -math.sqrt(0.5))  # the products with constants are part of the functions' formulas
+    below = 0.5 * erfc(x * -math.sqrt(0.5))  # constant factors become part of the formulas
     return x * below, below + x * (exp(-0.5 * (x * x)) * (1.0 / math.sqrt(2.0 * math.pi)))
 
 

@@ -21,8 +21,8 @@ _ALIGNED = 16  # bytes; TMA needs strides and rows of D that are multiples of it
 # A product does 3·10¹⁴ multiplications in a second; torch's kernels for rows that are not multiples of 16 bytes take
 # 5 times as long.
 _OF_COPY, _OF_LAUNCH, _OF_TORCH = 400, 2**30, 5
-# Multiplications for each element of A, B and D up to which memory limits a product, so that Inductor does not pad it.
-# By data sheets, Inductor's own limit is 76 for an A100, and higher for later GPUs.
+# With at most so many multiplications for each element of A, B and D, memory limits a product, so that Inductor does
+# not pad it. By data sheets, Inductor's own limit is 76 for an A100, and higher for later GPUs.
 _OF_MEMORY = 64
 
 
@@ -118,9 +118,9 @@ class Rule:
         return f"{rows}, and copies would take longer than a kernel of aligned rows saves: {m}×{n}×{k}"
 
     def gains_by_padding(self, product: Product) -> bool:
-        """Whether torch may compute a product that is left faster if Inductor pads its rows to multiples of 16 bytes:
-        whether memory does not limit it, and torch's kernel for these rows is estimated to lose as much as one more
-        launch takes."""
+        """Whether padding by Inductor, to rows of multiples of 16 bytes, may make a product faster that the rule leaves
+        to torch. This is so if memory does not limit the product, and torch's kernel for unpadded rows is estimated to
+        lose at least the time of one more launch; also if the size of the product is not known."""
         types = (product.a_value.dtype, product.b_value.dtype, product.value.dtype)
         if product.form.grouped or None in types or self.refusal(product) is None or not copied_by(product):
             return False

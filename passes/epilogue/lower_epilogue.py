@@ -136,7 +136,8 @@ def _lower(epilogue: Epilogue, maps: TensorMapArguments | None, buffers: Scratch
             _store_parts_through(epilogue, scratch)
             if _may_be_overtaken(epilogue.schedule):
                 sm.BarrierOp()
-    with before(epilogue.store):  # slots of operands that the work tiles carry have put it into another block
+    # TMA loads of operands may have replaced the work tiles, and moved the store to the block of the new ones.
+    with before(epilogue.store):
         for largest in epilogue.maxima:
             largest.finish()
     partial = epilogue.partial

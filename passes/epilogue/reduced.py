@@ -1,7 +1,8 @@
 """A reduction of a tile.store: threads reduce their elements of each part, and warps store partial results.
 
-Partial results of rows cover all parts with the same rows. Those of columns cover all parts with the same columns: a
-thread holds them in place of accumulators that are stored. In grids with tiles of two heights, they cover one part.
+A partial result of a row covers all parts with this row. A partial result of a column covers all parts with this
+column: a thread keeps it in registers of accumulators that are already stored. In grids with tiles of two heights, a
+partial result of a column covers one part.
 """
 
 from dataclasses import dataclass, field

@@ -178,7 +178,8 @@ def _staged(
     scratch: Scratch,
     shapes: Sequence[tuple[int, int]],
 ) -> _Staged:
-    """The buffers and maps of an operand. Stores of tiles of other heights, one loop after the other, share them."""
+    """The buffers and maps of an operand. In a grid with tiles of two heights, the stores of both share the buffers,
+    since one loop runs after the other."""
     element, d = element_of(matrix), element_name(epilogue.d_elements[0])
     wide = swizzle_of_result(epilogue.schedule, element_name(element), d, by_columns=False)
     buffers, found = [], []

@@ -3,8 +3,9 @@
 Before   %y = math.exp %x : f32
 After    %h = arith.mulf %x, %log2e : f32; %y = math.exp2 %h fastmath<afn> : f32
          A constant factor from 2⁻¹⁰⁰ to 2¹⁰⁰ in the argument of exp, or from 2⁻⁸ to 2⁸ in that of erfc, with either
-         sign, becomes part of the formula's constants. So does one in a product with the function: ½, 2 or 4 for erfc,
-         ±⅜ to ±8⁄3 for exp. So gelu, ½ x · erfc(−x/√2), needs one product beside those of the polynomial.
+         sign, becomes part of the formula's constants. So does a constant factor of the function's result: ½, 2 or 4
+         for erfc; for exp, one from ⅜ to 8⁄3, with either sign. So gelu, ½ x · erfc(−x/√2), needs one product beside
+         those of the polynomial.
 Needs    f32 or vectors of f32.
 Gives    of the math dialect only `HARDWARE_OPS`, each of which convert-math-to-intrinsics lowers to one instruction.
          Upstream's lowering then makes no call into libdevice.
@@ -115,8 +116,8 @@ def _scaled(op: ir.Operation) -> tuple[ir.Value, float]:
 
 
 def _multiplied(op: ir.Operation) -> tuple[ir.Operation, float, ir.Value | None]:
-    """If the only use of an exp or erfc is a product c·x · f with a c that its formula takes: this product, c and x. If
-    it is c · f: this product, c and None. Otherwise: the op, 1 and None."""
+    """If the only use of f, an exp or erfc, is a product c·x · f, and the formula of f takes c: this product, c and x.
+    If the product is c · f: this product, c and None. Otherwise: the op, 1 and None."""
     uses = list(op.results[0].uses)
     product = uses[0].owner.operation if len(uses) == 1 else op
     if op.name not in _WITH_FACTOR or product.name != "arith.mulf":
@@ -133,7 +134,7 @@ def _multiplied(op: ir.Operation) -> tuple[ir.Operation, float, ir.Value | None]
 
 
 def _takes(op: ir.Operation, factor: float) -> bool:
-    """Whether the formula of a function takes a constant factor of the function."""
+    """Whether a constant factor of a function's result can become part of its formula."""
     if op.name == "math.erfc":
         return factor in FACTORS
     return formulas.LEAST_FACTOR_OF_EXP <= abs(factor) <= MOST_FACTOR_OF_EXP

@@ -96,7 +96,7 @@ def test_fragments_along_k_are_loaded_ahead_in_the_order_of_k():
     ("atom", "widths"), [("mma.m16n8k4", {"ld.shared.16"}), ("mma.m16n8k8", {"ld.shared.16", "ld.shared.8"})]
 )
 def test_where_rows_are_contiguous_a_thread_loads_two_neighbours(atom: str, widths: set[str]) -> None:
-    """A pair of rows of A is in one atom. A pair of columns is in two: with K = 8 it is loaded one by one."""
+    """A pair of rows of A is in one atom. A pair of columns of B is in two: with K = 8, each is loaded alone."""
     schedule = SMALL if atom == "mma.m16n8k8" else f"{SMALL}, atom = {atom}"
     kernel = lt.compile_gemm(spec("nt", dtype="f64", d="f64", acc="f64"), target="sm_90a", schedule=schedule)
     assert kernel.schedule.multiply.atom == atom

@@ -136,7 +136,7 @@ def test_a_tile_without_its_cluster_comes_after_choices_with_lower_estimates() -
 
 
 def test_a_producer_that_spills_takes_registers_of_three_consumers() -> None:
-    """It issues many loads, and computes with run-time extents and parts of K."""
+    """The producer needs registers for many loads, run-time extents and parts of K."""
     schedule = (
         "grid.tile = [192, 96], grid.order = column, grid.scheduler = persistent, grid.k_division = scatter(2), k = 64,"
         " stages = 6, agents.producer.warps = 4, agents.consumer.warps = 12, agents.consumer.instances = 1,"

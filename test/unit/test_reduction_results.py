@@ -108,7 +108,7 @@ def test_what_is_refused(epilogue: Any, fields: dict[str, Any], fault: str) -> N
         ("roles = cooperative(1), k_division = scatter(2)", r"divides the columns of a tile.*\[reduction-scattered\]"),
         (
             "grid.tail = halves, epilogue.path = smem, epilogue.tile = [256, 64]",
-            r"of each 256 rows.*\[reduction-tail\]",
+            r"for each 256 rows.*\[reduction-tail\]",
         ),
         ("roles = cooperative(1), epilogue.start = first_rows", r"a reduction is of all of them.*\[reduction-start\]"),
     ],

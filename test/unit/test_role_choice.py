@@ -352,7 +352,7 @@ def test_consumers_take_turns_where_the_epilogue_takes_long(changes: dict[str, A
 
 @pytest.mark.parametrize(("layout", "columns"), [(GemmLayout.tn, 176), (GemmLayout.tt, 192)])
 def test_tiles_in_turn_fill_the_last_wave_where_b_has_k_contiguous(layout: GemmLayout, columns: int) -> None:
-    """With 192 columns, 19 waves of which the last is almost empty; with 176, 20 waves that are full."""
+    """With 192 columns, the last of 19 waves is almost empty; with 176, 20 waves are full."""
     of_two = {"kinds": (OperandKind.full,), "operands": ("bf16",), "functions": 1}
     schedule = chosen(replace(problem(4096, 14336, 4096, layout=layout), **of_two))
     assert (schedule.tile_mnk[:2], schedule.agents.consumer.turns) == ((128, columns), 2)

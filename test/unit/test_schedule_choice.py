@@ -36,7 +36,7 @@ def test_an_operand_that_is_read_once_is_evicted_first() -> None:
     ):
         found = choose(problem, get("sm_90a"), given).schedule.mainloop
         assert tuple(each.cache and str(each.cache) for each in (found.a, found.b)) == caches
-    two = replace(LARGE, m=200)  # rows of tiles, which CTAs of a cluster read together, or several clusters
+    two = replace(LARGE, m=200)  # two rows of tiles: one cluster reads B once, or two clusters read it twice
     for cluster, cache in (((2, 1), "evict_first"), ((1, 2), None)):
         found = choose(two, get("sm_90a"), given.with_(grid_cluster=cluster)).schedule.mainloop
         assert (found.b.cache and str(found.b.cache)) == cache

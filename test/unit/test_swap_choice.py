@@ -111,7 +111,7 @@ def test_the_packing_of_both_operands_fits_both_products(packed: tuple[str, ...]
 
 @pytest.mark.parametrize(("memory", "is_swapped"), [(0.5, True), (2.0, False)])
 def test_b_comes_from_registers_if_memory_is_too_slow_to_pack_it(memory: float, is_swapped: bool) -> None:
-    """Of tf32, where B is contiguous along N. `memory`: the factor of its speed."""
+    """For tf32 in tt, where B is contiguous along N. `memory`: the factor by which the target's memory is faster."""
     target = targets.get("sm_90a")
     target = replace(target, memory_bytes_per_cycle=int(target.memory_bytes_per_cycle * memory))
     schedule = choose(Problem(2033, 2880, 2880, "tf32", "tf32", "f32", "f32", GemmLayout.tt), target, lt.Schedule())

@@ -28,7 +28,7 @@ _BESIDE_FRAGMENTS = 30  # registers for addresses and the loop
 # the same 16 bytes, and shared memory serves both at once.
 _LANES_M, _LANES_N = 8, 4
 _WIDEST_BITS = 128  # of a load
-_PAIR_BITS = 64  # of elements, of which a load takes at most two
+_PAIR_BITS = 64  # of an element, if a load takes at most two of them
 
 
 def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str, Any]:
@@ -161,7 +161,7 @@ def _pairs_of_rows(rows: list[int | Layout], depth: int, schedule: Schedule, pro
     """The extents of a step along M and N. If memory is contiguous along one of them, one thread takes neighbours.
 
     A thread has the same row of each eight (PTX ISA, "Matrix Fragments" of .f64). A pair of rows of A is in one atom, a
-    pair of B in two atoms: of an atom with a longer `depth`, it would have to be split.
+    pair of columns of B in two atoms. With an atom of a larger K (`depth`), such a pair would have to be split.
     """
     assert schedule.multiply.atoms is not None
     warps_m, warps_n, warps_k = schedule.multiply.atoms
@@ -185,8 +185,9 @@ def _atom(schedule: Schedule, problem: Problem, target: Target) -> MmaAtom | Non
     """The given mma.sync, or the target's fastest for the types of the problem; None if it has none.
 
     Among equally fast shapes, it is the one with the longest K that leaves registers for the fragments of two k-slices.
-    If ld.shared loads pairs of rows, it is the one with the shortest K, which takes a pair without moves; for f64 only
-    if A has K contiguous: a pair of rows of A is in one atom, whose K may be longer.
+    If ld.shared loads pairs of rows, it is the one with the shortest K, which takes a pair without moves. For f64 it is
+    the one with the shortest K only if A has K contiguous: if A has M contiguous, a pair of its rows is in one atom
+    with any K.
     """
     found = [
         atom

@@ -10,8 +10,8 @@ An operand that is known to have one column is the same memory as its transpose,
 wgmma transposes 16-bit operands only. Other operands whose K is not contiguous are transposed by a launch of their own,
 which moves each element once. That pays if the kernel reads each element often enough. An A of tf32 is not packed if B
 is packed, if D has few rows or columns, or if the operands are swapped: wgmma takes it from registers. Swapped operands
-are then compared with the product as given. FMAs take f32 as it lies, but an operand whose K is contiguous passes
-through registers, so it is transposed the other way if it is read very often.
+are then compared with the product as given. FMAs take f32 in any layout, but an operand whose K is contiguous passes
+through registers. If it is read very often, it is transposed, so that its K is no longer contiguous.
 """
 
 from math import gcd
@@ -43,10 +43,10 @@ _LEAST_READERS_BESIDE_HELD = 512
 # 100×1000×1000 takes 8.0 µs by mma.sync, and 10.9 with the launch; 512×2048×2048 takes 33 and 26 (H200).
 _LEAST_HELD = 1 << 21
 _WIDEST = 16  # bytes of a store of one thread
-# FMAs take an operand as it lies. It is transposed only if D has at least so many rows or columns, and extents are
-# multiples of this, as those of the tiles that are then taken.
+# For FMAs, A (or B) is transposed only if D has at least so many columns (or rows), and all extents are multiples of
+# the second number, the side of the tiles that are then chosen.
 _LEAST_READERS_BY_FMA, _OF_WHOLE_TILES = 4096, 128
-_FROM_CAPABILITY = (9, 0)  # the memory of other GPUs is slower
+_FROM_CAPABILITY = (9, 0)  # older GPUs, whose memory is slower, were not measured
 
 
 def of_one_column(given: Schedule, problem: Problem) -> Schedule:
@@ -90,8 +90,8 @@ def transposing(given: Schedule, problem: Problem, target: Target) -> Schedule:
 
 
 def for_threads(given: Schedule, problem: Problem, target: Target) -> Schedule:
-    """The given fields with the operands to transpose for FMAs, if no field is given: those whose K is contiguous,
-    which would pass through registers, if the product reads each element often enough and all tiles are whole."""
+    """The given fields. If none is given, also the operands to transpose for FMAs: those whose K is contiguous, which
+    would pass through registers, if each element is read often enough and all tiles are whole."""
     extents = (problem.m, problem.n, problem.k)
     is_whole = all(extent is not None and extent % _OF_WHOLE_TILES == 0 for extent in extents)
     is_open = not given.decided() and problem.is_plain and problem.transposed == "" and not problem.is_batched

@@ -3,10 +3,10 @@
 The same tile is tried first. With one CTA less on an SM, threads of FMAs have more registers. Operands of the epilogue
 that are loaded ahead to registers are held until they are used: half as many are. If the parts of the epilogue are half
 as wide, the epilogue holds half as many elements at once. Without a cluster, the producer issues fewer copies: those of
-panels, in an unrolled loop, may need more than its registers. Beside three consumers it has the fewest; if K is
-divided, it takes some of theirs. Fragments that are not loaded ahead take half as many registers. If FMAs multiply all
-of K in one step, there is no loop, and ptxas loads many fragments early. With half the step there is a loop. After
-several schedules have been passed over, the next ones hold fewer sums per thread.
+panels, in an unrolled loop, may need more than its registers. Beside three consumers, the producer has the fewest
+registers; if K is divided, it is given some of theirs. Fragments that are not loaded ahead take half as many registers.
+If FMAs multiply all of K in one step, there is no loop, and ptxas loads many fragments early. With half the step there
+is a loop. After several schedules have been passed over, the next ones hold fewer sums per thread.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ _LEAST_COLUMNS = 16  # of a part of the epilogue
 # Fields that follow from the width of a part.
 _OF_PARTS = ("epilogue.swizzle", "epilogue.buffers", "epilogue.prefetch", "epilogue.start")
 _LEAST_STEP = 8  # of K
-_OF_PRODUCER, _FROM_CONSUMERS = 40, 8  # registers per thread of a producer that has fewer; each consumer has 8 less
+_OF_PRODUCER, _FROM_CONSUMERS = 40, 8  # per thread: the producer gets 40, each consumer 8 less
 _OF_STEPS = ("mainloop.stages", "grid.ctas_per_sm")  # fields that follow from the K step
 
 _ENOUGH = 6  # passed-over schedules, after which others with as many sums per thread are not tried

@@ -49,7 +49,7 @@ def for_weights(given: Schedule, problem: Problem, target: Target) -> str | None
 
 
 def _stores_pairs(problem: Problem) -> bool:
-    """Whether rows of D are whole pairs of elements, which threads store at once, and no epilogue computes."""
+    """Whether threads can store D in pairs of elements, since its rows have an even length and no epilogue computes."""
     return problem.is_plain and problem.n is not None and problem.n % 2 == 0
 
 

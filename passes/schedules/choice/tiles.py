@@ -60,8 +60,8 @@ _COMMON: Mapping[int, tuple[WarpTile, ...]] = MappingProxyType(
     }
 )
 # If fragments of A or B are loaded in pairs of rows, and the mma has a K of 4, two CTAs per SM with smaller tiles were
-# faster (H200, 4096³). With a K of 8, 128×128 takes 0.96 to 0.98 of the time of 128×64 there, but in 1.7 waves it takes
-# 1.28 of cuBLASLt's time with 64×64 (128×28672×4096 nt).
+# faster (H200, 4096³). With a K of 8, 128×128 takes 0.96 to 0.98 of the time of 128×64 there. But in 1.7 waves
+# it takes 1.28 of the time of cuBLASLt, whose tile is 64×64 (128×28672×4096 nt).
 _LONGER_ATOM, _WAVES_OF_LARGE = "mma.m16n8k8", 4
 _COMMON_OF_ROWS: Mapping[int, tuple[WarpTile, ...]] = MappingProxyType({64: _COMMON[64][1:]})
 # With several full operands a thread holds as many elements of each as of D: eight warps share them.

@@ -18,8 +18,8 @@ class Constants:
     cluster_launch_off_k: float
     """The same for products for which `is_large_off_k` is true."""
     tile: float
-    """For a tile, in addition to its K steps and stores. Nothing if consumers take turns: one stores while the other
-    multiplies."""
+    """For a tile, in addition to its K steps and stores. It is not added if consumers take turns, since one stores
+    while the other multiplies."""
     tall: float
     """For a tile with more than 64 rows for each warpgroup, in addition."""
     tall_early: float
@@ -33,9 +33,9 @@ class Constants:
     narrow_part: float
     """For a tile whose rows of D are not whole lines of L2: its last part is narrower than the others."""
     least_step: float
-    """The least cycles of the products of a K step, times the number of consumers that take turns."""
+    """The least cycles of the products of a K step, to be divided by the number of consumers that take turns."""
     turns_of_one: float
-    """This number in a grid of at most one wave. Only one consumer of each CTA has a tile."""
+    """The divisor in place of that number in a grid of at most one wave: only one consumer of each CTA has a tile."""
     step_of_one: float
     """For a K step of one warpgroup, in addition to its products and loads. The next three: of two warpgroups, of
     three, and of consumers that take turns."""

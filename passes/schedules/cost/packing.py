@@ -2,8 +2,7 @@
 
 from lowtide.targets import Target
 
-_LAUNCH = 3000
-# At 4096³ in tt, tf32 with a packed B takes 418 µs, and with a B that comes from registers 374 (H200).
+_LAUNCH = 3000  # at 4096³ in tt, tf32 with a packed B takes 418 µs, and with a B from registers 374 (H200)
 
 
 def packing_cycles(size: int, target: Target) -> float:

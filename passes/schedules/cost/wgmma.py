@@ -41,8 +41,8 @@ _MOST_SUMS, _THREADS, _WAITS = 176, 128, 1.8
 # If TMA loads operands of the epilogue, the CTAs of a cluster also wait for each other's epilogues. That took longer by
 # this factor, more than the constants account for (median of 20 pairs of kernels, which took 0.96 to 1.18, H200).
 _CLUSTERS_WAIT = 1.04
-# Clusters of tiles of one warpgroup take longer by this factor if the tiles have so many columns: 207 kernels of the
-# calibration took 1.04 of the estimates, relative to the best estimate of another tile.
+# Clusters of tiles of one warpgroup take longer by this factor if the tiles have at least so many columns: 207 kernels
+# of the calibration took 1.04 of the estimates, relative to the best estimate of another tile.
 _WIDE, _WIDE_IN_CLUSTERS = 200, 1.04
 # The factor by which the epilogue takes longer with one warpgroup, or with one of several that take turns. The share of
 # its loads and stores by which it delays the multiplication of another consumer.

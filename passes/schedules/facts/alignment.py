@@ -65,7 +65,7 @@ def is_packed_transposed(name: str, schedule: Schedule) -> bool:
 def multiplied(schedule: Schedule, problem: Problem) -> Problem:
     """The product that the kernel computes: with the transposes of operands that the schedule packs `transposed`,
     unless the problem has them already."""
-    if problem.transposed is None:  # of a kernel, which reads a workspace
+    if problem.transposed is None:  # the problem of a kernel, which already reads transposes from workspaces
         return problem
     turned = [name for name in "ab" if is_packed_transposed(name, schedule) and name not in problem.transposed]
     if not turned:

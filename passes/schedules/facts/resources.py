@@ -163,7 +163,7 @@ def shared_memory_bytes(schedule: Schedule, problem: Problem) -> int:
         turns = schedule.agents.consumer.turns
         mbarriers = 2 * schedule.mainloop.stages + (turns if turns > 1 else 0)
         if staged_operands(schedule, problem):
-            loops = 2 if schedule.grid.tail is TailKind.halves else 1  # each with mbarriers of its own
+            loops = 2 if schedule.grid.tail is TailKind.halves else 1  # each has its own mbarriers
             mbarriers += loops * turns * (operand_slots(schedule) + bool(narrow_columns(schedule, problem)))
         return (aligned(end) + scratch if scratch else end) + MBARRIER_BYTES * mbarriers
     return end if scratch <= ring and not runs_ahead(schedule) else aligned(end) + scratch

@@ -97,15 +97,15 @@ def _through_registers(schedule: Schedule, problem: Problem) -> Iterator[str]:
 
 
 def transposing(schedule: Schedule, problem: Problem) -> Iterator[str]:
-    """Only A or B is transposed for the kernel, and only if its K is not contiguous, or threads multiply f32 by FMAs.
-    `problem` describes the operands as passed, or as multiplied."""
+    """Only A or B may be transposed for the kernel: either of them if threads multiply f32 by FMAs, otherwise one whose
+    K is not contiguous. `problem` describes the operands as passed, or as multiplied."""
     if is_packed_transposed("d", schedule):
         yield (
             "epilogue.pack = transposed: D is written as it lies; take rows or none, or d_order in the spec"
             " [d-transposed]"
         )
     takes_either = problem.a in FMA_TYPES and problem.decomposition is None
-    if problem.transposed is None or takes_either:  # None: of a kernel, which reads a workspace
+    if problem.transposed is None or takes_either:  # None: a kernel reads transposes from workspaces
         return
     lies = dict(zip("ab", k_is_last(problem.layout), strict=True))
     for name, is_last in lies.items():

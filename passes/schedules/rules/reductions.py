@@ -41,7 +41,7 @@ def reductions(schedule: Schedule, problem: Problem, target: Target) -> Iterator
     if schedule.grid.tail is TailKind.halves and by_columns and schedule.tile_mnk[0] // 2 % part_shape(schedule)[0]:
         yield (
             f"grid.tail = halves gives tiles of {schedule.tile_mnk[0] // 2} rows, but reductions of columns store a "
-            f"partial result of each {part_shape(schedule)[0]} rows; take grid.tail = whole [reduction-tail]"
+            f"partial result for each {part_shape(schedule)[0]} rows; take grid.tail = whole [reduction-tail]"
         )
         return
     if schedule.epilogue.start not in (None, EpilogueStart.all_sums):

@@ -2,8 +2,8 @@
 
 A line is a row of a fragment for reductions of rows, and a column for reductions of columns. A thread reduces its
 elements of each line. Lanes with the same lines exchange their partial results by shuffles, and each warp stores one.
-So a tile has a partial result of a line for each warp that holds elements of the line. Columns of tiles of two heights
-also have one for each part of the rows."""
+So a tile has a partial result of a line for each warp that holds elements of the line. In a grid with tiles of two
+heights, a column has as many for each part of the tile."""
 
 from dataclasses import dataclass
 from functools import lru_cache, reduce
@@ -24,7 +24,7 @@ from lowtide.targets.tv import extents, offsets
 _WARP = 32
 # One thread reduces the partial results of a column in order, eight loads at a time. If there are many, several
 # threads first reduce a group each. This needs one more launch (1.7 µs, H200), but fewer waits: after a long kernel,
-# partial results come from memory, and 256 of each of 8192 columns took 55 µs more by one launch.
+# partial results come from memory. One launch then took 55 µs longer than two (8192 columns, 256 results each).
 FINISH_GROUPS, MOST_ALONE = 16, 96
 
 
@@ -105,7 +105,7 @@ def slots_of(schedule: Schedule, problem: Problem, reduction: Reduction, threads
 
 def joins_columns(schedule: Schedule) -> bool:
     """Whether a thread reduces a column over all parts of a tile before lanes exchange their results. In a grid with
-    tiles of two heights, each part has its own partial results, whatever the tile."""
+    tiles of two heights, each part of every tile has its own partial results."""
     return schedule.grid.tail is not TailKind.halves
 
 

@@ -57,9 +57,10 @@ DIVIDE_APPROX = Error(2.0**-22, LEAST_NORMAL)  # .ftz; 2 ulp, divisors of 1 … 
 DIVIDE_APPROX_LIMIT = 2.0**126
 ROUNDED = Error(2.0**-24, TINY / 2)  # add, subtract, multiply, fma, div.rn, sqrt.rn
 
-# Measured by a sweep of f32 (test_math_formulas.py), with the hardware's error at both ends of its range.
-# A factor of exp in its formula may be as small as this. What the hardware flushes to 0 is then larger before it.
+# The least magnitude of a factor in the formula of exp. The hardware flushes a product below the least normal number to
+# 0; exp alone may then be as large as that number divided by the factor.
 LEAST_FACTOR_OF_EXP = 3 / 8
+# Measured by a sweep of f32 (test_math_formulas.py), with the hardware's error at both ends of its range.
 EXP = Error(1.25 * 2.0**-22, LEAST_NORMAL / LEAST_FACTOR_OF_EXP * (1 + 2.0**-16), 1.25 * 2.0**-24)
 TANH = Error(2.0**-22, TINY)
 ERF = Error(0.75 * 2.0**-22, TINY)
@@ -113,7 +114,7 @@ def exp(ops: FloatOps[V, P], x: V, scale: float = 1.0, factor: float = 1.0) -> V
     """factor · e^(x·scale) = ± 2^(x·(scale·log₂e) + log₂|factor|), where the constants and the power are rounded. If
     `scale` is a power of two, the roundings are those of `EXP`. Otherwise, the relative error of the constant is up to
     2⁻²⁴, like that of a product x·scale, which is not computed here. With a factor other than 1, the error of the power
-    grows by up to 2⁻²³ · log₂|factor|. A subnormal result becomes 0. NaN stays NaN."""
+    grows by up to 2⁻²³ · |log₂|factor||. A subnormal result becomes 0. NaN stays NaN."""
     slope = ops.constant(scale * _LOG2E)
     if factor == 1.0:
         return ops.exp2(ops.multiply(x, slope))

@@ -24,9 +24,9 @@ SM_80, SM_90 = targets.get("sm_80"), targets.get("sm_90")
 class Case:
     """A kernel, the shapes (M, N, K) it runs on, and the passes that are tried on it.
 
-    The last pass that is tried has all shapes; each other one has one shape of one tile in turn, and those of several
-    tiles. `large` shapes take longer, and run under one order of agents. `idle` are the passes that leave this kernel
-    alone; those that only verify always do.
+    The last pass that is tried runs on all shapes. Each other pass runs on the last shape, which has several tiles, and
+    on one of the others in turn. `large` shapes take longer; each pass runs on them under one order of agents. `idle`
+    are the passes that leave this kernel alone; those that only verify always do.
     """
 
     name: str
@@ -90,7 +90,7 @@ def hold(steps: list[Step], name: str, case: Case) -> None:
 def _runs(case: Case, at: int, count: int) -> list[tuple[Shape, tuple[int, ...]]]:
     """The shapes of pass number `at` of `count`, and the orders of agents for each.
 
-    What is wrong after a pass still is after the last one, which therefore has all shapes, and both orders on the first
+    An error of a pass is still there after the last pass. So the last pass has all shapes, and both orders on the first
     one: whether a run is free of races does not depend on its order. Each other pass and shape has one order in turn.
     """
     *few, last = case.shapes

@@ -1,9 +1,9 @@
 """Has kernels compiled while Inductor still compiles the graph that calls them (`compiler/ahead.py`).
 
-All kernels of a graph are begun before Inductor lowers it, while its own processes have nothing to compile, if rows are
-multiples of 16 bytes. Inductor may pad other rows, so their kernels are begun when their calls are lowered, or, if
-Inductor has not chosen the strides of A and B by then, when the code of the calls is written. If Inductor chooses other
-strides, the call compiles the kernel that it needs.
+If all rows of a call are multiples of 16 bytes, its kernel is begun before Inductor lowers the graph: Inductor's own
+processes have nothing to compile then. Other rows may be padded by Inductor, so the kernel is begun when the call is
+lowered. If Inductor has not chosen the strides of A and B by then, it is begun when the code of the call is written. If
+Inductor chooses other strides after a kernel was begun, the call compiles the kernel that it needs.
 """
 
 import contextlib
@@ -30,8 +30,8 @@ from lowtide.torch.several import gemm_results, layout_of, pairs_of, read_text
 
 
 def begin_calls(graph: torch.fx.Graph) -> None:
-    """Begin the kernels of the calls in a graph of aten ops. Calls with sizes of run time are left, and those with rows
-    of A, B or D that are not multiples of 16 bytes."""
+    """Begin the kernels of the calls in a graph of aten ops. It skips calls with sizes that are known only at run time,
+    and calls with a matrix whose rows are not multiples of 16 bytes."""
     begun = set()
     for node in graph.nodes:
         begin_call = _CALLS.get(node.target)
@@ -45,8 +45,8 @@ def begin_calls(graph: torch.fx.Graph) -> None:
 
 
 def begin(node: Any, how: How) -> bool:
-    """Begin the kernel of a call of `run`: a node with A, B and the operands as inputs. Returns whether nothing will
-    change that the kernel depends on."""
+    """Begin the kernel of a call of `run`: a node with A, B and the operands as inputs. Returns whether the
+    strides of all inputs are final, so that it need not be begun again."""
     if _gpu_of(node) is None or not all(map(_lies_fixed, node.inputs[:2])):
         return False
     _begin(list(map(_record, node.inputs)), _record(node), how, are_known([*node.inputs, node]))

@@ -79,7 +79,7 @@ class GemmPass(CustomGraphPass):
         if self.before is not None:
             self.before(graph)
         self._log.add(lambda name: fuse(graph, name, self.rule, self.how))
-        if not config.cpp_wrapper:  # with one, the op chooses its kernel when it is called
+        if not config.cpp_wrapper:  # with a C++ wrapper, ops choose kernels when they are called
             begin_calls(graph)
 
     def uuid(self) -> Any:
@@ -128,7 +128,8 @@ class Backend:
             AHEAD.start()
         before = patches.get("joint_custom_post_pass", config.joint_custom_post_pass)
         patches["joint_custom_post_pass"] = self._pass(before=before)
-        if patches.setdefault("shape_padding", config.shape_padding):  # a key, so that compile_fx restores it
+        # `Unpadded` changes this option. It is set here, so that compile_fx restores it.
+        if patches.setdefault("shape_padding", config.shape_padding):
             before = patches.get("joint_custom_pre_pass", config.joint_custom_pre_pass)
             several = isinstance(before, list | tuple)  # since torch 2.13
             patches["joint_custom_pre_pass"] = [*before, Unpadded(own.rule)] if several else Unpadded(own.rule, before)

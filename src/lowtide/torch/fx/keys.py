@@ -15,8 +15,8 @@ _SOURCES = tuple(str(path) for folder in _FOLDERS for path in sorted(folder.glob
 
 
 def key_after(before: Callable[[torch.fx.Graph], None] | None, *own: Any) -> str | None:
-    """The key of what a pass with the arguments `own` makes after the pass `before`. None if that pass has no key, so
-    that the caches must be bypassed."""
+    """The key of the result of a pass with the arguments `own` that runs after the pass `before`. None if `before` has
+    no key, so that the caches must be bypassed."""
     key = before.uuid() if isinstance(before, CustomGraphPass) else before
     if (key is None and before is not None) or callable(key):
         return None

@@ -1,6 +1,6 @@
 """Keeps Inductor from timing padded products that kernels of Lowtide compute.
 
-If M, N or K is no multiple of 16 bytes, Inductor times each distinct product with and without padding
+If M, N or K elements are not a multiple of 16 bytes, Inductor times each distinct product with and without padding
 (`shape_padding`). It does so in its passes on the joint graph, before the pass of `inductor.py` takes the product.
 """
 
@@ -17,9 +17,9 @@ from lowtide.torch.fx.keys import key_after
 
 
 class Unpadded(CustomGraphPass):
-    """For `torch._inductor.config.joint_custom_pre_pass`: a graph is padded only if a product that the rule leaves may
-    gain. The caller restores `torch._inductor.config.shape_padding`, which was True. `before`: a pass that runs first.
-    """
+    """For `torch._inductor.config.joint_custom_pre_pass`: turns `shape_padding` off for a graph unless a product that
+    the rule leaves to torch may gain by it. The option was on, and the caller restores it. `before`: a pass that runs
+    first."""
 
     def __init__(self, rule: Rule, before: Callable[[torch.fx.Graph], None] | None = None) -> None:
         self._rule, self._before = rule, before

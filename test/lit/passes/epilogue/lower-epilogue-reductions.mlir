@@ -1,4 +1,4 @@
-// lower-epilogue reduces each part: rows over all parts beside each other, columns over all parts below each other.
+// lower-epilogue reduces each part: rows over all parts side by side, columns over all parts above each other.
 // RUN: lowtide-opt %s -p lower-epilogue,cse | filecheck %s
 
 #mma = #sm.tiled_mma<mma.m16n8k16.f32.bf16, atoms [1, 1, 1], permutation [16, 16, 16]>

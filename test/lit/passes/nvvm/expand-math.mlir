@@ -95,7 +95,7 @@ func.func @scaled_exp(%x: f32) -> (f32, f32, f32) {
   return %1, %5, %7 : f32, f32, f32
 }
 
-// So does a constant in a product with exp, as its logarithm: one fma is left. Constants far from 1 stay products.
+// A constant factor of exp becomes part of an fma, as its logarithm. A factor far from 1 stays a product.
 // CHECK-LABEL: func.func @multiplied_exp(
 // CHECK-SAME:    %[[X:.+]]: f32)
 // CHECK-DAG:     %[[A:.+]] = arith.constant -0.72134751
