@@ -84,12 +84,17 @@ def test_the_larger_shapes_are_chosen_where_the_target_has_them(kernel):
     assert f"mma.sync.aligned.{expected[4:]}.row.col.f64.f64.f64.f64" in kernel.ptx
 
 
-def test_fragments_along_k_are_loaded_ahead_in_the_order_of_k():
+@pytest.mark.parametrize(("given", "depth"), [(f"{SMALL}, atom = mma.m16n8k4", 4), (SMALL, 8)])
+def test_fragments_along_k_are_loaded_ahead_in_the_order_of_k(given: str, depth: int) -> None:
+    """A tile of 64×64 takes the atom with a K of 8 by default, if A and B have K contiguous."""
     problem = spec(dtype="f64", d="f64", acc="f64")
-    kernel = lt.compile_gemm(problem, target="sm_90a", schedule=SMALL)
-    assert kernel.schedule.multiply.atom == "mma.m16n8k4"
-    assert kernel.schedule.multiply.permutation[2] == 4
+    kernel = lt.compile_gemm(problem, target="sm_90a", schedule=given)
+    assert kernel.schedule.multiply.atom == f"mma.m16n8k{depth}"
+    assert kernel.schedule.multiply.permutation[2] == depth
     assert kernel.levels["llvm"].count('llvm.inline_asm has_side_effects "", "~{memory}"') == 1
+    inputs = lt.random_inputs(problem, 70, 45, 52, np.random.default_rng(1))
+    d = kernel.interpret(*inputs.values(), level="llvm")
+    assert lt.compare(problem, d, *lt.reference_with_bound(problem, **inputs)).ok
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ tiles whose K several CTAs share."""
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import prod
+from math import ceil, prod
 from types import MappingProxyType
 
 from lowtide.dialects.tile import GemmLayout, OperandKind
@@ -61,8 +61,9 @@ _COMMON: Mapping[int, tuple[WarpTile, ...]] = MappingProxyType(
 )
 # If fragments of A or B are loaded in pairs of rows, and the mma has a K of 4, two CTAs per SM with smaller tiles were
 # faster (H200, 4096³). With a K of 8, 128×128 takes 0.96 to 0.98 of the time of 128×64 there. But in 1.7 waves
-# it takes 1.28 of the time of cuBLASLt, whose tile is 64×64 (128×28672×4096 nt).
-_LONGER_ATOM, _WAVES_OF_LARGE = "mma.m16n8k8", 4
+# it takes 1.28 of the time of cuBLASLt, whose tile is 64×64 (128×28672×4096 nt), and in tn
+# 1.06 of the time of 64×64 with a K of 8.
+_LONGER_ATOM, _WAVES_OF_LARGE, _FULL = "mma.m16n8k8", 4, 0.9
 _COMMON_OF_ROWS: Mapping[int, tuple[WarpTile, ...]] = MappingProxyType({64: _COMMON[64][1:]})
 # With several full operands a thread holds as many elements of each as of D: eight warps share them.
 _COMMON_BESIDE_OPERANDS = MappingProxyType({64: _tiles("64x64x16 by 2x4 in 4, 32x64x16 by 1x4 in 4")})
@@ -91,10 +92,7 @@ _FMA_BITS = 32  # operands of so many bits may be multiplied by no tensor core
 def common(given: Schedule, problem: Problem, target: Target) -> tuple[WarpTile, ...]:
     """The tiles for warps that suit the types, the layout and the copies."""
     bits = element_type(problem.a).bits
-    types = types_of_atom(problem.acc, problem.a, problem.b)
-    is_long = not a_is_mk(problem.layout) and f"{_LONGER_ATOM}.{types}" in target.mma_atoms
-    is_long &= (problem.tiles(_COMMON[bits][0].tile) or 0) >= _WAVES_OF_LARGE * target.sm_count
-    found = _COMMON_OF_ROWS.get(bits, _COMMON[bits]) if pairs_rows(problem) and not is_long else _COMMON[bits]
+    found = _COMMON[bits] if _takes_large(problem, target) else _COMMON_OF_ROWS.get(bits, _COMMON[bits])
     if problem.kinds.count(OperandKind.full) > 1:
         found = _COMMON_BESIDE_OPERANDS.get(bits, found)
     if bits == LDMATRIX_BITS and not {given.mainloop.a.copy, given.mainloop.b.copy}.isdisjoint(STAGED_COPIES):
@@ -106,6 +104,16 @@ def common(given: Schedule, problem: Problem, target: Target) -> tuple[WarpTile,
     if bits != _FMA_BITS:
         return found
     return of_long_steps(problem, target) + found if multiplies_by_fma(given, problem, target) else _COMMON_OF_WORDS
+
+
+def _takes_large(problem: Problem, target: Target) -> bool:
+    """Whether the largest tile is a candidate. For mma.sync of f64 that depends on the layout and on the waves."""
+    types = types_of_atom(problem.acc, problem.a, problem.b)
+    has_longer = f"{_LONGER_ATOM}.{types}" in target.mma_atoms
+    waves = (problem.tiles(_COMMON[element_type(problem.a).bits][0].tile) or 0) / target.sm_count
+    if pairs_rows(problem):
+        return has_longer and not a_is_mk(problem.layout) and waves >= _WAVES_OF_LARGE
+    return not has_longer or not 1 < waves < _WAVES_OF_LARGE or waves >= _FULL * ceil(waves)
 
 
 def of_long_steps(problem: Problem, target: Target) -> tuple[WarpTile, ...]:
