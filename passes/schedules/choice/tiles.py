@@ -61,8 +61,8 @@ _COMMON: Mapping[int, tuple[WarpTile, ...]] = MappingProxyType(
 )
 # If fragments of A or B are loaded in pairs of rows, and the mma has a K of 4, two CTAs per SM with smaller tiles were
 # faster (H200, 4096³). With a K of 8, 128×128 takes 0.96 to 0.98 of the time of 128×64 there. But in 1.7 waves
-# it takes 1.28 of the time of cuBLASLt, whose tile is 64×64 (128×28672×4096 nt), and in tn
-# 1.06 of the time of 64×64 with a K of 8.
+# (128×28672×4096) it takes 1.28 of the time of cuBLASLt, whose tile is 64×64, in nt, and 1.06 of the time of 64×64 with
+# a K of 8 in tn.
 _LONGER_ATOM, _WAVES_OF_LARGE, _FULL = "mma.m16n8k8", 4, 0.9
 _COMMON_OF_ROWS: Mapping[int, tuple[WarpTile, ...]] = MappingProxyType({64: _COMMON[64][1:]})
 # With several full operands a thread holds as many elements of each as of D: eight warps share them.
@@ -107,7 +107,8 @@ def common(given: Schedule, problem: Problem, target: Target) -> tuple[WarpTile,
 
 
 def _takes_large(problem: Problem, target: Target) -> bool:
-    """Whether the largest tile is a candidate. For mma.sync of f64 that depends on the layout and on the waves."""
+    """Whether the largest tile is a candidate. For mma.sync of f64, this depends on the layout, and on how full its
+    waves are."""
     types = types_of_atom(problem.acc, problem.a, problem.b)
     has_longer = f"{_LONGER_ATOM}.{types}" in target.mma_atoms
     waves = (problem.tiles(_COMMON[element_type(problem.a).bits][0].tile) or 0) / target.sm_count
