@@ -142,7 +142,7 @@ def _suits_turns(n: int, given: Schedule, problem: Problem) -> bool:
     2048×2048×128, 128×192 instead of 128×128). But if the epilogue reads full operands, and B is contiguous along K,
     tiles of 160 and 176 columns gain where they fill the last wave. With them, 33 products of 1024 to 8192 rows with a
     residual, or with the gate of a SwiGLU, run at 0.98 to 1.31 times the speed, mean 1.059 (sustained). Tiles of 96 and
-    112 columns run at 0.91 to 0.98 with a K of 1024; those of 168 and 184 are slower."""
+    112 columns run at 0.91 to 0.98 with a K of 1024; those of 168 and 184 columns do not gain."""
     if not stores_by_tma(given, problem):
         return n % _OF_THREADS == 0
     reads_full = OperandKind.full in problem.region_kinds and b_is_nk(problem.layout) and not problem.is_batched

@@ -34,7 +34,7 @@ from lowtide.passes.schedules.cost.traffic import (
     sizes_of,
 )
 from lowtide.passes.schedules.cost.wgmma import cycles as wgmma_cycles
-from lowtide.passes.schedules.cost.wgmma import estimate_of, may_be_halved
+from lowtide.passes.schedules.cost.wgmma import estimate_of, may_be_halved, may_wait
 from lowtide.passes.schedules.facts.resources import ctas_per_sm, threads_of
 from lowtide.passes.support.agents.atoms import mma_atom_name
 from lowtide.passes.support.problem.problem import Problem
@@ -213,9 +213,10 @@ def should_wait(schedule: Schedule, problem: Problem, target: Target) -> bool:
     """Whether the grid should start after the grid before has ended. The schedule has the fields that `cost` needs."""
     if not is_estimated(problem) or not schedule.agents.has_producer:
         return False
-    grids = Grids.of([grid_of(fields_of(schedule), target)])
-    found = estimate_of(grids, product_of(problem), FITTED, target.sm_count, ctas_in_large_clusters(target))
-    return bool(found.waits[0])
+    grids, product = Grids.of([grid_of(fields_of(schedule), target)]), product_of(problem)
+    if not may_wait(grids, product, target.sm_count)[0]:
+        return False
+    return bool(estimate_of(grids, product, FITTED, target.sm_count, ctas_in_large_clusters(target)).waits[0])
 
 
 def halves_are_legal(grids: Grids, product: Product, problem: Problem, target: Target) -> np.ndarray:

@@ -117,6 +117,14 @@ def cycles(grids: Grids, product: Product, found: Constants, sm_count: int, larg
     return estimate_of(grids, product, found, sm_count, large_clusters).total
 
 
+def may_wait(grids: Grids, product: Product, sm_count: int) -> np.ndarray:
+    """Whether grids take so many SMs that they wait if their times are long and memory limits them."""
+    of_rows, of_columns = tiles_of(grids, product)
+    ctas = of_rows * of_columns * grids.parts * product.batch
+    some = (ctas > _SOME * sm_count) & (ctas < _MOST * sm_count) & np.logical_not(product.overlaps)
+    return some & (grids.cluster == 1) & (grids.parts == 1) & (grids.turns == 1)
+
+
 def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int, large_clusters: int) -> Estimate:
     """As `cycles`, with the terms."""
     at_once = np.where(grids.cluster > 2, float(large_clusters), float(sm_count))
@@ -166,9 +174,7 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     total += np.where(fit, beside_last, found.launch) + found.launch_of_cta * busy
     total += _rest_of_ring(grids, product, sm_count)
     limit = _at_power_limit(grids, product, found, requests, moved, sm_count)
-    some = (ctas > _SOME * sm_count) & (ctas < _MOST * sm_count) & (grids.cluster == 1) & (grids.parts == 1) & ~fit
-    some &= (grids.turns == 1) & (total > _LONG) & np.logical_not(product.overlaps)
-    waits = some & (last_wave.memory > last_wave.cta.total)
+    waits = may_wait(grids, product, sm_count) & ~fit & (total > _LONG) & (last_wave.memory > last_wave.cta.total)
     factor = np.where(grids.cluster > _MOST_FITTED, _NOT_FITTED, 1.0)
     more = (grids.rows - grids.columns) * (grids.cluster_rows - grids.cluster_columns) > 0
     more &= (grids.cluster == _PAIR) & (np.minimum(of_rows, of_columns) >= _PAIR)  # the other pair is possible, too
