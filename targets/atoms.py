@@ -206,8 +206,7 @@ _TF32_SOURCES = {4: atoms_nv.SM80_16x8x4_F32TF32TF32F32_TN, 8: atoms_nv.SM80_16x
 
 # mma.sync of f64. For each shape: lowest compute capability and PTX version, its rate there, the warps that hide its
 # latency, and whether loads are kept ahead. Power limits f64: from registers alone m16n8k4, m16n8k8 and m16n8k16 have
-# 63.7, 65.4 and 66.2 TFLOP/s. Fragments of m16n8k16 leave too few registers to load those of the next slice (measured
-# on an H200; warps on an H100).
+# 63.7, 65.4 and 66.2 TFLOP/s (H200). Fragments of m16n8k16 leave too few registers. Warps are measured on an H100.
 _F64_SOURCES = (
     (atoms_nv.SM80_8x8x4_F64F64F64F64_TN, (8, 0), 70, 64, None, False),
     (atoms_nv.SM90_16x8x4_F64F64F64F64_TN, (9, 0), 78, 128, 2, True),

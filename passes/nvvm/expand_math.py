@@ -33,13 +33,9 @@ HARDWARE_OPS = frozenset(
     {"math.fma", "math.exp2", "math.log2", "math.sqrt", "math.rsqrt", "math.roundeven", "math.absf", "math.copysign"}
 )
 
-# With these, an argument x · c needs no product. For exp, the constant c · log₂e is rounded, and x · c is not; a
-# subnormal constant would lose digits. For erfc, c has a size that keeps the coefficients in range.
-_WITH_SCALE: dict[str, Callable[["IrOps", ir.Value, float], ir.Value]] = {
-    "math.exp": formulas.exp,
-    "math.erfc": formulas.erfc,
-}
-_WITH_FACTOR: dict[str, Callable[["IrOps", ir.Value, float, float], ir.Value]] = {
+# With these, an argument x · c and a factor of the result need no product. For exp, the constant c · log₂e is rounded,
+# and x · c is not; a subnormal constant would lose digits. For erfc, c has a size that keeps the coefficients in range.
+_WITH_CONSTANTS: dict[str, Callable[["IrOps", ir.Value, float, float], ir.Value]] = {
     "math.exp": formulas.exp,
     "math.erfc": formulas.erfc,
 }
@@ -87,10 +83,8 @@ def _expand(op: ir.Operation) -> None:
     with ir.InsertionPoint(product), op.location:
         build = IrOps(op.results[0].type)
         argument, scale = _scaled(op)
-        if factor != 1.0:
-            value = _WITH_FACTOR[op.name](build, argument, scale, factor)
-        elif scale != 1.0:
-            value = _WITH_SCALE[op.name](build, argument, scale)
+        if op.name in _WITH_CONSTANTS:
+            value = _WITH_CONSTANTS[op.name](build, argument, scale, factor)
         else:
             value = formula(build, argument)
         value = value if other is None else build.multiply(other, value)
@@ -102,7 +96,7 @@ def _expand(op: ir.Operation) -> None:
 def _scaled(op: ir.Operation) -> tuple[ir.Value, float]:
     """x and c of an argument x · c, if the formula takes c into its constants; else the argument and 1."""
     argument, scale = op.operands[0], 1.0
-    if op.name not in _WITH_SCALE:
+    if op.name not in _WITH_CONSTANTS:
         return argument, scale
     while (inner := defining_op(argument)) is not None:
         if inner.operation.name == "arith.negf":
@@ -120,7 +114,7 @@ def _multiplied(op: ir.Operation) -> tuple[ir.Operation, float, ir.Value | None]
     If the product is c · f: this product, c and None. Otherwise: the op, 1 and None."""
     uses = list(op.results[0].uses)
     product = uses[0].owner.operation if len(uses) == 1 else op
-    if op.name not in _WITH_FACTOR or product.name != "arith.mulf":
+    if op.name not in _WITH_CONSTANTS or product.name != "arith.mulf":
         return op, 1.0, None
     left, right = product.operands
     (other,) = (each for each in (left, right) if each != op.results[0])

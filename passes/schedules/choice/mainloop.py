@@ -55,8 +55,8 @@ def follow(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
 
 def _hints(schedule: Schedule, problem: Problem) -> Mapping[str, Any]:
     """If one row or one column of tiles, or of clusters, covers D, the larger operand is read once: L2 then evicts it
-    first, and keeps the smaller one, which all CTAs read. Where extents are known only at run time, the expected ones
-    decide; but not for groups, each of which has other extents."""
+    first, and keeps the smaller one, which all CTAs read. If extents are known only at run time, the expected ones
+    decide. They do not decide for groups, whose extents differ."""
     known = problem.compiled if problem.is_grouped or problem.k_is_grouped else problem
     m, n = known.m, known.n
     if schedule.copied_by_threads or not problem.is_plain or m is None or n is None:

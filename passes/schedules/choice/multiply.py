@@ -206,8 +206,8 @@ def _atom(schedule: Schedule, problem: Problem, target: Target) -> MmaAtom | Non
 
 
 def _is_small(schedule: Schedule, problem: Problem) -> bool:
-    """Whether A and B have K contiguous, and whole tiles have at most 64×64 elements."""
-    is_whole = schedule.k_division is None and schedule.grid.tile is not None
+    """Whether B has K contiguous, and tiles are whole and have at most 64×64 elements."""
+    is_whole = schedule.k_division is None
     return is_whole and b_is_nk(problem.layout) and prod(schedule.tile_mnk[:2]) <= _SMALL_OF_WIDE
 
 

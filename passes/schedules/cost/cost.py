@@ -33,8 +33,9 @@ from lowtide.passes.schedules.cost.traffic import (
     larger,
     sizes_of,
 )
+from lowtide.passes.schedules.cost.waiting import may_wait
 from lowtide.passes.schedules.cost.wgmma import cycles as wgmma_cycles
-from lowtide.passes.schedules.cost.wgmma import estimate_of, may_be_halved, may_wait
+from lowtide.passes.schedules.cost.wgmma import estimate_of, may_be_halved
 from lowtide.passes.schedules.facts.resources import ctas_per_sm, threads_of
 from lowtide.passes.support.agents.atoms import mma_atom_name
 from lowtide.passes.support.problem.problem import Problem

@@ -14,6 +14,7 @@ import numpy as np
 
 from lowtide.passes.schedules.cost.constants import Constants
 from lowtide.passes.schedules.cost.grids import LEAST_SHARED, Grids, Numbers, Product, tiles_of
+from lowtide.passes.schedules.cost.waiting import LONG, WAITING, may_wait
 
 _LINE, _SECTOR = 128, 32  # bytes of L2
 _ROWS = 64  # of a wgmma
@@ -50,11 +51,6 @@ _OF_ONE, _COMPETES = 2.0, 0.07
 _SHARED, _MOST_STAGES = 227 * 1024, 8  # bytes of shared memory for a ring of stages, and its most stages
 # The bytes of ring and scratch with which two CTAs fit on an SM: beside mbarriers, and 1 KiB that the system reserves.
 _SHARED_OF_TWO = 228 * 1024 // 2 - 1024 - 2 * 8 * _MOST_STAGES
-# A grid may have to wait (`Estimate.waits`) if its CTAs, one on an SM, take more than the first and less than the
-# second of these shares of the SMs. It then takes the third one of the time: twelve such kernels took 0.89 to 0.97 of
-# the time of programmatic launches, 0.93 on average (13 to 23 µs, H200). Shorter grids, of up to `_LONG` cycles, were
-# not measured: they do not wait, since a later start would cost them a larger share of the time.
-_SOME, _MOST, _WAITING, _LONG = 0.5, 0.75, 0.93, 20_000
 # The factor by which a wave takes longer with one stage less, if A and B are K-major: 24 shapes of up to 56 rows, H200.
 _ONE_STAGE_LESS = 1.04
 _LAST_SHARPNESS = 2  # of `either`, for the rate of memory in a last wave and that of each of its CTAs
@@ -117,14 +113,6 @@ def cycles(grids: Grids, product: Product, found: Constants, sm_count: int, larg
     return estimate_of(grids, product, found, sm_count, large_clusters).total
 
 
-def may_wait(grids: Grids, product: Product, sm_count: int) -> np.ndarray:
-    """Whether grids take so many SMs that they wait if their times are long and memory limits them."""
-    of_rows, of_columns = tiles_of(grids, product)
-    ctas = of_rows * of_columns * grids.parts * product.batch
-    some = (ctas > _SOME * sm_count) & (ctas < _MOST * sm_count) & np.logical_not(product.overlaps)
-    return some & (grids.cluster == 1) & (grids.parts == 1) & (grids.turns == 1)
-
-
 def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int, large_clusters: int) -> Estimate:
     """As `cycles`, with the terms."""
     at_once = np.where(grids.cluster > 2, float(large_clusters), float(sm_count))
@@ -174,7 +162,7 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     total += np.where(fit, beside_last, found.launch) + found.launch_of_cta * busy
     total += _rest_of_ring(grids, product, sm_count)
     limit = _at_power_limit(grids, product, found, requests, moved, sm_count)
-    waits = may_wait(grids, product, sm_count) & ~fit & (total > _LONG) & (last_wave.memory > last_wave.cta.total)
+    waits = may_wait(grids, product, sm_count) & ~fit & (total > LONG) & (last_wave.memory > last_wave.cta.total)
     factor = np.where(grids.cluster > _MOST_FITTED, _NOT_FITTED, 1.0)
     more = (grids.rows - grids.columns) * (grids.cluster_rows - grids.cluster_columns) > 0
     more &= (grids.cluster == _PAIR) & (np.minimum(of_rows, of_columns) >= _PAIR)  # the other pair is possible, too
@@ -184,7 +172,7 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     factor *= np.where((grids.cluster > 1) & (np.asarray(product.awaited) > 0), _CLUSTERS_WAIT, 1.0)
     is_wide = (grids.warpgroups == 1) & (grids.columns >= _WIDE)
     factor *= np.where((grids.cluster > 1) & is_wide, _WIDE_IN_CLUSTERS, 1.0)
-    factor *= np.where(waits, _WAITING, 1.0)
+    factor *= np.where(waits, WAITING, 1.0)
     whole = either(total, limit, np.where(off_k, found.power_sharpness_off_k, found.power_sharpness)) * factor
     return Estimate(full, over, full_wave, last_wave, total - of_waves, whole, waits)
 
