@@ -6,9 +6,9 @@
 
 Cells are those of benchmarks/all.py; twelve of them by default. In each shuffled round each contender runs for 0.6 s,
 and then from one tick of the counter to another, at least 2 s later. The energy is that of the whole card. `level`
-times candidates of the tuner, and measures the energy of those that are within 1 % of the fastest. Its ratios are to
-the fastest candidate. It needs the compiler. The journal gets a line for each cell; a later run continues. `record`
-writes the rows to benchmarks/results/NAME.json; docs/generate.py makes docs/energy.md from energy.json and
+times candidates of the tuner, and measures the energy of the default and of those that are within 1 % of the fastest.
+Its ratios are to the default. It needs the compiler. The journal gets a line for each cell; a later run continues.
+`record` writes the rows to benchmarks/results/NAME.json; docs/generate.py makes docs/energy.md from energy.json and
 energy-level.json.
 
 Exit status: 0; 2 for bad options, and without a GPU or its counter; 3 if the time ended before the last cell.
@@ -45,7 +45,6 @@ Rows = list[tuple[str, ...]]
 About = tuple[str, str, str]  # GPU, commit, date
 # These modules import MLIR. A machine that only measures saved kernels may lack it.
 _CANDIDATES, _COMPILERS = "lowtide.measurement.tuning.candidates", "lowtide.measurement.bench.parallel"
-_FASTEST = "the fastest"
 
 
 def run(arguments: argparse.Namespace, rows_of: Callable[[Cell, About], Rows], to: str) -> int:
@@ -112,16 +111,16 @@ def level_command(arguments: argparse.Namespace) -> int:
         def rows_of(cell: Cell, about: About) -> Rows:
             kernels = dict(_right(cell, arguments.target, schedules[cell.name], compilers))
             found = energies.of_level_ones(cell, kernels, counter, settings_of(arguments), say)
-            named = dict(zip((_FASTEST, *map("level {}".format, range(1, len(found)))), found, strict=True))
+            named = dict(zip((OWN, *map("level {}".format, range(1, len(found)))), found, strict=True))
             texts = {name: " ".join(kernels[text].manifest["schedule"].split()) for name, text in named.items()}
             renamed = {name: found[text] for name, text in named.items()}
-            return list(energies.rows(cell, renamed, _FASTEST, about, texts))
+            return list(energies.rows(cell, renamed, OWN, about, texts))
 
-        return run(arguments, rows_of, _FASTEST)
+        return run(arguments, rows_of, OWN)
 
 
 def schedules_of(cell: Cell, arguments: argparse.Namespace) -> list[str]:
-    """The candidates of the tuner, as text."""
+    """The candidates of the tuner, as text, the default first."""
     candidates = importlib.import_module(_CANDIDATES).candidates
     return [one.shorthand() for one in candidates(cell.spec, get(arguments.target), "any", arguments.candidates)]
 

@@ -33,7 +33,7 @@ by time from as many as the table says. In each shuffled round each of them runs
 checked ([how](performance.md#how-it-is-measured)). The ratio of a round is the time of the better peer divided by the
 time of the own kernel, so above 1 the own kernel is faster. The ratio of a cell is the median of the rounds; beside it
 are the ends of the median's 95 % interval. A cell within 0.02 of a limit runs on until these are within 1 % of the
-median, or for 30 rounds. Races of 2026-11-30 had lower limits of rounds, so some of these intervals are wider.
+median, or for 30 rounds.
 
 ## Verdicts
 

@@ -28,7 +28,8 @@ the contender takes less.
 {torch}
 ## Schedules that are level in time
 
-For each cell, candidates of the [tuner](tuning.md) were timed. These are within 1 % of the fastest.
+For each cell, candidates of the [tuner](tuning.md) were timed. `own` is the default; the others are within 1 % of the
+fastest candidate in time, at most three.
 
 {level}
 [What was tried](tried.md#energy) has other schedules, and says why the default does not choose by energy.

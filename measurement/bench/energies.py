@@ -58,15 +58,17 @@ def beside_torch(cell: Cell, kernel: runtime.Kernel, counter: Counter, settings:
 def of_level_ones(
     cell: Cell, kernels: Mapping[str, runtime.Kernel], counter: Counter, settings: Settings, say: Say
 ) -> Measured:
-    """The energies of the fastest kernel and of those within `LEVEL` of its time, by name. Raises Error."""
+    """The energies of the first kernel, and of the others whose time is at most `LEVEL` above the fastest one's, by
+    name. Raises Error."""
     with Contest(cell.spec, settings.seed, say) as contest:
         for name, kernel in kernels.items():
             contest.add_kernel(name, kernel)
         race(contest.others, contest.timed, _SCREEN_ROUNDS, settings.seed, lambda seconds: _SCREEN)
         times = {one: statistics.median(one.sustained) for one in contest.others}
         fast = sorted(times, key=times.__getitem__)
-        level = [one for one in fast if times[one] <= (1 + LEVEL) * times[fast[0]]][:MOST_LEVEL]
-        return _energies(level, contest.timed, counter, settings)
+        own = contest.others[0]
+        level = [one for one in fast if one is not own and times[one] <= (1 + LEVEL) * times[fast[0]]]
+        return _energies([own, *level[: MOST_LEVEL - 1]], contest.timed, counter, settings)
 
 
 def _energies(contenders: Sequence[Contender], sets: int, counter: Counter, settings: Settings) -> Measured:
