@@ -8,10 +8,13 @@ from lowtide.dialects.tile import (
     StorePath,
 )
 from lowtide.dialects.tile.agents import SINGLE, cooperative
+from lowtide.dialects.tile.layouts import NO_SWIZZLE
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
+from lowtide.passes.schedules.choice.candidates import whole
 from lowtide.passes.schedules.choice.choice import choose
-from lowtide.passes.schedules.rules.rules import broken_rule
+from lowtide.passes.schedules.choice.parts import SWIZZLES, follow_agents, follow_mainloop
+from lowtide.passes.schedules.rules.rules import breaks_early_rule, broken_rule
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import get
 
@@ -200,6 +203,21 @@ def test_wgmma_named_where_there_is_none_is_an_error(target: str) -> None:
 def test_roles_that_no_tile_allows_are_refused_with_the_rule_of_the_cheapest() -> None:
     with pytest.raises(ScheduleError, match=r"needs \d+ bytes of shared memory .*take stages = \d.*\[ring-too-large\]"):
         chosen(LARGE, "stages = 40, roles = cooperative(2)")
+
+
+@pytest.mark.parametrize(
+    "fields", ["atoms = [2, 2, 1]", "prologue = once", "unroll = full", "stages = 20", "a.swizzle = <3,3,3>"]
+)
+def test_a_rule_that_is_broken_early_is_broken_in_the_complete_schedule(fields: str) -> None:
+    given = Schedule.parse(fields)
+    group, early = next(whole(given, LARGE, SM_90A, with_producer=True)), 0
+    for candidate in group.candidates[::40]:
+        begun = follow_agents(given.filled(candidate), LARGE, SM_90A)
+        if breaks_early_rule(begun, LARGE, SM_90A):
+            complete = follow_mainloop(begun, LARGE, SM_90A).filled(dict.fromkeys(SWIZZLES, NO_SWIZZLE))
+            assert broken_rule(complete, LARGE, SM_90A) is not None
+            early += 1
+    assert (early > 0) == (fields != "a.swizzle = <3,3,3>")
 
 
 @pytest.mark.parametrize(

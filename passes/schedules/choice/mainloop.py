@@ -13,7 +13,7 @@ from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.cost.grids import LEAST_SHARED
 from lowtide.passes.schedules.cost.traffic import clusters_of, tile_of
-from lowtide.passes.schedules.facts.resources import ring_bytes, shared_memory_bytes, swizzle_base, threads_of
+from lowtide.passes.schedules.facts.resources import shared_memory_by_stages, swizzle_base, threads_of
 from lowtide.passes.schedules.rules.tma import panel_swizzle
 from lowtide.passes.support.agents.atoms import (
     STAGED_COPIES,
@@ -139,21 +139,16 @@ def stages(schedule: Schedule, problem: Problem, target: Target) -> int:
         return most
     parts = 1 if division is None or division.is_of_tail else division.parts
     ctas = clusters_of(tile_of(schedule), problem) * parts
-    fewer, more = (
-        target.ctas_per_sm(threads_of(each), shared_memory_bytes(each, problem))
-        for each in (schedule.set({"mainloop.stages": count}) for count in (most - 1, most))
-    )
+    needed, threads = shared_memory_by_stages(schedule, problem), threads_of(schedule)
+    fewer, more = (target.ctas_per_sm(threads, needed(count)) for count in (most - 1, most))
     is_shared = LEAST_SHARED * target.sm_count < ctas < target.sm_count
     return most - 1 if is_shared and fewer >= 2 > more else most
 
 
 def fitting_stages(schedule: Schedule, problem: Problem, target: Target) -> int:
     """Stages that fit beside the epilogue's scratch, at most `MOST_STAGES`."""
-    longest = ring_bytes(schedule.set({"mainloop.stages": MOST_STAGES}), problem)
-    # A ring of n stages has at least n / MOST_STAGES of these bytes; more if an operand is loaded only once.
-    most = min(MOST_STAGES, MOST_STAGES * target.smem_bytes_per_cta // max(1, longest))
-    some = ((n, schedule.set({"mainloop.stages": n})) for n in range(most, 0, -1))
-    return next((n for n, each in some if shared_memory_bytes(each, problem) <= target.smem_bytes_per_cta), 0)
+    needed = shared_memory_by_stages(schedule, problem)
+    return next((n for n in range(MOST_STAGES, 0, -1) if needed(n) <= target.smem_bytes_per_cta), 0)
 
 
 def stage_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> SwizzleChoice:

@@ -11,15 +11,21 @@ SWIZZLES = ("mainloop.a.swizzle", "mainloop.b.swizzle", "epilogue.swizzle")
 
 
 def follow(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
-    """The fields that follow from the tile and the agents, except swizzles, which are chosen by their conflicts.
+    """The fields that follow from the tile and the agents, except swizzles, which are chosen by their conflicts."""
+    return follow_mainloop(follow_agents(schedule, problem, target), problem, target)
 
-    With a producer, stages come after the epilogue, beside its scratch. Without, the candidate sets them. The CTAs per
-    SM come last.
-    """
+
+def follow_agents(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
+    """The first of them: those of the multiply and of the mainloop, except stages, and the path of D."""
     schedule = schedule.filled(mainloop.scales(schedule, problem))
     schedule = schedule.filled(multiply.follow(schedule, problem, target))
     schedule = epilogue.path_and_math(schedule, problem)
-    schedule = schedule.filled(mainloop.follow(schedule, problem))
+    return schedule.filled(mainloop.follow(schedule, problem))
+
+
+def follow_mainloop(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
+    """The others: with a producer, stages come after the epilogue, beside its scratch. Without, the candidate sets
+    them. The CTAs per SM come last."""
     schedule = schedule.filled(grid.follow(schedule, problem, target))
     schedule = epilogue.parts(schedule, problem, target)
     schedule = packing.follow(schedule, problem)

@@ -22,11 +22,11 @@ from lowtide.passes.schedules.choice.candidates import Group, divided, whole, wo
 from lowtide.passes.schedules.choice.forms import Fields, Forms
 from lowtide.passes.schedules.choice.grid import may_split_tail
 from lowtide.passes.schedules.choice.packing import for_threads, of_one_column, transposing
-from lowtide.passes.schedules.choice.parts import SWIZZLES, follow
+from lowtide.passes.schedules.choice.parts import SWIZZLES, follow, follow_agents, follow_mainloop
 from lowtide.passes.schedules.cost.cost import cheapest_first, cost, estimates_of
 from lowtide.passes.schedules.facts.alignment import multiplied
 from lowtide.passes.schedules.rules import mainloop
-from lowtide.passes.schedules.rules.rules import broken_rule
+from lowtide.passes.schedules.rules.rules import breaks_early_rule, broken_rule
 from lowtide.passes.support.problem.matrix_layouts import k_is_last
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target, has_wgmma, issuer_of
@@ -220,12 +220,17 @@ class Search:
         return _Estimated(given, forms, cycles, cheapest_first(grids, cycles, self.problem))
 
     def accepted(self, schedule: Schedule, refused: list[str]) -> Schedule | None:
-        """The completed schedule. If it breaks a rule: None, and the rule is added to `refused`."""
-        complete = self.completed(schedule)
-        message = self.broken(complete)
+        """The completed schedule; None if it breaks a rule. The rule is added to `refused`, unless some rule is there
+        already and this one needs no complete schedule."""
+        if self.with_producer:
+            schedule = follow_agents(schedule, self.problem, self.target)
+            if refused and breaks_early_rule(schedule, self.problem, self.target):
+                return None
+            schedule = follow_mainloop(schedule, self.problem, self.target)
+        message = self.broken(schedule)
         if message is not None:
             refused.append(message)
-        return complete if message is None else None
+        return schedule if message is None else None
 
     def completed(self, schedule: Schedule) -> Schedule:
         return follow(schedule, self.problem, self.target) if self.with_producer else schedule

@@ -1,7 +1,7 @@
 """Schedules and problems as the input of the estimate of wgmma tiles."""
 
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from math import log2, sqrt
 from typing import Any
 
@@ -121,6 +121,7 @@ def fields_of(schedule: Schedule, paths: Iterable[str] = PATHS) -> dict[str, Any
     return {path: schedule.get(path) for path in paths}
 
 
+@lru_cache(maxsize=64)  # a search describes one problem for each of its candidates
 def product_of(problem: Problem) -> Product:
     """The product of a problem, with assumed values for extents known only at run time."""
     m, n, k = sizes_of(problem)

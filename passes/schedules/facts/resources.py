@@ -1,8 +1,8 @@
 """Threads and bytes of shared memory of a complete schedule, and the atoms for a problem."""
 
-from itertools import chain, repeat, starmap
+from collections.abc import Callable, Iterator
+from itertools import zip_longest
 from math import prod
-from operator import mul
 
 from lowtide.dialects.tile import EpilogueMath, RepeatKind, StorePath, TailKind, WorkPart
 from lowtide.dialects.tile.agents import Agents
@@ -43,17 +43,20 @@ def work_loops(grid: Grid) -> tuple[tuple[Extents2, WorkPart], ...]:
 
 def ring_bytes(schedule: Schedule, problem: Problem) -> int:
     """Shared memory of the ring, in bytes; 0 if fragments are loaded from global memory."""
-    return 0 if schedule.is_direct else sum(starmap(mul, _slots(schedule, problem)))
+    if schedule.is_direct:
+        return 0
+    assert schedule.mainloop.stages is not None
+    return sum(count * size for size, count in _slots(schedule, problem)(schedule.mainloop.stages))
 
 
-def _slots(schedule: Schedule, problem: Problem) -> list[tuple[int, int]]:
-    """Each of `slot_bytes` with its count in the ring: one per stage, or per K step of an operand loaded once."""
-    stages, k = schedule.mainloop.stages, schedule.mainloop.k
-    assert stages is not None and k is not None
-    kept = stages if problem.k is None else min(stages, -(-problem.k // k))
-    once = [schedule.mainloop.operand(operand).load is RepeatKind.once for operand in OPERANDS]
-    copies = chain((kept if is_once else stages for is_once in once), repeat(stages))
-    return list(zip(slot_bytes(schedule, problem), copies, strict=False))
+def _slots(schedule: Schedule, problem: Problem) -> Callable[[int], Iterator[tuple[int, int]]]:
+    """For a number of stages, each of `slot_bytes` with its count in the ring: one per stage, or per K step of an
+    operand loaded once."""
+    assert schedule.mainloop.k is not None
+    steps = None if problem.k is None else -(-problem.k // schedule.mainloop.k)
+    kept = [steps if schedule.mainloop.operand(name).load is RepeatKind.once else None for name in OPERANDS]
+    slots = list(zip_longest(slot_bytes(schedule, problem), kept))
+    return lambda stages: ((size, stages if most is None else min(stages, most)) for size, most in slots)
 
 
 def slot_bytes(schedule: Schedule, problem: Problem) -> tuple[int, ...]:
@@ -151,22 +154,35 @@ def runs_ahead(schedule: Schedule) -> bool:
 
 def shared_memory_bytes(schedule: Schedule, problem: Problem) -> int:
     """Dynamic shared memory per CTA: the scratch reuses the drained ring if it fits there."""
+    stages = schedule.mainloop.stages
+    assert stages is not None or schedule.is_direct
+    return shared_memory_by_stages(schedule, problem)(stages or 0)
+
+
+def shared_memory_by_stages(schedule: Schedule, problem: Problem) -> Callable[[int], int]:
+    """As `shared_memory_bytes`, for any number of stages in place of the schedule's."""
     scratch = scratch_bytes(schedule, problem)
     if schedule.is_direct:
-        return scratch
-    assert schedule.mainloop.stages is not None
-    end = ring = 0
-    for size, copies in _slots(schedule, problem):
-        ring += copies * size
-        end = aligned(end) + copies * size
-    if schedule.agents.has_producer:  # the producer runs ahead, so the ring is never free; two mbarriers per slot
+        return lambda stages: scratch
+    slots, reuses_ring, beside = _slots(schedule, problem), not runs_ahead(schedule), 0
+    has_producer = schedule.agents.has_producer
+    if has_producer:
         turns = schedule.agents.consumer.turns
-        mbarriers = 2 * schedule.mainloop.stages + (turns if turns > 1 else 0)
+        beside = turns if turns > 1 else 0
         if staged_operands(schedule, problem):
             loops = 2 if schedule.grid.tail is TailKind.halves else 1  # each has its own mbarriers
-            mbarriers += loops * turns * (operand_slots(schedule) + bool(narrow_columns(schedule, problem)))
-        return (aligned(end) + scratch if scratch else end) + MBARRIER_BYTES * mbarriers
-    return end if scratch <= ring and not runs_ahead(schedule) else aligned(end) + scratch
+            beside += loops * turns * (operand_slots(schedule) + bool(narrow_columns(schedule, problem)))
+
+    def needed(stages: int) -> int:
+        end = ring = 0
+        for size, copies in slots(stages):
+            ring += copies * size
+            end = aligned(end) + copies * size
+        if has_producer:  # the producer runs ahead, so the ring is never free; two mbarriers per slot
+            return (aligned(end) + scratch if scratch else end) + MBARRIER_BYTES * (2 * stages + beside)
+        return end if scratch <= ring and reuses_ring else aligned(end) + scratch
+
+    return needed
 
 
 def aligned(offset: int) -> int:

@@ -11,7 +11,7 @@ from lowtide.passes.schedules.facts.resources import (
     atoms_for,
     ctas_per_sm,
     registers_at_entry,
-    shared_memory_bytes,
+    shared_memory_by_stages,
     slot_bytes,
     threads_of,
 )
@@ -396,13 +396,10 @@ def _kept_steps(schedule: Schedule, problem: Problem) -> int:
     )
 
 
-def _fits(schedule: Schedule, stages: int, problem: Problem, target: Target) -> bool:
-    return shared_memory_bytes(schedule.with_(stages=stages), problem) <= target.smem_bytes_per_cta
-
-
 def shared_memory(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
     """Ring and scratch fit in the shared memory of a CTA."""
-    needed = shared_memory_bytes(schedule, problem)
+    by_stages = shared_memory_by_stages(schedule, problem)
+    needed = by_stages(schedule.mainloop.stages or 0)
     if needed > target.smem_bytes_per_cta and schedule.is_direct:
         yield (
             f"needs {needed} bytes of shared memory for the epilogue's scratch, {target.name} has "
@@ -413,7 +410,7 @@ def shared_memory(schedule: Schedule, problem: Problem, target: Target) -> Itera
         stages, kept = schedule.mainloop.stages, _kept_steps(schedule, problem)
         stage = sum(slot_bytes(schedule, problem))
         fitting = next(
-            (n for n in range(stages - 1, 1, -1) if n % kept == 0 and _fits(schedule, n, problem, target)), 0
+            (n for n in range(stages - 1, 1, -1) if n % kept == 0 and by_stages(n) <= target.smem_bytes_per_cta), 0
         )
         yield (
             f"needs {needed} bytes of shared memory ({schedule.mainloop.stages} stages of {stage}), {target.name} has "

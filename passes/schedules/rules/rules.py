@@ -10,6 +10,7 @@ from functools import cache
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type, kernel_types, types_of_d
 from lowtide.passes.schedules.facts.alignment import multiplied
+from lowtide.passes.schedules.facts.resources import ring_bytes
 from lowtide.passes.schedules.rules import arrivals as arrival_rules
 from lowtide.passes.schedules.rules import copies as copy_rules
 from lowtide.passes.schedules.rules import epilogue as epilogue_rules
@@ -23,6 +24,7 @@ from lowtide.passes.schedules.rules import placed_rows as placed_row_rules
 from lowtide.passes.schedules.rules import reductions as reduction_rules
 from lowtide.passes.schedules.rules import taken_rows as taken_row_rules
 from lowtide.passes.schedules.rules import weights as weight_rules
+from lowtide.passes.schedules.rules.tma import boxes
 from lowtide.passes.support.problem.operand_kinds import INTEGERS
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target, operand_types
@@ -168,6 +170,11 @@ _RULES: tuple[Rule, ...] = (
 )
 
 
+# Rules of schedules with a producer. The fields that they read are decided early in a search, or refused only if they
+# are given: a field that is decided later breaks none of them.
+_EARLY_RULES: tuple[Rule, ...] = (mainloop_rules.roles, mainloop_rules.prologue, mainloop_rules.unroll, boxes)
+
+
 def broken_rule(schedule: Schedule, problem: Problem, target: Target) -> str | None:
     """The first rule that the schedule breaks, as a message; None for a legal schedule."""
     return _first(_RULES, schedule, problem, target)
@@ -176,6 +183,14 @@ def broken_rule(schedule: Schedule, problem: Problem, target: Target) -> str | N
 def broken_field(schedule: Schedule, problem: Problem, target: Target) -> str | None:
     """As `broken_rule`, for the fields that are given: each by itself."""
     return _first(_FIELD_RULES, schedule, problem, target)
+
+
+def breaks_early_rule(schedule: Schedule, problem: Problem, target: Target) -> bool:
+    """Whether a schedule with a producer breaks a rule, whatever the fields are that do not follow from its agents."""
+    own = multiplied(schedule, problem.compiled)
+    if schedule.mainloop.stages is not None and ring_bytes(schedule, own) > target.smem_bytes_per_cta:
+        return True
+    return any(True for rule in _EARLY_RULES for _ in rule(schedule, own, target))
 
 
 def _first(rules: tuple[Rule, ...], schedule: Schedule, problem: Problem, target: Target) -> str | None:

@@ -163,6 +163,8 @@ class Problem:
     @property
     def compiled(self) -> "Problem":
         """The problem of the kernel, whose expected extents are known only at run time. Rules check this one."""
+        if not self.expected:
+            return self
         return replace(self, **dict.fromkeys(self.expected, None), expected=frozenset())  # type: ignore[arg-type]
 
     def expecting(self, extents: Mapping[str, int]) -> "Problem":
