@@ -27,6 +27,7 @@ from lowtide.passes.schedules.choice.forms import fits_grid
 from lowtide.passes.schedules.cost.cost import costs
 from lowtide.passes.schedules.cost.described import product_of
 from lowtide.passes.schedules.cost.grids import Product
+from lowtide.passes.schedules.cost.rings import MORE_STAGES, MOST_STAGES
 from lowtide.passes.schedules.facts.alignment import PACK_FIELDS
 from lowtide.passes.schedules.facts.resources import ctas_per_sm
 from lowtide.passes.support.problem.problem import Problem
@@ -66,8 +67,11 @@ _FORM = (
 )
 #: The relative cost of a field whose value is not the one that the choice gives it for an M. The model ignores these
 #: fields. Measured on an H200: waves in step 1 to 3 %, one stage less 1.5 % at 2048³. Others are below 1 %.
-_FIELD_COSTS: Mapping[str, float] = MappingProxyType({"grid.waves": 0.02, "mainloop.stages": 0.015})
+_STAGES = "mainloop.stages"
+_FIELD_COSTS: Mapping[str, float] = MappingProxyType({"grid.waves": 0.02, _STAGES: 0.015})
 _OTHER_FIELD_COST = 0.005
+#: The cost in addition, if the choice takes more stages than usual for an M. The estimate takes it to have them.
+_TOO_FEW_STAGES = 1 / MORE_STAGES - 1
 _OCTAVE_COST = 0.002  # for each factor of 2 to the nearest M where the choice ranks the schedule near the best
 #: The relative cost of each trait that differs from that of the best candidate. Estimates of candidates with the same
 #: traits have similar errors. In the calibration, candidates estimated within 8 % of the best take 0.9 % longer than
@@ -142,8 +146,10 @@ class Candidate:
     def beside(self, other: "Candidate") -> float:
         """The relative cost of the fields that the model ignores and that differ from the choice's own schedule."""
         ours, theirs = self.decided, other.decided
-        differing = (path for path in ours | theirs if ours.get(path) != theirs.get(path))
-        return sum(_FIELD_COSTS.get(path, _OTHER_FIELD_COST) for path in differing)
+        differing = [path for path in ours | theirs if ours.get(path) != theirs.get(path)]
+        found = sum(_FIELD_COSTS.get(path, _OTHER_FIELD_COST) for path in differing)
+        has_more = theirs.get(_STAGES, 0) > MOST_STAGES
+        return found + (_TOO_FEW_STAGES if has_more and _STAGES in differing else 0.0)
 
 
 class Estimates:

@@ -124,6 +124,7 @@ def _product_of(pairs: Sequence[tuple[Shape, Form, bool]]) -> Product:
         b_is_k_major=k_major[:, 1],
         clips=np.array([clipped for *_, clipped in pairs]),
         overlaps=True,
+        rings_are_deep=False,
     )
 
 

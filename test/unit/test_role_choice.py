@@ -426,6 +426,26 @@ def test_a_ring_that_has_the_most_stages_says_so() -> None:
     assert choice.reasons["mainloop.stages"].startswith("at most 8: ")
 
 
+@pytest.mark.parametrize(
+    ("extents", "most"),
+    [
+        ((28, 3528, 2160), 12),
+        ((1, 856, 512), 8),  # eight K steps
+        ((6, 5120, 5120), 12),  # 80 CTAs: two fit on an SM
+        ((36, 5120, 4096), 8),  # with 10 stages, two do not fit
+        ((20, 7168, 2048), 8),  # 112 CTAs, each with weights of its own
+        ((132, 2560, 2560), 12),  # 120 CTAs, three with the same weights
+        ((8, 2048, 4096), 8),  # K is divided
+        ((1, 24576, 1536), 8),  # several tiles for each CTA
+    ],
+)
+def test_rings_of_low_tiles_have_more_stages_if_each_cta_has_one_tile(extents: tuple[int, int, int], most: int) -> None:
+    m, n, k = extents
+    choice = choose(replace(LARGE, m=m, n=n, k=k, layout=GemmLayout.tt), SM_90A, Schedule())
+    assert choice.schedule.tile_mnk[0] == 64 and choice.schedule.mainloop.stages == most
+    assert choice.reasons["mainloop.stages"].startswith("more than 8: " if most > 8 else ("at most 8: "))
+
+
 def random_problem(rng: random.Random) -> Problem:
     """Any extents, types, layout and epilogue operands."""
     kind = rng.choice((None, 1, 64, 1024, 16384))

@@ -20,8 +20,9 @@ from lowtide.passes.schedules.cost.cost import cost, estimates, tails, widest_bo
 from lowtide.passes.schedules.cost.described import fields_of, grid_of, is_estimated, product_of
 from lowtide.passes.schedules.cost.fitted import FITTED
 from lowtide.passes.schedules.cost.grids import WHOLE_COLUMN, Grid, Grids, Product
+from lowtide.passes.schedules.cost.rings import MORE_STAGES, fit_in_pairs
 from lowtide.passes.schedules.cost.traffic import tile_of
-from lowtide.passes.schedules.cost.wgmma import cycles, either, estimate_of, fit_in_pairs, may_be_halved
+from lowtide.passes.schedules.cost.wgmma import cycles, either, estimate_of, may_be_halved
 from lowtide.passes.support.problem.problem import Problem
 
 SQUARE = Product(4096, 4096, 4096, 1, 2.0, 2.0, (8192, 8192), stores_columns=False)
@@ -261,6 +262,16 @@ def test_two_kernels_share_an_sm_only_if_a_tile_of_d_fits_too(rows_of_d: int, co
     grids = Grids.of([PLAIN._replace(rows=64, columns=columns, warpgroups=1)])
     assert fit_in_pairs(grids, few, SM_90A.sm_count)[0] == fits
     assert fit_in_pairs(grids, replace(few, stores_columns=True), SM_90A.sm_count)[0]
+
+
+@pytest.mark.parametrize(
+    ("rows_of_d", "turns", "gains"), [(3584, 2, True), (7168, 2, False), (3584, 1, True), (8192, 1, False)]
+)
+def test_more_stages_than_the_calibration_had_take_less_time(rows_of_d: int, turns: int, gains: bool) -> None:
+    few = Product(rows_of_d, 8, 4096, 1, 2.0, 2.0, (8192, 8192), stores_columns=False)
+    grid = PLAIN._replace(rows=64, columns=8, warpgroups=1, turns=turns)
+    times = [estimated(replace(few, rings_are_deep=deep), grid)[0] for deep in (True, False)]
+    assert times[0] == pytest.approx(times[1] * (MORE_STAGES if gains else 1.0))
 
 
 def test_a_share_of_a_tile_takes_its_own_bytes() -> None:

@@ -11,7 +11,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.choice.asked_for import may_store_by_tma
-from lowtide.passes.schedules.choice.mainloop import fitting_stages
+from lowtide.passes.schedules.choice.stages import fitting_stages
 from lowtide.passes.schedules.facts.resources import (
     multiplying_threads,
     registers_at_entry,

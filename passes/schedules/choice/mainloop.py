@@ -5,15 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 from lowtide import targets
-from lowtide.dialects.tile import CacheHint, ScalesKind, StageOrder, StorePath
+from lowtide.dialects.tile import CacheHint, ScalesKind, StageOrder
 from lowtide.dialects.tile.agents import REGISTER_PATHS, SINGLE
 from lowtide.dialects.tile.layouts import SwizzleBits
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
-from lowtide.passes.schedules.cost.grids import LEAST_SHARED
-from lowtide.passes.schedules.cost.traffic import clusters_of, tile_of
-from lowtide.passes.schedules.facts.resources import shared_memory_by_stages, swizzle_base, threads_of
+from lowtide.passes.schedules.facts.resources import swizzle_base, threads_of
 from lowtide.passes.schedules.rules.tma import panel_swizzle
 from lowtide.passes.support.agents.atoms import (
     STAGED_COPIES,
@@ -24,11 +22,10 @@ from lowtide.passes.support.agents.atoms import (
 )
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.passes.support.streams.operand_loads import stage_access
-from lowtide.targets import SwizzleChoice, Target
+from lowtide.targets import SwizzleChoice
 from lowtide.targets.atoms import FMA, Operand
 
 OPERANDS: tuple[Operand, ...] = ("a", "b")
-MOST_STAGES = 8
 _NO_SWIZZLE: SwizzleBits = (0, 3, 3)
 
 
@@ -120,35 +117,6 @@ def _panel_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> Sw
     _, columns = problem.stream(operand).box(schedule.tile_mnk)
     element = problem.stream(operand).element
     return panel_swizzle(columns, element) or (1, swizzle_base(element), 3)
-
-
-def stages(schedule: Schedule, problem: Problem, target: Target) -> int:
-    """As many stages as fit, at least two; if TMA stores D, maybe one less than `MOST_STAGES`.
-
-    If some pairs of SMs (TPCs) have two CTAs of a grid and others have one, all CTAs of the next grid should wait
-    beside those of this one: then none starts late on a pair that is busy. So one stage is spared if two CTAs then fit
-    on an SM. On an H200, tiles of 64×48 and 64×56 with 7 stages in place of 8 take 0.93 to 0.98 of the time with 72 to
-    96 CTAs, 0.98 to 1.00 with more, but 1.05 with 68, and 1.06 with 64 or fewer. Where parts of K each add a share,
-    they take 0.94 to 0.97. If one CTA adds all parts, 8 stages take no longer.
-    """
-    most = max(2, fitting_stages(schedule, problem, target))
-    is_small = schedule.agents.has_producer and schedule.agents.consumer.all_warpgroups == 1
-    may_spare = is_small and schedule.cluster == (1, 1) and schedule.epilogue.path is StorePath.tma
-    division = schedule.k_division
-    if most < MOST_STAGES or not may_spare or not (division is None or division.is_scattered):
-        return most
-    parts = 1 if division is None or division.is_of_tail else division.parts
-    ctas = clusters_of(tile_of(schedule), problem) * parts
-    needed, threads = shared_memory_by_stages(schedule, problem), threads_of(schedule)
-    fewer, more = (target.ctas_per_sm(threads, needed(count)) for count in (most - 1, most))
-    is_shared = LEAST_SHARED * target.sm_count < ctas < target.sm_count
-    return most - 1 if is_shared and fewer >= 2 > more else most
-
-
-def fitting_stages(schedule: Schedule, problem: Problem, target: Target) -> int:
-    """Stages that fit beside the epilogue's scratch, at most `MOST_STAGES`."""
-    needed = shared_memory_by_stages(schedule, problem)
-    return next((n for n in range(MOST_STAGES, 0, -1) if needed(n) <= target.smem_bytes_per_cta), 0)
 
 
 def stage_swizzle(operand: Operand, schedule: Schedule, problem: Problem) -> SwizzleChoice:

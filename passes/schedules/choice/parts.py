@@ -4,6 +4,7 @@ from lowtide.dialects.tile import StorePath
 from lowtide.dialects.tile.layouts import NO_SWIZZLE
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.choice import epilogue, grid, mainloop, multiply, packing
+from lowtide.passes.schedules.choice.stages import stages
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import SwizzleChoice, Target
 
@@ -30,7 +31,7 @@ def follow_mainloop(schedule: Schedule, problem: Problem, target: Target) -> Sch
     schedule = epilogue.parts(schedule, problem, target)
     schedule = packing.follow(schedule, problem)
     if schedule.mainloop.stages is None and not schedule.is_direct:
-        schedule = schedule.set({"mainloop.stages": mainloop.stages(schedule, problem, target)})
+        schedule = schedule.set({"mainloop.stages": stages(schedule, problem, target)})
     return schedule.filled(grid.ctas(schedule, problem, target))
 
 

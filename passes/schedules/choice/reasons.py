@@ -17,8 +17,8 @@ from lowtide.dialects.tile import (
 from lowtide.dialects.tile.agents import REGISTER_PATHS
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
-from lowtide.passes.schedules.choice.mainloop import MOST_STAGES
 from lowtide.passes.schedules.cost import few_rows
+from lowtide.passes.schedules.cost.rings import MOST_STAGES
 from lowtide.passes.schedules.facts.alignment import (
     MATRICES,
     PACK_FIELDS,
@@ -199,8 +199,10 @@ def _with_producer(schedule: Schedule, problem: Problem, target: Target) -> dict
 
 def _why_stages(schedule: Schedule, problem: Problem, target: Target) -> str:
     stages, used = schedule.mainloop.stages, shared_memory_bytes(schedule, problem)
-    if stages is None or stages >= MOST_STAGES:
+    if stages is None or stages == MOST_STAGES:
         return f"at most {MOST_STAGES}: so many fit beside the epilogue's scratch"
+    if stages > MOST_STAGES:
+        return f"more than {MOST_STAGES}: each CTA has at most one tile of few rows, whose K steps are short"
     more = shared_memory_bytes(schedule.set({"mainloop.stages": stages + 1}), problem) - used
     if used + more <= target.smem_bytes_per_cta:
         return f"one less than {stages + 1}: so the CTAs of the next kernel fit beside those of this one"

@@ -40,6 +40,8 @@ class Product:
     overlaps: "bool | np.ndarray" = False
     """Whether each launch begins before the one before it has ended, as in the calibration and in kernels that serve
     several extents."""
+    rings_are_deep: "bool | np.ndarray" = True
+    """Whether rings may have more than 8 stages. No kernel of the calibration has."""
     ends_anywhere: "bool | np.ndarray" = False
     """Whether `m` is the mean number of rows of the products, which may end anywhere in a tile."""
     in_turn: "bool | np.ndarray" = False
@@ -102,8 +104,6 @@ class Grid(NamedTuple):
 
 
 WHOLE_COLUMN = 1 << 30
-#: A stage is spared only if a grid has more CTAs per SM than this. With 0.5, each CTA has a pair of SMs for itself.
-LEAST_SHARED = 0.53
 
 
 @dataclass(frozen=True)

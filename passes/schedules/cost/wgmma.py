@@ -13,7 +13,15 @@ from typing import NamedTuple
 import numpy as np
 
 from lowtide.passes.schedules.cost.constants import Constants
-from lowtide.passes.schedules.cost.grids import LEAST_SHARED, Grids, Numbers, Product, tiles_of
+from lowtide.passes.schedules.cost.grids import Grids, Numbers, Product, tiles_of
+from lowtide.passes.schedules.cost.rings import (
+    MORE_STAGES,
+    ONE_STAGE_LESS,
+    fit_in_pairs,
+    has_more_stages,
+    spares_a_stage,
+    stages_of,
+)
 from lowtide.passes.schedules.cost.waiting import LONG, WAITING, may_wait
 
 _LINE, _SECTOR = 128, 32  # bytes of L2
@@ -48,11 +56,6 @@ _WIDE, _WIDE_IN_CLUSTERS = 200, 1.04
 # The factor by which the epilogue takes longer with one warpgroup, or with one of several that take turns. The share of
 # its loads and stores by which it delays the multiplication of another consumer.
 _OF_ONE, _COMPETES = 2.0, 0.07
-_SHARED, _MOST_STAGES = 227 * 1024, 8  # bytes of shared memory for a ring of stages, and its most stages
-# The bytes of ring and scratch with which two CTAs fit on an SM: beside mbarriers, and 1 KiB that the system reserves.
-_SHARED_OF_TWO = 228 * 1024 // 2 - 1024 - 2 * 8 * _MOST_STAGES
-# The factor by which a wave takes longer with one stage less, if A and B are K-major: 24 shapes of up to 56 rows, H200.
-_ONE_STAGE_LESS = 1.04
 _LAST_SHARPNESS = 2  # of `either`, for the rate of memory in a last wave and that of each of its CTAs
 
 
@@ -122,8 +125,8 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     moved = _bytes_of_memory(grids, product, found, of_rows, of_columns, busy)
     fit = fit_in_pairs(grids, product, sm_count)
     of_pair = np.where(fit, found.memory, found.memory_of_pair)
-    of_less = _spares_a_stage(grids, product, sm_count) & product.a_is_k_major & product.b_is_k_major
-    slower = np.where(of_less, _ONE_STAGE_LESS, 1.0)
+    of_less = spares_a_stage(grids, product, sm_count) & product.a_is_k_major & product.b_is_k_major
+    slower = np.where(of_less, ONE_STAGE_LESS, 1.0)
     beside = _exchange(grids, found)
     empty = _empty_rows(grids, product, found, of_rows, of_columns)
     k_major = (product.a_is_k_major, product.b_is_k_major)
@@ -173,6 +176,7 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     is_wide = (grids.warpgroups == 1) & (grids.columns >= _WIDE)
     factor *= np.where((grids.cluster > 1) & is_wide, _WIDE_IN_CLUSTERS, 1.0)
     factor *= np.where(waits, WAITING, 1.0)
+    factor *= np.where(has_more_stages(grids, product, sm_count), MORE_STAGES, 1.0)
     whole = either(total, limit, np.where(off_k, found.power_sharpness_off_k, found.power_sharpness)) * factor
     return Estimate(full, over, full_wave, last_wave, total - of_waves, whole, waits)
 
@@ -247,50 +251,6 @@ def _loaded(grids: Grids, product: Product, found: Constants, requests: Sequence
     return rows / grids.cluster_columns * of_a + columns / grids.cluster_rows * of_b
 
 
-def _stage_bytes(grids: Grids, product: Product) -> np.ndarray:
-    return (grids.rows + grids.columns) * grids.depth * product.operand_bytes
-
-
-def _stages(grids: Grids, product: Product, sm_count: int) -> np.ndarray:
-    """The stages that fit in shared memory, beside a tile of D if TMA stores it; one less if a stage is spared."""
-    return _most_stages(grids, product) - _spares_a_stage(grids, product, sm_count)
-
-
-def _most_stages(grids: Grids, product: Product) -> np.ndarray:
-    scratch = np.where(grids.parts == 1, _scratch_bytes(grids, product), 0)
-    return np.clip(np.floor((_SHARED - scratch) / _stage_bytes(grids, product)), 2, _MOST_STAGES)
-
-
-def _spares_a_stage(grids: Grids, product: Product, sm_count: int) -> np.ndarray:
-    """Whether the choice takes one stage less than fit, so that two CTAs fit on an SM. TMA stores D."""
-    stage, scratch = _stage_bytes(grids, product), _scratch_bytes(grids, product)
-    ctas = np.multiply(*tiles_of(grids, product)) * grids.parts * product.batch
-    some_of_two = (ctas > LEAST_SHARED * sm_count) & (ctas < sm_count) & (grids.cluster == 1)
-    found = some_of_two & (scratch > 0) & (_MOST_STAGES * stage + scratch > _SHARED_OF_TWO)
-    found &= _are_two(grids, (_MOST_STAGES - 1) * stage + scratch)
-    return np.asarray(found & (_most_stages(grids, product) == _MOST_STAGES))
-
-
-def _scratch_bytes(grids: Grids, product: Product) -> np.ndarray:
-    """The bytes of D that a CTA stores by TMA: its tile, or a share of the tile. They do not count if one CTA adds all
-    parts of K: as measured, room for the CTAs of the next grid then does not matter."""
-    by_tma = np.logical_not(product.stores_columns) & (np.asarray(product.read_bytes) == 0)
-    by_tma &= (grids.parts == 1) | ((grids.adds_shares > 0) & product.stores_transposed)
-    return np.where(by_tma, grids.rows * grids.columns / grids.parts * product.result_bytes, 0)
-
-
-def _are_two(grids: Grids, shared: np.ndarray) -> np.ndarray:
-    """Whether two CTAs fit on an SM by their bytes of shared memory, and by the registers of their threads."""
-    return np.asarray((grids.warpgroups * grids.turns == 1) & (shared <= _SHARED_OF_TWO))
-
-
-def fit_in_pairs(grids: Grids, product: Product, sm_count: int) -> np.ndarray:
-    """Whether two CTAs fit on an SM. Then the CTAs of the next grid wait beside those of this one. If not, some of them
-    start late, on an SM of a pair whose other SM has a CTA."""
-    ring = _stages(grids, product, sm_count) * _stage_bytes(grids, product)
-    return _are_two(grids, ring + _scratch_bytes(grids, product))
-
-
 def _cta(
     grids: Grids,
     product: Product,
@@ -310,7 +270,7 @@ def _cta(
     products, of_step = _products(grids, product, found, least), _step(grids, found)
     slices = _slices(grids, product)
     tensor, shared = slices * grids.columns / _COLUMNS_PER_CYCLE, slices * _reads(grids)
-    arrival = found.latency / (_stages(grids, product, sm_count) - 1)
+    arrival = found.latency / (stages_of(grids, product, sm_count) - 1)
     beside = np.where(in_turn, 0.0, found.tile + stored)
     tall = np.where(product.stores_early, found.tall_early, found.tall)
     beside += np.where((grids.rows > _ROWS * grids.warpgroups) & ~in_turn, tall, 0)
@@ -412,7 +372,7 @@ def _rest_of_ring(grids: Grids, product: Product, sm_count: int) -> np.ndarray:
     clips_a, clips_b = _clips(grids, product)
     of_a, of_b = _last_empty(product.m, grids.rows), _last_empty(product.n, grids.columns)
     rows = np.where(clips_a, of_a, 0) + np.where(clips_b, of_b, 0)
-    return rows * grids.depth * product.operand_bytes * _stages(grids, product, sm_count) / _SHARED_MEMORY
+    return rows * grids.depth * product.operand_bytes * stages_of(grids, product, sm_count) / _SHARED_MEMORY
 
 
 def _last_empty(extent: Numbers, side: np.ndarray) -> np.ndarray:
