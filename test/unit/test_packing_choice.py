@@ -9,6 +9,7 @@ from lowtide import targets
 from lowtide.dialects.tile import GemmLayout, OperandKind, PackKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
+from lowtide.errors import ScheduleError
 from lowtide.passes.schedules.choice.choice import choose
 from lowtide.passes.schedules.facts.alignment import alignments_of
 from lowtide.passes.support.problem.problem import Problem
@@ -71,7 +72,9 @@ def test_aligned_rows_are_not_packed() -> None:
         ("tt", (128, 4096, 4096), (None, None)),  # the operands are swapped
         ("nt", (128, 4096, 4096), (None, PackKind.transposed)),
         ("nt", (4096, 4096, 4096), (None, PackKind.transposed)),
-        ("nn", (4096, 1024, 4096), (PackKind.transposed, None)),  # many columns read A
+        ("nn", (4096, 1024, 4096), (None, None)),  # K is long
+        ("nn", (4096, 4096, 2048), (None, None)),
+        ("nn", (4096, 1024, 1024), (PackKind.transposed, None)),  # many columns read A
     ],
 )
 def test_an_a_of_tf32_comes_from_registers(
@@ -81,6 +84,14 @@ def test_an_a_of_tf32_comes_from_registers(
     schedule = choose(problem, targets.get("sm_90a"), Schedule()).schedule
     assert schedule.multiply.by_warpgroups
     assert (schedule.mainloop.a.pack, schedule.mainloop.b.pack) == packed
+
+
+def test_an_a_from_registers_counts_beside_the_accumulators() -> None:
+    """With 512 threads, each has 128 registers at entry: too few for 100 sums, an A of 4 and 26 others."""
+    problem = Problem(696, 6444, 728, "tf32", "tf32", "f32", "f32", GemmLayout.nn)
+    given = Schedule.parse("grid.tile = [192, 200], roles = cooperative(3), a.pack = none, operands = as_given")
+    with pytest.raises(ScheduleError, match=r"with 30 beside them .* take N ≤ 192 .*\[accumulators-at-entry\]"):
+        choose(problem, targets.get("sm_90a"), given)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ An operand that is known to have one column is the same memory as its transpose,
 
 wgmma transposes 16-bit operands only. Other operands whose K is not contiguous are transposed by a launch of their own,
 which moves each element once. That pays if the kernel reads each element often enough. An A of tf32 is not packed if B
-is packed, if D has few rows or columns, or if the operands are swapped: wgmma takes it from registers. Swapped operands
-are then compared with the product as given. FMAs take f32 in any layout, but an operand whose K is contiguous passes
-through registers. If it is read very often, it is transposed, so that its K is no longer contiguous.
+is packed, if D has few rows or columns, if K is long, or if the operands are swapped: wgmma takes it from registers.
+Swapped operands are then compared with the product as given. FMAs take f32 in any layout, but an operand whose K is
+contiguous passes through registers. If it is read very often, it is transposed, so that its K is no longer contiguous.
 """
 
 from math import gcd
@@ -42,6 +42,9 @@ _LEAST_READERS_BESIDE_HELD = 512
 # The fewest elements of such an A for which the launch that packs B pays, if D has few rows or columns. In nt
 # 100×1000×1000 takes 8.0 µs by mma.sync, and 10.9 with the launch; 512×2048×2048 takes 33 and 26 (H200).
 _LEAST_HELD = 1 << 21
+# The K from which A comes from registers also if D has many rows and columns, and only A would be packed. 18 such
+# products in nn take 0.77 to 1.06 of the time, 0.92 on average; eight with a shorter K take 1.00 to 1.10 (tf32, H200).
+_LONG_HELD = 2048
 _WIDEST = 16  # bytes of a store of one thread
 # For FMAs, A (or B) is transposed only if D has at least so many columns (or rows), and all extents are multiples of
 # the second number, the side of the tiles that are then chosen.
@@ -78,7 +81,8 @@ def transposing(given: Schedule, problem: Problem, target: Target) -> Schedule:
     may_be = [name for name, is_last in lies.items() if not is_last and name not in problem.lists]
     is_held = not problem.promotes and has_wgmma(*types, (False, True))  # A comes from registers
     is_narrow = min(count or _LEAST_READERS for count in readers.values()) < _LEAST_READERS
-    is_held &= problem.swapped or is_narrow or not lies["b"]
+    is_long = problem.k is not None and problem.k >= _LONG_HELD
+    is_held &= problem.swapped or is_narrow or is_long or not lies["b"]
     turned = [name for name in may_be if not given.get(PACK_FIELDS[name]) and not (name == "a" and is_held)]
     is_open = not given.agents.has_producer and not asks_for_roles(given)
     least = _LEAST_READERS_BESIDE_HELD if is_held and not lies["a"] else _LEAST_READERS

@@ -14,11 +14,12 @@ from lowtide.passes.schedules.cost.grids import Grids, Product, tiles_of
 
 MOST_STAGES = 8
 # The most stages if each CTA has at most one tile of 64 rows. If two consumers take turns, 12 stages in place of 8 take
-# 0.87 to 1.01 of the time, 0.95 on average. With 16 the mean is the same (60 shapes of up to 340 rows, H200).
+# 0.87 to 1.01 of the time, 0.95 on average. With 16 the mean is the same (60 shapes of up to 340 rows, H200). If D has
+# one row or column of tiles, this holds up to `LEAST_SHARED`: with 90 to 112 CTAs they take 1.03 to 1.10 of the time,
+# with more 0.97 to 1.02, and in clusters 1.10 to 1.16.
 _DEEPEST, _ROWS = 12, 64
-# The limits if D has one row or column of tiles. CTAs, as a share of the SMs: with more of them 12 stages take 0.97 to
-# 1.03 of the time. In clusters they take 1.10 to 1.16. With one consumer there must also be so many K steps: 10 to 12
-# stages take 0.90 to 0.98 of the time, but 1.01 to 1.03 with 12 and 23 steps (H200).
+# With one consumer: at most so many CTAs, as a share of the SMs, and at least so many K steps. 10 to 12 stages take
+# 0.90 to 0.98 of the time, but 1.01 to 1.03 with 12 and 23 steps, and 0.99 to 1.03 with more CTAs (H200).
 _FEW_CTAS, _LONG_K = 0.75, 32
 #: The fewest stages that are taken so that two CTAs fit. With 7, two CTAs of 64×48 or 64×56 fit. In place of 8 they
 #: take 0.93 to 0.98 of the time with 72 to 96 CTAs, and 0.98 to 1.00 with more, but 1.05 with 68, and 1.06 with 64 or
@@ -40,30 +41,24 @@ _SHARED_OF_TWO = 228 * 1024 // 2 - 1024 - 2 * 8 * MOST_STAGES
 def most_stages(grids: Grids, product: Product, sm_count: int) -> np.ndarray:
     """The most stages of each grid."""
     ctas, is_grid = _ctas(grids, product), np.minimum(*tiles_of(grids, product)) > 1
-    steps = np.ceil(product.k / grids.depth)
-    are_few = ctas <= _FEW_CTAS * sm_count
-    is_deep = (grids.parts == 1) & (grids.rows == _ROWS) & (ctas <= sm_count) & np.logical_not(product.in_turn)
-    is_deep &= is_grid | (are_few & (grids.cluster == 1))
-    is_deep &= (grids.turns > 1) | (are_few & (steps >= _LONG_K))
-    return np.where(is_deep, np.clip(steps, MOST_STAGES, _DEEPEST), MOST_STAGES)
+    takes_turns, is_long = grids.turns > 1, np.ceil(product.k / grids.depth) >= _LONG_K
+    most_ctas = np.where(is_grid & takes_turns, 1.0, np.where(takes_turns, LEAST_SHARED, _FEW_CTAS)) * sm_count
+    is_deep = (grids.parts == 1) & (grids.rows == _ROWS) & (ctas <= most_ctas) & np.logical_not(product.in_turn)
+    is_deep &= (is_grid | (grids.cluster == 1)) & (takes_turns | is_long)
+    return np.where(is_deep, np.clip(np.ceil(product.k / grids.depth), MOST_STAGES, _DEEPEST), MOST_STAGES)
 
 
-def has_more_stages(grids: Grids, product: Product, sm_count: int) -> np.ndarray:
-    """Whether the choice takes more than `MOST_STAGES`."""
-    stage, scratch = stage_bytes(grids, product), _scratch_bytes(grids, product)
-    more, fewer = ((count * stage + scratch) for count in (MOST_STAGES + 1, FEWEST_OF_TWO))
-    is_alone = _some_of_two(grids, _ctas(grids, product), sm_count) & _are_two(grids, fewer) & ~_are_two(grids, more)
-    fits = (more <= _SHARED) & (scratch > 0) & np.asarray(product.rings_are_deep)
-    return np.asarray((most_stages(grids, product, sm_count) > MOST_STAGES) & fits & ~is_alone)
+def gains_by_stages(grids: Grids, product: Product, sm_count: int) -> np.ndarray:
+    """Whether `MORE_STAGES` holds: the choice takes more than `MOST_STAGES`, and consumers take turns or two CTAs fit
+    on an SM."""
+    more = (MOST_STAGES + 1) * stage_bytes(grids, product) + _scratch_bytes(grids, product)
+    fits = (more <= _SHARED) & (_scratch_bytes(grids, product) > 0) & np.asarray(product.rings_are_deep)
+    fits &= (grids.turns > 1) | _are_two(grids, more)
+    return np.asarray((most_stages(grids, product, sm_count) > MOST_STAGES) & fits)
 
 
 def _ctas(grids: Grids, product: Product) -> np.ndarray:
     return np.asarray(np.multiply(*tiles_of(grids, product)) * grids.parts * product.batch)
-
-
-def _some_of_two(grids: Grids, ctas: np.ndarray, sm_count: int) -> np.ndarray:
-    """Whether some pairs of SMs have two CTAs, and others have one."""
-    return np.asarray((ctas > LEAST_SHARED * sm_count) & (ctas < sm_count) & (grids.cluster == 1))
 
 
 def stage_bytes(grids: Grids, product: Product) -> np.ndarray:
@@ -83,7 +78,8 @@ def _most_fitted(grids: Grids, product: Product) -> np.ndarray:
 def spares_a_stage(grids: Grids, product: Product, sm_count: int) -> np.ndarray:
     """Whether the choice takes one stage less than fit, so that two CTAs fit on an SM. TMA stores D."""
     stage, scratch = stage_bytes(grids, product), _scratch_bytes(grids, product)
-    found = _some_of_two(grids, _ctas(grids, product), sm_count) & (scratch > 0)
+    ctas = _ctas(grids, product)
+    found = (ctas > LEAST_SHARED * sm_count) & (ctas < sm_count) & (grids.cluster == 1) & (scratch > 0)
     found &= MOST_STAGES * stage + scratch > _SHARED_OF_TWO
     found &= _are_two(grids, FEWEST_OF_TWO * stage + scratch)
     return np.asarray(found & (_most_fitted(grids, product) == MOST_STAGES))

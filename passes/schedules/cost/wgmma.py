@@ -18,7 +18,7 @@ from lowtide.passes.schedules.cost.rings import (
     MORE_STAGES,
     ONE_STAGE_LESS,
     fit_in_pairs,
-    has_more_stages,
+    gains_by_stages,
     spares_a_stage,
     stages_of,
 )
@@ -176,7 +176,7 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     is_wide = (grids.warpgroups == 1) & (grids.columns >= _WIDE)
     factor *= np.where((grids.cluster > 1) & is_wide, _WIDE_IN_CLUSTERS, 1.0)
     factor *= np.where(waits, WAITING, 1.0)
-    factor *= np.where(has_more_stages(grids, product, sm_count), MORE_STAGES, 1.0)
+    factor *= np.where(gains_by_stages(grids, product, sm_count), MORE_STAGES, 1.0)
     whole = either(total, limit, np.where(off_k, found.power_sharpness_off_k, found.power_sharpness)) * factor
     return Estimate(full, over, full_wave, last_wave, total - of_waves, whole, waits)
 

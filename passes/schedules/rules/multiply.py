@@ -26,7 +26,8 @@ from lowtide.targets.atoms import FMA, WARPGROUP_THREADS, WGMMA_ROWS, families, 
 _BESIDE_ACCUMULATORS = 40  # registers of a consumer for addresses, the epilogue and the loop
 _BESIDE_SCALED_BLOCKS = 16  # more of them, for the scales of several blocks of 64 rows
 _LEAST_REGISTERS = 24  # of a thread after setmaxnreg (PTX ISA, "setmaxnreg")
-_BESIDE_WGMMA = 26  # registers that ptxas needs at entry beside the accumulators of one wgmma (its C7602)
+_BESIDE_WGMMA = 26  # registers that ptxas needs at entry beside the operands of one wgmma (its C7602)
+_OF_A = 4  # registers of an A of one wgmma
 
 
 def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:
@@ -227,12 +228,13 @@ def _consumer_registers(schedule: Schedule, problem: Problem, target: Target) ->
     entry = registers_at_entry(threads_of(schedule), target)
     has = min(schedule.agents.consumer.registers or entry, target.registers_per_thread)
     step, each = column_step(problem), _registers_of(n, problem)
-    if each + _BESIDE_WGMMA > entry:
-        by_entry = _columns_in(entry - _BESIDE_WGMMA, problem) // step * step
+    beside = _BESIDE_WGMMA + (_OF_A if problem.weights or holds_a(schedule, problem) else 0)
+    if each + beside > entry:
+        by_entry = _columns_in(entry - beside, problem) // step * step
         most = min(by_entry, widest_of(blocks, has, problem))
         yield (
             f"atom = {schedule.multiply.atom} holds {each} accumulator registers per thread; with "
-            f"{_BESIDE_WGMMA} beside them they exceed the {entry} with which each of {threads_of(schedule)} threads "
+            f"{beside} beside them they exceed the {entry} with which each of {threads_of(schedule)} threads "
             f"enters: take N ≤ {most} in grid.tile and atom [accumulators-at-entry]"
         )
     sets = blocks + 1 if schedule.promotes else blocks  # beside them, sums of a K step for one block at a time
