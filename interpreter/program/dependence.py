@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeAlias
 
 from lowtide.interpreter.program.batches import flat
@@ -85,8 +86,10 @@ def dependences(program: Program, classify: Classify) -> list[Dependence]:
         else:
             flow.graph(program.graph)
     ops = [op for block in program.graph.blocks for op in flat(block.ops)] if program.graph is not None else []
-    patterned = [Dependence(op.describe(), "the accesses of others", "effect") for op in ops if classify(op).patterned]
-    return list(dict.fromkeys([*flow.found, *patterned]))
+    described = cache(lambda op: op.describe())  # the source of many is one op
+    found = [Dependence(described(op), described(source), what) for op, source, what in flow.found.values()]
+    patterned = [Dependence(described(op), "the accesses of others", "effect") for op in ops if classify(op).patterned]
+    return list(dict.fromkeys([*found, *patterned]))
 
 
 class _Flow:
@@ -95,7 +98,7 @@ class _Flow:
     def __init__(self, classify: Classify) -> None:
         self.classify = classify
         self.varying: dict[int, Any] = {}
-        self.found: list[Dependence] = []
+        self.found: dict[tuple[int, int, str], tuple[Any, Any, str]] = {}  # by ids: op, source, and what depends
         self.changed = True
 
     def mark(self, slots: Iterable[int], source: Any) -> None:
@@ -113,7 +116,8 @@ class _Flow:
         """Check that these slots do not vary."""
         for slot in slots:
             if slot in self.varying:
-                self.found.append(Dependence(op.describe(), self.varying[slot].describe(), what))
+                source = self.varying[slot]
+                self.found.setdefault((id(op), id(source), what), (op, source, what))
 
     def block(self, block: DecodedBlock) -> None:
         for op in flat((*block.invariant, *block.ops)):

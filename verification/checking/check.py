@@ -40,7 +40,7 @@ from lowtide.verification.checking.trials import (
     degree_of,
     domains_of,
     first_fault,
-    loaded,
+    forget,
     outcomes,
 )
 from lowtide.verification.checking.variants import Variant, variants_of
@@ -107,7 +107,7 @@ def check(
             on_progress(1.0, "looking for the guilty step")
             guilty = _guilty(variants[wrong].subject, found[wrong], dump_ir)
     finally:
-        loaded.cache_clear()
+        forget()
     return CheckResult(
         target=subject.target.name,
         schedule=str(subject.schedule),

@@ -23,7 +23,7 @@ from lowtide.verification.checking.interpretation import Batch, Placement, input
 from lowtide.verification.checking.random_inputs import random_inputs
 from lowtide.verification.checking.reference import reference
 from lowtide.verification.checking.subjects import Subject
-from lowtide.verification.checking.trials import loaded
+from lowtide.verification.checking.trials import forget, loaded
 from lowtide.verification.checking.verdicts import against_float64
 
 MOST_RANKS = 16
@@ -105,7 +105,7 @@ def check_ranks(
                 runs.append(_faulty(module, source.level, inputs, seed, (OF_SUMS + name, sums)))
         if scatters:
             runs.append(_faulty(module, source.level, inputs, seed, (ONE_SLOT, {"calls": Calls(slots=1)})))
-    loaded.cache_clear()
+    forget()
     return runs
 
 

@@ -14,7 +14,6 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
-from mlir import ir
 
 from lowtide.compiler.contexts import make_context, parse_text
 from lowtide.compiler.spec import GemmSpec
@@ -150,9 +149,25 @@ def loaded(source: Source) -> Loaded:
     """A source in the form of the interpreter: parsed and decoded once for all trials. Raises IRError,
     InterpreterError.
 
-    A caller with many trials calls `loaded.cache_clear` after them.
+    A caller with many trials calls `forget` after them.
     """
     return runnable(source.level, source.text, source.host, make_context(), source.name).source
+
+
+@lru_cache(maxsize=4)
+def _asked(problem: str) -> tuple[Loaded, GemmSpec]:
+    """A problem in the form of the interpreter, for all trials, and its spec. Raises IRError."""
+    module = parse_text(problem, make_context(), "<problem>")
+    found = spec_of(module)
+    if not found.whole:
+        raise IRError("the problem's module does not say its epilogue; give one of level problem [problem-epilogue]")
+    return Loaded(module), found.spec
+
+
+def forget() -> None:
+    """Drop what is kept between trials: sources and problems."""
+    loaded.cache_clear()
+    _asked.cache_clear()
 
 
 def outcomes(
@@ -163,24 +178,17 @@ def outcomes(
     With `observe`, the branches and loops of levels nvvm to ptx are recorded. `ordering` is the level with the order of
     work tiles, which other levels must keep.
     """
-    with make_context() as context:
-        module = parse_text(problem, context, "<problem>")
-        found = spec_of(module)
-        if not found.whole:
-            raise IRError(
-                "the problem's module does not say its epilogue; give one of level problem [problem-epilogue]"
-            )
-        spec = found.spec
-        inputs = trial.inputs(spec)
-        try:
-            expected = _expected(module, spec, inputs, trial)
-        except NotInterpreted as error:
-            yield from (Outcome(source.level, trial, Finding.unknown, str(error)) for source in sources)
-            return
-        for source in sources:
-            paths = Paths() if observe and Level.named(source.level) >= Level.NVVM else None
-            order = None if ordering is None or source.level == str(Level.PROBLEM) else _order_of(ordering, spec, trial)
-            yield _outcome(source, spec, inputs, expected, trial, _Observed(paths, order))
+    module, spec = _asked(problem)
+    inputs = trial.inputs(spec)
+    try:
+        expected = _expected(module, spec, inputs, trial)
+    except NotInterpreted as error:
+        yield from (Outcome(source.level, trial, Finding.unknown, str(error)) for source in sources)
+        return
+    for source in sources:
+        paths = Paths() if observe and Level.named(source.level) >= Level.NVVM else None
+        order = None if ordering is None or source.level == str(Level.PROBLEM) else _order_of(ordering, spec, trial)
+        yield _outcome(source, spec, inputs, expected, trial, _Observed(paths, order))
 
 
 @dataclass(frozen=True)
@@ -259,7 +267,7 @@ def _explored(
     return explore(once, MOST_ORDERS, MOST_SECONDS)
 
 
-def _expected(module: ir.Module, spec: GemmSpec, inputs: dict[str, Any], trial: Trial) -> Results | None:
+def _expected(module: Loaded, spec: GemmSpec, inputs: dict[str, Any], trial: Trial) -> Results | None:
     """The results of the problem in an exact domain; None in `float`.
 
     In `exact`, float64 is also exact on small integers, so it checks the interpreter's level problem independently.

@@ -25,7 +25,7 @@ from lowtide.verification.checking.conditions import Axis, axes_of, least_steps
 from lowtide.verification.checking.interpretation import Batch, estimated_seconds
 from lowtide.verification.checking.splits import COUNTS, Ends, ends_of, groups_of
 from lowtide.verification.checking.subjects import Subject, of_kernel
-from lowtide.verification.checking.trials import Extents, Finding, Trial, domains_of, loaded, outcomes
+from lowtide.verification.checking.trials import Extents, Finding, Trial, domains_of, forget, outcomes
 from lowtide.verification.fuzz.on_ranks import outcomes_on_ranks
 from lowtide.verification.fuzz.words import (
     ON_RANKS,
@@ -189,7 +189,7 @@ def run_case(case: Case) -> Result:
                 ended = Ended.interpreter_failed if outcome.finding is Finding.failed else Ended.failed
                 return Result(ended, message, words, _lit_test(case, trial, outcome.level))
     finally:
-        loaded.cache_clear()
+        forget()
     return Result(Ended.one_order if note else Ended.right, note, words)
 
 
