@@ -161,7 +161,7 @@ def _read_bytes(problem: Problem) -> float:
     return sum(element_type(each).bytes for kind, each in operands if kind is OperandKind.full) / problem.sums
 
 
-def _epilogue_cycles(problem: Problem) -> dict[str, float]:
+def _epilogue_cycles(problem: Problem) -> dict[str, Any]:
     """`moved` and `awaited` of a `Product`. Threads that load full operands also store the results. Otherwise TMA moves
     both."""
     read = _read_bytes(problem)
