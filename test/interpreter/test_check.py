@@ -36,8 +36,9 @@ from lowtide.targets import Target
 from lowtide.verification.checking.check import check
 from lowtide.verification.checking.check_result import CheckResult
 from lowtide.verification.checking.cover import Cover, as_asked, cover_of
+from lowtide.verification.checking.interpretation import Batch
 from lowtide.verification.checking.subjects import Subject, of_dump, of_kernel
-from lowtide.verification.checking.trials import Finding
+from lowtide.verification.checking.trials import Finding, Source, Trial, outcomes
 from lowtide.verification.checking.variants import variants_of
 from lowtide.verification.checking.workload import work_of
 
@@ -104,7 +105,7 @@ def test_numbers_are_of_a_domain_that_the_epilogue_has(
     layout: str, epilogue: Callable, domains: set[str], degree: int | None
 ) -> None:
     spec = lt.GemmSpec(a="bf16", b="bf16", d="bf16", layout=layout, epilogue=epilogue)
-    result = lt.check(compiled(spec), jobs=1, budget=5.0)
+    result = lt.check(compiled(spec), jobs=1, budget=3.0)
     assert result.ok, result.verdict
     assert {outcome.trial.domain for outcome in result.outcomes} == domains
     assert any(outcome.trial.extents[2] == 0 for outcome in result.outcomes)
@@ -144,7 +145,7 @@ def test_another_order_of_work_tiles_is_the_fault_of_the_pass_that_made_it(
     monkeypatch.setitem(getattr(work_tiles, table), meant, getattr(work_tiles, table)[made])
     field = "order" if isinstance(meant, RasterKind) else "scheduler"
     schedule = f"{TWO_STAGES}, {field} = {meant}"
-    result = lt.check(compiled(schedule=schedule), jobs=1, budget=20, dump_ir=tmp_path)
+    result = lt.check(compiled(schedule=schedule), jobs=1, budget=3, dump_ir=tmp_path)
     guilty = result.guilty
     assert guilty is not None and not result.ok
     assert (guilty.level, guilty.step) == ("nvvm", "convert-sm-to-nvvm")
@@ -153,7 +154,7 @@ def test_another_order_of_work_tiles_is_the_fault_of_the_pass_that_made_it(
 
 
 def test_the_order_of_work_tiles_is_compared_at_each_level_below_cta() -> None:
-    compared = {outcome.level for outcome in lt.check(compiled(), jobs=1, budget=5).outcomes if outcome.in_order}
+    compared = {outcome.level for outcome in lt.check(compiled(), jobs=1, budget=2).outcomes if outcome.in_order}
     assert compared == {str(level) for level in Level if level is not Level.PROBLEM}
 
 
@@ -167,9 +168,13 @@ def test_the_order_of_work_tiles_is_compared_at_each_level_below_cta() -> None:
 )
 def test_a_right_order_is_no_fault(batch: Any, target: str, schedule: str) -> None:
     spec = lt.GemmSpec(a="bf16", b="bf16", d="bf16", batch=batch)
-    result = lt.check(lt.compile_gemm(spec, target, schedule), jobs=1, budget=1)
-    assert result.ok, result.verdict
-    assert any(outcome.in_order for outcome in result.outcomes if outcome.level == "nvvm")
+    subject = of_kernel(lt.compile_gemm(spec, target, schedule))
+    sources = [Source(level, subject.levels[level]) for level in ("epilogue", "nvvm")]
+    several = Batch(2) if batch == 2 else None
+    for extents in ((33, 72, 65), (97, 65, 16)):
+        trial = Trial(extents, domain="exact", batch=several)
+        for outcome in outcomes(subject.problem, sources, trial, ordering=subject.ordering):
+            assert outcome.finding is Finding.right and outcome.in_order, outcome
 
 
 def test_a_wrong_layout_is_the_fault_of_the_pass_that_chose_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -335,7 +340,7 @@ def test_a_matrix_that_is_copied_too_rarely_is_found(monkeypatch: pytest.MonkeyP
 
 def test_d_by_columns_is_checked_with_the_shapes_of_the_swapped_product() -> None:
     spec = lt.GemmSpec(a="bf16", b="bf16", d="bf16", layout="tt", d_order="column", epilogue=residual)
-    result = lt.check(compiled(spec), jobs=1, budget=10.0)
+    result = lt.check(compiled(spec), jobs=1, budget=3.0)
     assert result.ok, result
     assert {outcome.trial.extents[2] for outcome in result.outcomes} > {0}
 
