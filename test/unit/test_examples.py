@@ -49,16 +49,23 @@ LAST_LINES = {
 }
 
 
-# Runs each script that is given as an argument, in a forked process. The parent imports the compiler once, because the
-# import takes longer than most scripts. The output and the exit status of each script go to files in a folder.
-# Schedules are not chosen by their machine code, as for other tests.
+# Runs each script that is given as an argument, in a forked process. The parent imports the compiler and the
+# interpreter, and compiles and runs a kernel, once: both take longer than most scripts. The output and the exit status
+# of each script go to files in a folder. Schedules are not chosen by their machine code, as for other tests.
 RUN = """
-import os, runpy, sys
+import gc, os, runpy, sys
 
-import lowtide
+import ml_dtypes
+import numpy as np
+
+import lowtide as lt
 from lowtide.compiler import attempts
+from lowtide.verification.checking import check
 
 attempts.find_ptxas = lambda: None
+ones = np.ones((8, 8), ml_dtypes.bfloat16)
+lt.compile_gemm(lt.GemmSpec(a="bf16", b="bf16", d="bf16"), "sm_80").interpret(ones, ones, level="ptx")
+gc.freeze()
 folder, *scripts = sys.argv[1:]
 for script in scripts:
     place = os.path.join(folder, os.path.basename(script))
