@@ -15,8 +15,8 @@ from lowtide.passes.schedules.cost.grids import Grids, Product, tiles_of
 MOST_STAGES = 8
 # The most stages if each CTA has at most one tile of 64 rows. If two consumers take turns, 12 stages in place of 8 take
 # 0.87 to 1.01 of the time, 0.95 on average. With 16 the mean is the same (60 shapes of up to 340 rows, H200). If D has
-# one row or column of tiles, this holds up to `LEAST_SHARED`: with 90 to 112 CTAs they take 1.03 to 1.10 of the time,
-# with more 0.97 to 1.02, and in clusters 1.10 to 1.16.
+# one row or column of tiles, this holds up to `LEAST_SHARED`: with 90 CTAs or more they take 0.97 to 1.10 of the time,
+# and in clusters 1.10 to 1.16.
 _DEEPEST, _ROWS = 12, 64
 # With one consumer: at most so many CTAs, as a share of the SMs, and at least so many K steps. 10 to 12 stages take
 # 0.90 to 0.98 of the time, but 1.01 to 1.03 with 12 and 23 steps, and 0.99 to 1.03 with more CTAs (H200).
