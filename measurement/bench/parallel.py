@@ -45,7 +45,10 @@ class Compilers:
         try:
             refusal = compilation.result()
         except BrokenProcessPool:
-            raise CompileError("a process died while it compiled: ask for fewer at once [bench-process-died]") from None
+            raise CompileError(
+                "a process died while it compiled: ask for fewer at once; in a script, call this under `if __name__ == "
+                '"__main__":` [bench-process-died]'
+            ) from None
         if refusal:
             raise Error(refusal)
         return runtime.load(path)

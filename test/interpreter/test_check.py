@@ -5,6 +5,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -451,3 +453,20 @@ def test_every_condition_of_a_schedule_is_met_by_some_shape(target: str, preset:
     assert {subject: counts[subject] for subject in subjects} == subjects
     if preset == "sm90-3d-maps":  # panels must be whole
         assert all(row.shape.extents[2] % 64 == 0 for row in rows if row.shape is not None)
+
+
+def test_a_process_that_died_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as one that cannot import a script without `if __name__ == "__main__":`."""
+
+    class Dead(Executor):
+        def __init__(self, processes: int, mp_context: Any) -> None:
+            pass
+
+        def submit(self, *given: Any) -> Any:
+            future: Future[Any] = Future()
+            future.set_exception(BrokenProcessPool())
+            return future
+
+    monkeypatch.setattr("lowtide.verification.checking.check.ProcessPoolExecutor", Dead)
+    with pytest.raises(lt.Error, match=r"call lt.check under `if __name__ == .*\[check-process-died\]"):
+        lt.check(compiled(), jobs=2, budget=2)

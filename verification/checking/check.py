@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from itertools import chain, cycle
 from multiprocessing import get_context
@@ -85,7 +86,8 @@ def check(
 
     `budget`: estimated seconds of one core for the runs. Conditions for which the budget is too small are listed.
     `jobs`: processes, by default one per core. `seed`: for the random inputs and orders of agents. `dump_ir`: the
-    folder for the files of a guilty step, by default a new temporary one. Raises Error if nothing can be run.
+    folder for the files of a guilty step, by default a new temporary one. Raises Error if nothing can be run, or if a
+    process dies.
     """
     subject = kernel if isinstance(kernel, Subject) else of_kernel(kernel)
     started = time.perf_counter()
@@ -280,6 +282,11 @@ def _ended(tasks: Sequence[_Task], jobs: int | None) -> Iterator[tuple[_Task, li
         futures: dict[Future[list[Outcome]], _Task] = {pool.submit(_execute, task): task for task in tasks}
         for future in as_completed(futures):
             yield futures[future], future.result()
+    except BrokenProcessPool:
+        raise Error(
+            'a process ended while it ran a level: in a script, call lt.check under `if __name__ == "__main__":`, '
+            "since each process imports the script; or pass jobs=1 [check-process-died]"
+        ) from None
     finally:
         pool.shutdown(cancel_futures=True)
 
