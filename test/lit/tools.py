@@ -5,6 +5,7 @@
 the tool as a process of its own, and exits with its status. The server ends when lit does.
 """
 
+import gc
 import json
 import os
 import signal
@@ -34,6 +35,7 @@ def serve(path: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(path)
         listener.listen(128)
+        gc.freeze()  # a collection in a fork would copy the pages of all that is imported
         print("ready", flush=True)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
         threading.Thread(target=_end_with_parent, daemon=True).start()
