@@ -6,8 +6,9 @@
 
 Cells are those of benchmarks/all.py; twelve of them by default. In each shuffled round each contender runs for 0.6 s,
 and then from one tick of the counter to another, at least 2 s later. The energy is that of the whole card. `level`
-times candidates of the tuner, and measures the energy of the default and of those that are within 1 % of the fastest.
-Its ratios are to the default. It needs the compiler. The journal gets a line for each cell; a later run continues.
+times candidates of the tuner in a short race, and measures the energy of the default and of at most three others within
+1 % of the fastest. Its ratios are to the default. It needs the compiler. The journal gets a line for each cell; a later
+run continues.
 `record` writes the rows to benchmarks/results/NAME.json; docs/generate.py makes docs/energy.md from energy.json and
 energy-level.json.
 
@@ -131,11 +132,13 @@ def compilers_of(jobs: int) -> Any:
 
 
 def _right(cell: Cell, target: str, texts: Sequence[str], compilers: Any) -> Any:
-    """The kernels of the schedules that compile, by schedule."""
+    """The kernels of the schedules that compile, by schedule. Raises Error if the first one, the default, does not."""
     for text in texts:
         try:
             kernel: runtime.Kernel = compilers.kernel(cell.spec, target, text)
         except lt.Error as error:
+            if text == texts[0]:
+                raise
             say(f"{cell.name}: {text}: {error}")
             continue
         yield text, kernel

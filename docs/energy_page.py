@@ -28,8 +28,8 @@ the contender takes less.
 {torch}
 ## Schedules that are level in time
 
-For each cell, candidates of the [tuner](tuning.md) were timed. `own` is the default; the others are within 1 % of the
-fastest candidate in time, at most three.
+For each cell, candidates of the [tuner](tuning.md) ran in a short race. `own` is the default. The others, at most
+three, took at most 1 % longer there than the fastest. The times below are those of the measurement of energy.
 
 {level}
 [What was tried](tried.md#energy) has other schedules, and says why the default does not choose by energy.

@@ -65,12 +65,13 @@ _FORM = (
     "mainloop.b.copy",
     "epilogue.path",
 )
+_STAGES = "mainloop.stages"
 #: The relative cost of a field whose value is not the one that the choice gives it for an M. The model ignores these
 #: fields. Measured on an H200: waves in step 1 to 3 %, one stage less 1.5 % at 2048³. Others are below 1 %.
-_STAGES = "mainloop.stages"
 _FIELD_COSTS: Mapping[str, float] = MappingProxyType({"grid.waves": 0.02, _STAGES: 0.015})
 _OTHER_FIELD_COST = 0.005
-#: The cost in addition, if the choice takes more stages than usual for an M. The estimate takes it to have them.
+#: What another number of stages costs in addition if the choice takes more than `MOST_STAGES` for an M: the estimate
+#: at this M may have the factor `MORE_STAGES`, whatever the number of stages is.
 _TOO_FEW_STAGES = 1 / MORE_STAGES - 1
 _OCTAVE_COST = 0.002  # for each factor of 2 to the nearest M where the choice ranks the schedule near the best
 #: The relative cost of each trait that differs from that of the best candidate. Estimates of candidates with the same

@@ -86,7 +86,7 @@ def dependences(program: Program, classify: Classify) -> list[Dependence]:
         else:
             flow.graph(program.graph)
     ops = [op for block in program.graph.blocks for op in flat(block.ops)] if program.graph is not None else []
-    described = cache(lambda op: op.describe())  # the source of many is one op
+    described = cache(lambda op: op.describe())  # one op may be the source of many
     found = [Dependence(described(op), described(source), what) for op, source, what in flow.found.values()]
     patterned = [Dependence(described(op), "the accesses of others", "effect") for op in ops if classify(op).patterned]
     return list(dict.fromkeys([*found, *patterned]))

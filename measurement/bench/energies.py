@@ -26,7 +26,7 @@ TWELVE = (
     "s8-tn-8192x8192x8192",
     "f64-tn-4096x4096x4096",
 )
-LEVEL, MOST_LEVEL = 0.01, 4  # the share by which the time may be above the fastest; the most kernels to measure
+LEVEL, MOST_LEVEL = 0.01, 4  # how much more time than the fastest; the most kernels to measure
 _SCREEN = Pace(10.0, 40.0, burst=False)
 _SCREEN_ROUNDS = 3
 COLUMNS = ("cell", "contender", "mJ", "W", "µs", "energy to {}", "TFLOP/J", "GPU", "commit", "date", "schedule")
@@ -58,8 +58,8 @@ def beside_torch(cell: Cell, kernel: runtime.Kernel, counter: Counter, settings:
 def of_level_ones(
     cell: Cell, kernels: Mapping[str, runtime.Kernel], counter: Counter, settings: Settings, say: Say
 ) -> Measured:
-    """The energies of the first kernel, and of the others whose time is at most `LEVEL` above the fastest one's, by
-    name. Raises Error."""
+    """The energies of the first kernel and of the fastest others, by name: those whose time in a short race is at most
+    `LEVEL` above the least one, at most `MOST_LEVEL` kernels in all. Raises Error."""
     with Contest(cell.spec, settings.seed, say) as contest:
         for name, kernel in kernels.items():
             contest.add_kernel(name, kernel)

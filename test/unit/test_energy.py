@@ -320,6 +320,16 @@ def test_cells_are_measured_once_recorded_and_shown_on_the_page(
     assert "energy to torch" in text and "energy to own" in text and "| s8-tn-1024x1024x1024 | own |" in text
 
 
+def test_if_the_default_does_not_compile_no_other_schedule_takes_its_name(
+    script: ModuleType, gpu: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script, "schedules_of", lambda cell, arguments: ["bad", "x"])
+    asked = ["--journal", str(tmp_path / "level"), "--commit", "abc", "--cells", "s8-tn-1024*"]
+    assert script.main(["level", *asked]) == 0
+    printed = capsys.readouterr()
+    assert "DeviceError: no such schedule" in printed.err and "| own |" not in printed.out
+
+
 def test_without_a_gpu_nothing_is_measured(
     script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

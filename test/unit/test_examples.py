@@ -49,9 +49,10 @@ LAST_LINES = {
 }
 
 
-# Runs each script that is given as an argument, in a forked process. The parent imports the compiler and the
-# interpreter, and compiles and runs a kernel, once: both take longer than most scripts. The output and the exit status
-# of each script go to files in a folder. Schedules are not chosen by their machine code, as for other tests.
+# Runs each script that is given as an argument, in a forked process. The parent imports the compiler, the interpreter
+# and the checks once, and compiles and runs one kernel: both take longer than most scripts. `gc.freeze` keeps
+# these objects out of the scripts' garbage collections. The output and the exit status of each script go to files in a
+# folder. Schedules are not chosen by their machine code, as for other tests.
 RUN = """
 import gc, os, runpy, sys
 

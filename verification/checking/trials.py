@@ -156,7 +156,7 @@ def loaded(source: Source) -> Loaded:
 
 @lru_cache(maxsize=4)
 def _asked(problem: str) -> tuple[Loaded, GemmSpec]:
-    """A problem in the form of the interpreter, for all trials, and its spec. Raises IRError."""
+    """A problem in the form of the interpreter, and its spec: parsed once for all trials. Raises IRError."""
     module = parse_text(problem, make_context(), "<problem>")
     found = spec_of(module)
     if not found.whole:

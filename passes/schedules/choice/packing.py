@@ -42,8 +42,9 @@ _LEAST_READERS_BESIDE_HELD = 512
 # The fewest elements of such an A for which the launch that packs B pays, if D has few rows or columns. In nt
 # 100×1000×1000 takes 8.0 µs by mma.sync, and 10.9 with the launch; 512×2048×2048 takes 33 and 26 (H200).
 _LEAST_HELD = 1 << 21
-# The K from which A comes from registers also if D has many rows and columns, and only A would be packed. 18 such
-# products in nn take 0.77 to 1.06 of the time, 0.92 on average; eight with a shorter K take 1.00 to 1.10 (tf32, H200).
+# From this K on, A comes from registers even if D has many rows and columns and B is not packed. 18 such products in
+# nn take 0.77 to 1.06 of the time with a packed A, 0.92 on average; eight with a shorter K take 1.00 to 1.10 (tf32,
+# H200).
 _LONG_HELD = 2048
 _WIDEST = 16  # bytes of a store of one thread
 # For FMAs, A (or B) is transposed only if D has at least so many columns (or rows), and all extents are multiples of

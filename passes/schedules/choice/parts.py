@@ -17,7 +17,7 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
 
 
 def follow_agents(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
-    """The first of them: those of the multiply and of the mainloop, except stages, and the path of D."""
+    """The first part of `follow`: the fields of the multiply and of the mainloop, except stages, and the path of D."""
     schedule = schedule.filled(mainloop.scales(schedule, problem))
     schedule = schedule.filled(multiply.follow(schedule, problem, target))
     schedule = epilogue.path_and_math(schedule, problem)
@@ -25,8 +25,8 @@ def follow_agents(schedule: Schedule, problem: Problem, target: Target) -> Sched
 
 
 def follow_mainloop(schedule: Schedule, problem: Problem, target: Target) -> Schedule:
-    """The others: with a producer, stages come after the epilogue, beside its scratch. Without, the candidate sets
-    them. The CTAs per SM come last."""
+    """The rest of `follow`. With a producer, stages come after the epilogue, because its scratch is beside them.
+    Without one, the candidate sets them. The CTAs per SM come last."""
     schedule = schedule.filled(grid.follow(schedule, problem, target))
     schedule = epilogue.parts(schedule, problem, target)
     schedule = packing.follow(schedule, problem)

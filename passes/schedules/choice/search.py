@@ -220,8 +220,8 @@ class Search:
         return _Estimated(given, forms, cycles, cheapest_first(grids, cycles, self.problem))
 
     def accepted(self, schedule: Schedule, refused: list[str]) -> Schedule | None:
-        """The completed schedule; None if it breaks a rule. The rule is added to `refused`, unless some rule is there
-        already and this one needs no complete schedule."""
+        """The completed schedule; None if it breaks a rule. The rule's message is added to `refused`. If a message is
+        there already, rules that need no complete schedule come first, and add none."""
         if self.with_producer:
             schedule = follow_agents(schedule, self.problem, self.target)
             if refused and breaks_early_rule(schedule, self.problem, self.target):

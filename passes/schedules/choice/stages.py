@@ -1,4 +1,4 @@
-"""How many stages the ring of a schedule has: as many as fit, within limits that `cost/rings.py` explains."""
+"""How many stages the ring of a schedule has: as many as fit, within the limits of `cost/rings.py`."""
 
 from math import prod
 
@@ -14,8 +14,8 @@ from lowtide.targets import Target
 
 
 def stages(schedule: Schedule, problem: Problem, target: Target) -> int:
-    """As many stages as fit, at least two; if TMA stores D, maybe more than `MOST_STAGES`, or fewer than fit, so that
-    two CTAs fit on an SM."""
+    """As many stages as fit, at least two and at most `MOST_STAGES`. If TMA stores D, there may be more
+    (`most_stages`), or fewer than fit, so that two CTAs fit on an SM."""
     most = max(2, fitting_stages(schedule, problem, target))
     division, consumer = schedule.k_division, schedule.agents.consumer
     by_tma = schedule.agents.has_producer and schedule.epilogue.path is StorePath.tma

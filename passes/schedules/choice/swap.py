@@ -22,8 +22,9 @@ from lowtide.targets.atoms import WGMMA_ROWS
 # Up to so many rows, the swapped product is taken at equal estimates too: it is then 0.5 % faster on average (H200).
 # With more rows, it must take less than this share of the estimate of the product as given.
 _FEW_ROWS, _WORTH_SWAPPING = 1024, 0.97
-# The same if only the swapped product is packed, and wgmma takes A as it lies from registers: in nn, 4104³ takes 0.91
-# of the time of the swapped product, 1836×2468×2208 0.85, 9192×4088×4140 0.89, 4024×7972×2368 1.00 (tf32, H200).
+# The same if more is packed for the swapped product. In nn, wgmma can take A as it lies from registers, and nothing is
+# packed: 4104³ then takes 0.91 of the time of the swapped product, 1836×2468×2208 0.85, 9192×4088×4140 0.89, and
+# 4024×7972×2368 1.00 (tf32, H200).
 _WORTH_PACKING = 0.93
 # Packed weights (M×28672×4096, s4): at M = 16 28 µs by mma.sync and 33 by wgmma, at M = 64 54 and 42.
 _MOST_ROWS_OF_MMA_SYNC = 32
@@ -86,8 +87,8 @@ def reason(as_given: Schedule, swapped: Schedule, problem: Problem, target: Targ
     is_low, packs_alike = problem.m is not None and problem.m <= _FEW_ROWS, packed[0] == packed[1]
     if not packs_alike:
         own, other = (cycles + packing_cycles(size, target) for cycles, size in zip((own, other), packed, strict=True))
-    worth = _WORTH_PACKING if packed[1] > packed[0] else _WORTH_SWAPPING if packs_alike and not is_low else 1.0
-    if other > own * worth:
+    worth = _WORTH_SWAPPING if packs_alike and not is_low else 1.0
+    if other > own * (_WORTH_PACKING if packed[1] > packed[0] else worth):
         return None
     estimates = f"{other:,.0f} estimated cycles instead of {own:,.0f}"
     if is_low:

@@ -121,7 +121,7 @@ def fields_of(schedule: Schedule, paths: Iterable[str] = PATHS) -> dict[str, Any
     return {path: schedule.get(path) for path in paths}
 
 
-@lru_cache(maxsize=64)  # a search describes one problem for each of its candidates
+@lru_cache(maxsize=64)  # a search asks for one problem again for each candidate
 def product_of(problem: Problem) -> Product:
     """The product of a problem, with assumed values for extents known only at run time."""
     m, n, k = sizes_of(problem)

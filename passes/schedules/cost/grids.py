@@ -41,7 +41,7 @@ class Product:
     """Whether each launch begins before the one before it has ended, as in the calibration and in kernels that serve
     several extents."""
     rings_are_deep: "bool | np.ndarray" = True
-    """Whether rings may have more than 8 stages. No kernel of the calibration has."""
+    """Whether rings may have more than 8 stages. No kernel of the calibration has so many."""
     ends_anywhere: "bool | np.ndarray" = False
     """Whether `m` is the mean number of rows of the products, which may end anywhere in a tile."""
     in_turn: "bool | np.ndarray" = False

@@ -50,8 +50,8 @@ def ring_bytes(schedule: Schedule, problem: Problem) -> int:
 
 
 def _slots(schedule: Schedule, problem: Problem) -> Callable[[int], Iterator[tuple[int, int]]]:
-    """For a number of stages, each of `slot_bytes` with its count in the ring: one per stage, or per K step of an
-    operand loaded once."""
+    """A function of the number of stages: each of `slot_bytes` with its count in the ring, one per stage, or per K step
+    of an operand loaded once."""
     assert schedule.mainloop.k is not None
     steps = None if problem.k is None else -(-problem.k // schedule.mainloop.k)
     kept = [steps if schedule.mainloop.operand(name).load is RepeatKind.once else None for name in OPERANDS]
@@ -160,18 +160,18 @@ def shared_memory_bytes(schedule: Schedule, problem: Problem) -> int:
 
 
 def shared_memory_by_stages(schedule: Schedule, problem: Problem) -> Callable[[int], int]:
-    """As `shared_memory_bytes`, for any number of stages in place of the schedule's."""
+    """The same as a function of the number of stages, in place of the schedule's own."""
     scratch = scratch_bytes(schedule, problem)
     if schedule.is_direct:
         return lambda stages: scratch
-    slots, reuses_ring, beside = _slots(schedule, problem), not runs_ahead(schedule), 0
-    has_producer = schedule.agents.has_producer
+    slots, reuses_ring = _slots(schedule, problem), not runs_ahead(schedule)
+    has_producer, further = schedule.agents.has_producer, 0  # mbarriers, besides those of the slots
     if has_producer:
         turns = schedule.agents.consumer.turns
-        beside = turns if turns > 1 else 0
+        further = turns if turns > 1 else 0
         if staged_operands(schedule, problem):
             loops = 2 if schedule.grid.tail is TailKind.halves else 1  # each has its own mbarriers
-            beside += loops * turns * (operand_slots(schedule) + bool(narrow_columns(schedule, problem)))
+            further += loops * turns * (operand_slots(schedule) + bool(narrow_columns(schedule, problem)))
 
     def needed(stages: int) -> int:
         end = ring = 0
@@ -179,7 +179,7 @@ def shared_memory_by_stages(schedule: Schedule, problem: Problem) -> Callable[[i
             ring += copies * size
             end = aligned(end) + copies * size
         if has_producer:  # the producer runs ahead, so the ring is never free; two mbarriers per slot
-            return (aligned(end) + scratch if scratch else end) + MBARRIER_BYTES * (2 * stages + beside)
+            return (aligned(end) + scratch if scratch else end) + MBARRIER_BYTES * (2 * stages + further)
         return end if scratch <= ring and reuses_ring else aligned(end) + scratch
 
     return needed

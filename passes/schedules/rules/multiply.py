@@ -27,7 +27,7 @@ _BESIDE_ACCUMULATORS = 40  # registers of a consumer for addresses, the epilogue
 _BESIDE_SCALED_BLOCKS = 16  # more of them, for the scales of several blocks of 64 rows
 _LEAST_REGISTERS = 24  # of a thread after setmaxnreg (PTX ISA, "setmaxnreg")
 _BESIDE_WGMMA = 26  # registers that ptxas needs at entry beside the operands of one wgmma (its C7602)
-_OF_A = 4  # registers of an A of one wgmma
+_OF_A = 4  # registers of the A of one wgmma, if it is not in shared memory
 
 
 def fields(schedule: Schedule, problem: Problem, target: Target) -> Iterator[str]:

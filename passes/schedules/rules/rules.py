@@ -170,8 +170,8 @@ _RULES: tuple[Rule, ...] = (
 )
 
 
-# Rules of schedules with a producer. The fields that they read are decided early in a search, or refused only if they
-# are given: a field that is decided later breaks none of them.
+# Rules of schedules with a producer that a search can apply before a schedule is complete. They read fields that the
+# search decides early. Of the fields that it decides later, they refuse only values that were given.
 _EARLY_RULES: tuple[Rule, ...] = (mainloop_rules.roles, mainloop_rules.prologue, mainloop_rules.unroll, boxes)
 
 
@@ -186,7 +186,7 @@ def broken_field(schedule: Schedule, problem: Problem, target: Target) -> str | 
 
 
 def breaks_early_rule(schedule: Schedule, problem: Problem, target: Target) -> bool:
-    """Whether a schedule with a producer breaks a rule, whatever the fields are that do not follow from its agents."""
+    """Whether an incomplete schedule with a producer breaks a rule, whatever values its open fields will have."""
     own = multiplied(schedule, problem.compiled)
     if schedule.mainloop.stages is not None and ring_bytes(schedule, own) > target.smem_bytes_per_cta:
         return True
