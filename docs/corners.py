@@ -32,8 +32,8 @@ beside torch (torch._scaled_mm for e4m3, torch._int_mm for s8) and the best of c
 by time from as many as the table says. In each shuffled round each of them runs for 80 ms, after its result has been
 checked ([how](performance.md#how-it-is-measured)). The ratio of a round is the time of the better peer divided by the
 time of the own kernel, so above 1 the own kernel is faster. The ratio of a cell is the median of the rounds; beside it
-are the ends of the median's 95 % interval. A cell within 0.02 of a limit runs on until these are within 1 % of the
-median, or for 30 rounds.
+are the ends of the median's 95 % interval. A cell within 0.02 of a limit (0.90, 0.97 or 1.00) runs on until these
+are within 1 % of the median, or for 30 rounds.
 
 ## Verdicts
 
