@@ -6,7 +6,7 @@ from lowtide.dialects.tile import StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.cost.described import fields_of, grid_of, product_of
 from lowtide.passes.schedules.cost.grids import Grids
-from lowtide.passes.schedules.cost.rings import FEWEST_OF_TWO, LEAST_SHARED, MOST_STAGES, most_stages
+from lowtide.passes.schedules.cost.rings import FEWEST_OF_TWO, MOST_STAGES, most_stages, shares_pairs
 from lowtide.passes.schedules.cost.traffic import clusters_of, tile_of
 from lowtide.passes.schedules.facts.resources import shared_memory_by_stages, threads_of
 from lowtide.passes.support.problem.problem import Problem
@@ -25,8 +25,7 @@ def stages(schedule: Schedule, problem: Problem, target: Target) -> int:
     ctas = clusters_of(tile_of(schedule), problem) * prod(schedule.cluster) * parts
     deepest = most_stages(Grids.of([grid_of(fields_of(schedule), target)]), product_of(problem), target.sm_count)
     deep = fitting_stages(schedule, problem, target, int(deepest[0]))
-    is_shared = LEAST_SHARED * target.sm_count < ctas < target.sm_count
-    if not is_shared or consumer.all_warpgroups > 1 or schedule.cluster != (1, 1):
+    if not shares_pairs(ctas, target.sm_count) or consumer.all_warpgroups > 1 or schedule.cluster != (1, 1):
         return deep
     needed, threads = shared_memory_by_stages(schedule, problem), threads_of(schedule)
     of_two = (n for n in range(deep, FEWEST_OF_TWO - 1, -1) if target.ctas_per_sm(threads, needed(n)) >= 2)

@@ -12,7 +12,7 @@ fit on an SM, unless these are fewer than `FEWEST_OF_TWO`.
 
 import numpy as np
 
-from lowtide.passes.schedules.cost.grids import Grids, Product, tiles_of
+from lowtide.passes.schedules.cost.grids import Grids, Numbers, Product, tiles_of
 
 MOST_STAGES = 8
 # The most stages if each CTA has at most one tile of 64 rows. If two consumers take turns, 12 stages in place of 8 take
@@ -59,6 +59,11 @@ def gains_by_stages(grids: Grids, product: Product, sm_count: int) -> np.ndarray
     return np.asarray((most_stages(grids, product, sm_count) > MOST_STAGES) & fits)
 
 
+def shares_pairs(ctas: Numbers, sm_count: int) -> np.ndarray:
+    """Whether some pairs of SMs have two CTAs of a grid, and others have one."""
+    return np.asarray((ctas > LEAST_SHARED * sm_count) & (ctas < sm_count))
+
+
 def _ctas(grids: Grids, product: Product) -> np.ndarray:
     return np.asarray(np.multiply(*tiles_of(grids, product)) * grids.parts * product.batch)
 
@@ -82,8 +87,7 @@ def spares_a_stage(grids: Grids, product: Product, sm_count: int) -> np.ndarray:
     """Whether the choice takes `FEWEST_OF_TWO` in place of `MOST_STAGES`, so that two CTAs fit on an SM. TMA stores
     D."""
     stage, scratch = _stage_bytes(grids, product), _scratch_bytes(grids, product)
-    ctas = _ctas(grids, product)
-    found = (ctas > LEAST_SHARED * sm_count) & (ctas < sm_count) & (grids.cluster == 1) & (scratch > 0)
+    found = shares_pairs(_ctas(grids, product), sm_count) & (grids.cluster == 1) & (scratch > 0)
     found &= MOST_STAGES * stage + scratch > _SHARED_OF_TWO
     found &= _are_two(grids, FEWEST_OF_TWO * stage + scratch)
     return np.asarray(found & (_most_fitted(grids, product) == MOST_STAGES))

@@ -166,19 +166,25 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     total += _rest_of_ring(grids, product, sm_count)
     limit = _at_power_limit(grids, product, found, requests, moved, sm_count)
     waits = may_wait(grids, product, sm_count) & ~fit & (total > LONG) & (last_wave.memory > last_wave.cta.total)
+    whole = either(total, limit, np.where(off_k, found.power_sharpness_off_k, found.power_sharpness))
+    whole = whole * _factor(grids, product, waits, sm_count)
+    return Estimate(full, over, full_wave, last_wave, total - of_waves, whole, waits)
+
+
+def _factor(grids: Grids, product: Product, waits: np.ndarray, sm_count: int) -> np.ndarray:
+    """The factor of the cycles for what the terms do not count. `waits`: as in `Estimate`."""
     factor = np.where(grids.cluster > _MOST_FITTED, _NOT_FITTED, 1.0)
+    least = np.minimum(*tiles_of(grids, product))
     more = (grids.rows - grids.columns) * (grids.cluster_rows - grids.cluster_columns) > 0
-    more &= (grids.cluster == _PAIR) & (np.minimum(of_rows, of_columns) >= _PAIR)  # the other pair is possible, too
+    more &= (grids.cluster == _PAIR) & (least >= _PAIR)  # the other pair is possible, too
     factor *= np.where(more, _LOADS_MORE, 1.0)
     is_oblong = (grids.cluster == _SIDE) & (grids.cluster_rows != grids.cluster_columns)
-    factor *= np.where(is_oblong & (np.minimum(of_rows, of_columns) >= _SIDE), _OBLONG, 1.0)
+    factor *= np.where(is_oblong & (least >= _SIDE), _OBLONG, 1.0)
     factor *= np.where((grids.cluster > 1) & (np.asarray(product.awaited) > 0), _CLUSTERS_WAIT, 1.0)
     is_wide = (grids.warpgroups == 1) & (grids.columns >= _WIDE)
     factor *= np.where((grids.cluster > 1) & is_wide, _WIDE_IN_CLUSTERS, 1.0)
     factor *= np.where(waits, WAITING, 1.0)
-    factor *= np.where(gains_by_stages(grids, product, sm_count), MORE_STAGES, 1.0)
-    whole = either(total, limit, np.where(off_k, found.power_sharpness_off_k, found.power_sharpness)) * factor
-    return Estimate(full, over, full_wave, last_wave, total - of_waves, whole, waits)
+    return np.asarray(factor * np.where(gains_by_stages(grids, product, sm_count), MORE_STAGES, 1.0))
 
 
 def _after_reads(wave: Wave, grids: Grids, found: Constants) -> np.ndarray:
