@@ -87,31 +87,33 @@ def test_the_pass_is_formatted_and_lint_free(tree: Path) -> None:
 
 
 def test_its_lit_test_passes_and_fails_without_it(tree: Path) -> None:
-    run(tree, *LIT, LIT_TEST)
     broken = tree / "test/lit/passes/cta/broken.mlir"
     text = (tree / LIT_TEST).read_text(encoding="utf-8")
     broken.write_text(text.replace("-p merge-clamps,cse", "-p cse"), encoding="utf-8")
-    with pytest.raises(AssertionError, match=r"arith\.maximumf"):
-        run(tree, *LIT, str(broken))
+    with pytest.raises(AssertionError, match=r"arith\.maximumf") as failed:
+        run(tree, *LIT, LIT_TEST, str(broken))
     broken.unlink()
+    for verdict, path in (("PASS", LIT_TEST), ("FAIL", "test/lit/passes/cta/broken.mlir")):
+        assert f"{verdict}: lowtide :: {path.removeprefix('test/lit/')}" in str(failed.value)
 
 
-def test_its_semantic_test_passes_and_fails_where_it_changes_numbers(tree: Path) -> None:
-    pytest_ = ("-m", "pytest", "-q", "-p", "no:cacheprovider", SEMANTIC_TEST)
-    assert "1 passed" in run(tree, *pytest_)
+def test_its_semantic_test_fails_where_it_changes_numbers(tree: Path) -> None:
+    """That it passes is seen below, in one run with the other tests."""
     source = (tree / PASS).read_text(encoding="utf-8")
     (tree / PASS).write_text(source.replace("> (sign * second,", "< (sign * second,"), encoding="utf-8")
     try:
         with pytest.raises(AssertionError, match="D differs"):
-            run(tree, *pytest_)
+            run(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", SEMANTIC_TEST)
     finally:
         (tree / PASS).write_text(source, encoding="utf-8")
 
 
-def test_the_driver_takes_it_and_the_pages_are_written(tree: Path) -> None:
+def test_the_driver_takes_it_its_tests_pass_and_the_pages_are_written(tree: Path) -> None:
     run(tree, "docs/generate.py")
     assert "merge-clamps" in (tree / "docs" / "passes.md").read_text(encoding="utf-8")
-    run(tree, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *(f"test/unit/{name}" for name in UNITS))
+    units = [f"test/unit/{name}" for name in UNITS]
+    found = run(tree, "-m", "pytest", "-x", "-p", "no:cacheprovider", SEMANTIC_TEST, *units)
+    assert f"{SEMANTIC_TEST} .  " in found, found
 
 
 def test_the_example_is_the_same_pass() -> None:
