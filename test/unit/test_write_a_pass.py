@@ -100,7 +100,8 @@ def test_its_lit_test_passes_and_fails_without_it(tree: Path) -> None:
 def test_its_semantic_test_fails_where_it_changes_numbers(tree: Path) -> None:
     """That it passes is seen below, in one run with the other tests."""
     source = (tree / PASS).read_text(encoding="utf-8")
-    (tree / PASS).write_text(source.replace("> (sign * second,", "< (sign * second,"), encoding="utf-8")
+    # Of another length: Python takes a file for unchanged whose size and second are the same.
+    (tree / PASS).write_text(source.replace("> (sign * second,", "<= (sign * second,"), encoding="utf-8")
     try:
         with pytest.raises(AssertionError, match="D differs"):
             run(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", SEMANTIC_TEST)
