@@ -27,7 +27,9 @@ from lowtide.dialects.tile import (
 )
 from lowtide.dialects.tile.fields import Order
 from lowtide.elements import element_type
-from lowtide.passes.schedules.choice.choice import choose
+from lowtide.passes.schedules.choice.choice import ways
+from lowtide.passes.schedules.choice.search import legal
+from lowtide.passes.schedules.rules.rules import broken_field
 from lowtide.passes.support.problem.matrix_layouts import swapped_layout
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import get
@@ -316,10 +318,12 @@ def refusal(spec: lt.GemmSpec, schedule: lt.Schedule, target: str) -> str | None
         batch=batch,
         is_batched=spec.is_batched,
     )
-    if schedule.epilogue.path is StorePath.smem:  # any swizzle is legal; choosing one takes longer than all the rules
-        schedule = schedule.filled({"epilogue.swizzle": (0, 3, 3)})
+    # As `choose` does, but for the swizzles and the reasons, which take as long as all else.
+    way = ways(problem, get(target), schedule)[0]
+    if (broken := broken_field(way.given, way.problem, get(target))) is not None:
+        return broken
     try:
-        choose(problem, get(target), schedule)
+        next(legal(way.problem, get(target), way.given))
     except lt.ScheduleError as error:
         return str(error)
     return None
