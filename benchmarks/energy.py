@@ -8,9 +8,8 @@ Cells are those of benchmarks/all.py; twelve of them by default. In each shuffle
 and then from one tick of the counter to another, at least 2 s later. The energy is that of the whole card. `level`
 times candidates of the tuner in a short race, and measures the energy of the default and of at most three others within
 1 % of the fastest. Its ratios are to the default. It needs the compiler. The journal gets a line for each cell; a later
-run continues.
-`record` writes the rows to benchmarks/results/NAME.json; docs/generate.py makes docs/energy.md from energy.json and
-energy-level.json.
+run continues. `record` writes the rows to benchmarks/results/NAME.json; docs/generate.py makes docs/energy.md from
+energy.json and energy-level.json.
 
 Exit status: 0; 2 for bad options, and without a GPU or its counter; 3 if the time ended before the last cell.
 """
