@@ -4,9 +4,9 @@ A plan is a function of the family alone. Candidates are the schedules near the 
 so that at each M the cost of the cheapest kept one is close to that of the best candidate. Each M takes the cheapest
 kept schedule.
 
-The excess at an M is the relative difference of these two costs. The mean of a convex penalty for it is minimized over
-M; each factor of 2 has the same weight. So a schedule that helps much in one interval is preferred to one that helps a
-little everywhere: no call should be much slower than the kernel compiled for its shape.
+The excess at an M is the relative difference of these two costs. The mean of a penalty for it is minimized over M; each
+factor of 2 has the same weight. A small excess counts once, so that many M take the schedule of the kernel compiled for
+their shape. The penalty is convex, so that no call is much slower than this kernel.
 """
 
 from collections import Counter
@@ -39,7 +39,7 @@ MOST_SCHEDULES = 16
 _ENOUGH_MEAN, _ENOUGH_WORST = 0.003, 0.03  # of the excess; if both hold, no further schedule is kept
 _FEW_ROWS = 512  # up to here tiles have as many columns as M or a part of M, so candidates differ from M to M
 _MOST_EXCESS = log(2.0)  # of an M that no kept schedule serves
-_LARGE_EXCESS = 0.2  # beyond it the penalty grows with the fourth power of the excess, below with its square
+_LARGE_EXCESS = 0.03  # its penalty is twice its share of the mean
 _PER_OCTAVE = 32  # intervals in each factor of 2 of M; costs are compared at the first and the last M of each
 _EXCHANGES = 2  # rounds in which each kept schedule may be replaced, after each that is added
 
@@ -136,8 +136,7 @@ def _weighted(ends: Sequence[int]) -> tuple[list[int], _Floats]:
 def _kept(excess: _Floats, weights: _Floats) -> list[int]:
     """The indices of the rows of `excess` to keep. The next one is that which leaves the least mean penalty."""
     kept: list[int] = []
-    squares = np.square(excess)
-    penalties = squares * (1 + squares / _LARGE_EXCESS**2)
+    penalties = excess * (1 + excess / _LARGE_EXCESS)
     of_none = penalties.max(initial=0.0)
 
     @cache

@@ -57,7 +57,7 @@ def test_few_schedules_serve_every_m(of: Family) -> None:
     assert taken == set(range(len(plan.schedules))) and len(taken) <= 16
     assert all(sorted(plan.in_turn(m)) == sorted(taken) for m in (0, 17, 100000))
     assert plan.in_turn(20000) == plan.in_turn(16384)
-    assert plan.mean <= 0.03 and plan.worst <= 0.13
+    assert plan.mean <= 0.03 and plan.worst <= 0.15
 
 
 def test_rows_of_a_that_do_not_start_on_sectors_have_intervals_of_their_own() -> None:
@@ -107,13 +107,13 @@ def test_planned_schedules_are_legal_for_open_extents(of: Family) -> None:
 
 
 def test_a_schedule_that_avoids_a_large_excess_is_kept_before_one_that_helps_more_on_average() -> None:
-    """Either the last M or the two before it have an excess. The mean square of it would prefer the former."""
+    """Either the last M or the two before it have an excess. Its mean would prefer the former."""
     excess = np.full((17, 18), 0.3)
     np.fill_diagonal(excess, 0.0)
     excess[15, 15:] = 0.0, 0.0, 0.3
-    excess[16, 15:] = 0.22, 0.22, 0.0
+    excess[16, 15:] = 0.16, 0.16, 0.0
     one, two = list(range(16)), [*range(15), 16]
-    of_one, of_two = (np.square(excess[kept].min(axis=0)).sum() for kept in (one, two))
+    of_one, of_two = (excess[kept].min(axis=0).sum() for kept in (one, two))
     assert of_one < of_two and planning._kept(excess, np.full(18, 1 / 18)) == two
 
 

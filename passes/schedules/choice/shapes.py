@@ -190,9 +190,8 @@ def _room(agents: Agents, given: Schedule, problem: Problem) -> tuple[float, boo
         return _ACCUMULATORS_IN_TURN, False
     if reads_full and not by_tma:
         most = _ACCUMULATORS_BESIDE_COLUMNS if problem.d_is_column_major else _ACCUMULATORS_BESIDE_ROWS
-    # The tallest tile of a consumer that takes turns leaves no registers for several functions, row addresses, or a
-    # run-time N.
-    is_simple = by_tma and problem.compiled.n is not None and not problem.has_math
+    # The tallest tile of a consumer that takes turns leaves no registers for several functions, or row addresses.
+    is_simple = by_tma and not problem.has_math
     if agents.consumer.turns > 1 and not is_simple:
         if _takes_few_registers(problem):
             return _ACCUMULATORS_IN_TURN, False
@@ -210,7 +209,7 @@ def _takes_few_registers(problem: Problem) -> bool:
     fulls = [name for kind, name in zip(problem.kinds, problem.operands, strict=True) if kind is OperandKind.full]
     held = (*(() if problem.lacks_d else problem.stored), *fulls)
     is_narrow = all(element_type(name).bits < REGISTER_BITS for name in held)
-    return is_narrow and problem.functions <= 1 and problem.compiled.n is not None and stores_whole_rows(problem)
+    return is_narrow and problem.functions <= 1 and stores_whole_rows(problem)
 
 
 def _has_width(given: Schedule) -> bool:
