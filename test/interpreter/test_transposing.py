@@ -160,7 +160,7 @@ FAULTS = {
     "columns past the last are stored": (
         r"cmpi slt, (%\d+), (%\d+) :",
         "cmpi eq, %c0_i32, %c0_i32 :",
-        r"\[outside-matrices\]",
+        r"\[uninitialised-read\]",
     ),
 }
 

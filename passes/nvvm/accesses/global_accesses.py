@@ -24,7 +24,15 @@ from lowtide.passes.nvvm.accesses.runs import (
 )
 from lowtide.passes.nvvm.accesses.taken_rows import taken_rows
 from lowtide.passes.nvvm.thread.context import Context
-from lowtide.passes.nvvm.thread.memory import both, element_pointer, global_pointer, is_before_edge, pointer_beyond
+from lowtide.passes.nvvm.thread.memory import (
+    both,
+    element_pointer,
+    global_pointer,
+    is_before_edge,
+    load_element,
+    pointer_beyond,
+    where,
+)
 from lowtide.passes.nvvm.thread.thread_offsets import layout_offset
 from lowtide.passes.nvvm.thread.values import Fragment, Window, gathered, in_value_order, regroup, vector_type
 from lowtide.passes.support.ir.arithmetic import number
@@ -227,23 +235,7 @@ def _load_element(
 ) -> ir.Value:
     element = window.matrix.element
 
-    def load() -> ir.Value:
-        pointer = global_pointer(context, window, *index)
-        return llvm.LoadOp(element, pointer, alignment=element_bits(element) // 8).result
-
-    return _where(exists, element, load)
-
-
-def _where(exists: ir.Value | None, element: ir.Type, load: Callable[[], ir.Value]) -> ir.Value:
-    """The element if it is inside the matrix, else zero; nothing is loaded outside."""
-    if exists is None:
-        return load()
-    branch = scf.IfOp(exists, [element], has_else=True)
-    with ir.InsertionPoint(branch.then_block):
-        scf.YieldOp([load()])
-    with ir.InsertionPoint(branch.else_block):
-        scf.YieldOp([number(element, 0)])
-    return branch.results[0]
+    return where(exists, element, lambda: load_element(element, global_pointer(context, window, *index)))
 
 
 def _load_vector(
@@ -259,7 +251,7 @@ def _load_vector(
         if place not in loaded:
             index = context.build.add(start, place)
             exists = _vector_exists(context, window, index)
-            loaded[place] = _where(exists, matrix.element, partial(_load_at, context, window, index))
+            loaded[place] = where(exists, matrix.element, partial(_load_at, context, window, index))
     run = run_of(op, "ld.global", op.result.type)
     type_ = vector_type(run, matrix.element)
     groups: dict[tuple[int, ...], ir.Value] = {}

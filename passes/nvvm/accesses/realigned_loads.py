@@ -14,7 +14,14 @@ from mlir import ir
 from mlir.dialects import arith, llvm, scf, vector
 
 from lowtide.passes.nvvm.thread.context import Context
-from lowtide.passes.nvvm.thread.memory import both, element_pointer, global_pointer, is_before_edge
+from lowtide.passes.nvvm.thread.memory import (
+    both,
+    element_pointer,
+    global_pointer,
+    is_before_edge,
+    load_element,
+    where,
+)
 from lowtide.passes.nvvm.thread.unrolling import keep_rolled
 from lowtide.passes.nvvm.thread.values import Window, elements_from, shuffle, vector_type
 from lowtide.passes.support.ir.arithmetic import number
@@ -150,15 +157,14 @@ class RealignedLoads:
             index = loop.induction_variable
             before = build.ult(build.add(first, index), self.window.matrix.extents[1])
             exists = both(self.context, run.row_exists, before)
-            loaded = scf.IfOp(exists, [self.element], has_else=True)
-            with ir.InsertionPoint(loaded.then_block):
-                pointer = element_pointer(start, build.zext(index, build.i64), self.element)
-                scf.YieldOp([llvm.LoadOp(self.element, pointer, alignment=self.element_bytes).result])
-            with ir.InsertionPoint(loaded.else_block):
-                scf.YieldOp([number(self.element, 0)])
-            last = vector.FromElementsOp(vector_type(1, self.element), [loaded.results[0]]).result
+            loaded = where(exists, self.element, lambda: self._element_at(start, index))
+            last = vector.FromElementsOp(vector_type(1, self.element), [loaded]).result
             scf.YieldOp([shuffle(loop.inner_iter_args[0], last, range(1, 1 + 2 * self.run))])
         return [shuffle(loop.results[0], loop.results[0], range(at, at + self.run)) for at in (0, self.run)]
+
+    def _element_at(self, start: ir.Value, index: ir.Value) -> ir.Value:
+        place = self.context.build.zext(index, self.context.build.i64)
+        return load_element(self.element, element_pointer(start, place, self.element))
 
     def _if_exists(self, run: _Run, held: ir.Value) -> ir.Value:
         if run.row_exists is None:

@@ -9,6 +9,7 @@ with: the cache brings their lines once.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from mlir import ir
 from mlir.dialects import arith, llvm, nvvm, scf, vector
@@ -18,7 +19,7 @@ from lowtide.dialects import sm
 from lowtide.dialects.tile import Side
 from lowtide.elements import element_type
 from lowtide.passes.nvvm.thread.context import Context
-from lowtide.passes.nvvm.thread.memory import element_pointer, place_pointer
+from lowtide.passes.nvvm.thread.memory import element_pointer, load_element, place_pointer, where
 from lowtide.passes.nvvm.thread.values import GlobalMatrix, element_of, vector_type
 from lowtide.passes.support.ir.arithmetic import number
 from lowtide.passes.support.ir.builder import Builder
@@ -106,25 +107,16 @@ def _down_a_column(build: Builder, source: GlobalMatrix, place: _Place, count: i
     pointers = [place_pointer(build, source, (matrix, k), line) for k in places]
     branch = scf.IfOp(build.ule(build.add(first, count), source.extents[-2]), [source.element] * count, has_else=True)
     with ir.InsertionPoint(branch.then_block):
-        scf.YieldOp([_element_at(source, pointer) for pointer in pointers])
+        scf.YieldOp([load_element(source.element, pointer) for pointer in pointers])
     with ir.InsertionPoint(branch.else_block):
         found = zip(pointers, places, strict=True)
         scf.YieldOp([_load(build, source, pointer, k, source.extents[-2]) for pointer, k in found])
     return list(branch.results)
 
 
-def _element_at(source: GlobalMatrix, pointer: ir.Value) -> ir.Value:
-    return llvm.LoadOp(source.element, pointer, alignment=element_bits(source.element) // 8).result
-
-
 def _load(build: Builder, source: GlobalMatrix, pointer: ir.Value, k: ir.Value, end: ir.Value | int) -> ir.Value:
     """An element, 0 where `k` is not below `end`."""
-    branch = scf.IfOp(build.ult(k, end), [source.element], has_else=True)
-    with ir.InsertionPoint(branch.then_block):
-        scf.YieldOp([_element_at(source, pointer)])
-    with ir.InsertionPoint(branch.else_block):
-        scf.YieldOp([number(source.element, 0.0)])
-    return branch.results[0]
+    return where(build.ult(k, end), source.element, partial(load_element, source.element, pointer))
 
 
 def _store(

@@ -14,7 +14,7 @@ from mlir import ir
 from mlir.dialects import llvm, nvvm, scf, vector
 
 from lowtide.passes.nvvm.thread.context import Context
-from lowtide.passes.nvvm.thread.memory import element_pointer
+from lowtide.passes.nvvm.thread.memory import copy_elements, element_pointer
 from lowtide.passes.nvvm.thread.unrolling import keep_rolled
 from lowtide.passes.nvvm.thread.values import GlobalMatrix, vector_type
 from lowtide.passes.support.ir.builder import Builder, Scalar
@@ -160,12 +160,8 @@ class _Tile:
             llvm.StoreOp(value, to, alignment=UNIT_BYTES)
             scf.YieldOp([])
         with ir.InsertionPoint(branch.else_block):
-            with _loop(build, self.count) as index:
-                here = build.add(column, index)
-                single = scf.IfOp(build.and_(build.sle(0, here), build.slt(here, self.columns)))
-                with ir.InsertionPoint(single.then_block):
-                    self._copy(pointer, to, index, index)
-                    scf.YieldOp([])
+            places = [build.add(column, index) for index in range(self.count)]
+            copy_elements(build, element, begin, to, places, self.columns)
             scf.YieldOp([])
 
     def store(self) -> None:

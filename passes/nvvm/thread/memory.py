@@ -1,13 +1,13 @@
 """Addresses of elements in shared and global memory, and bounds checks for global memory."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache, reduce
 
 import numpy as np
 from mlir import ir
-from mlir.dialects import llvm
+from mlir.dialects import llvm, scf
 from tensor_layouts import Layout, compose, mode
 
 from lowtide.dialects.tile.layouts import layout_of
@@ -15,6 +15,7 @@ from lowtide.errors import ScheduleError
 from lowtide.passes.nvvm.thread.context import Context
 from lowtide.passes.nvvm.thread.thread_offsets import ThreadOffset
 from lowtide.passes.nvvm.thread.values import GlobalMatrix, SharedBuffer, Window
+from lowtide.passes.support.ir.arithmetic import number
 from lowtide.passes.support.ir.builder import Builder, Scalar, constant_of
 from lowtide.passes.support.problem.element_types import element_bits
 from lowtide.targets.tv import flat_modes, offsets
@@ -44,6 +45,39 @@ def place_pointer(
     if column is not None:
         steps.append(build.zext(column, build.i64))
     return element_pointer(matrix.pointer, reduce(build.add, steps), matrix.element)
+
+
+def load_element(element: ir.Type, pointer: ir.Value) -> ir.Value:
+    """The element at an address."""
+    return llvm.LoadOp(element, pointer, alignment=element_bits(element) // 8).result
+
+
+def where(exists: ir.Value | None, element: ir.Type, load: Callable[[], ir.Value]) -> ir.Value:
+    """What `load` loads if `exists`, which None means too, else zero; nothing is loaded then."""
+    if exists is None:
+        return load()
+    branch = scf.IfOp(exists, [element], has_else=True)
+    with ir.InsertionPoint(branch.then_block):
+        scf.YieldOp([load()])
+    with ir.InsertionPoint(branch.else_block):
+        scf.YieldOp([number(element, 0)])
+    return branch.results[0]
+
+
+def copy_elements(
+    build: Builder, element: ir.Type, row: ir.Value, target: ir.Value, places: Sequence[ir.Value], columns: ir.Value
+) -> None:
+    """Copies the elements at these places of a row of at least one element, as far as they exist, to consecutive
+    places. All loads stand before the first store, so that they are in flight at once. In place of an element that does
+    not exist, the nearest one is loaded."""
+    last = build.sub(columns, 1)
+    nearest = [build.sext(build.smin(build.smax(place, 0), last), build.i64) for place in places]
+    values = [load_element(element, element_pointer(row, place, element)) for place in nearest]
+    for index, (place, value) in enumerate(zip(places, values, strict=True)):
+        branch = scf.IfOp(build.ult(place, columns))
+        with ir.InsertionPoint(branch.then_block):
+            llvm.StoreOp(value, element_pointer(target, index, element), alignment=element_bits(element) // 8)
+            scf.YieldOp([])
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,14 @@
 // CHECK-NEXT:    %[[Y:.+]] = llvm.load %{{.+}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
 // CHECK:         llvm.store %[[X]], %{{.+}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<3>
 // CHECK:         llvm.store %[[Y]], %{{.+}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<3>
-// Others: nine units a row, or the elements of them that there are.
+// Others: nine units a row, or the elements of them that there are. All loads of these stand before the stores.
 // CHECK:       } else {
 // CHECK:         scf.for %{{.+}} = %c0_i32 to %c288_i32 step %c128_i32
 // CHECK:           llvm.store %{{.+}}, %{{.+}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<3>
-// CHECK:           scf.for %{{.+}} = %c0_i32 to %c4_i32 step %c1_i32
-// CHECK:             llvm.store %{{.+}}, %{{.+}} {alignment = 4 : i64} : f32, !llvm.ptr<3>
+// CHECK:         } else {
+// CHECK-COUNT-4:   llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr<1> -> f32
+// CHECK-NOT:       llvm.load
+// CHECK-COUNT-4:   llvm.store %{{.+}}, %{{.+}} {alignment = 4 : i64} : f32, !llvm.ptr<3>
 // CHECK:       nvvm.barrier0
 // CHECK-COUNT-4: llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr<3> -> f32
 // CHECK:       %[[UNIT:.+]] = vector.from_elements
