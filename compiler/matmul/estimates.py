@@ -263,8 +263,9 @@ class Estimates:
         return np.array([known[m] / shares[m] if shares[m] else np.inf for m in rows])
 
     def _shares(self, schedule: Schedule, rows: Sequence[int]) -> Floats:
-        """For each M: 0 if the choice would not consider the schedule; otherwise 1. If the schedule divides K, it must
-        take less than a share of the cycles of whole tiles, and the result is this share in place of 1."""
+        """For each M: 0 if the choice would not consider the schedule; otherwise 1. If the schedule divides K, or swaps
+        the operands, it must take less than a share of the cycles of others, and the result is this share in place of
+        1."""
         turns, division = turns_of(schedule), schedule.k_division
         may = np.array([self._may_turn(turns.is_swapped, m) for m in rows])
         if not may.any():
@@ -272,9 +273,10 @@ class Estimates:
         parts = 1 if division is None or division.is_of_tail else division.parts
         own = self._multiplied(turns, rows[0])
         may &= _fits_grid(schedule, self._products(schedule, rows), own, parts, self._target)
+        shares = may * (swap.worth_swapping(np.array(rows)) if turns.is_swapped else 1.0)
         if parts == 1:
-            return may.astype(float)
-        return may * worth_dividing(self._given, own, self._target, with_producer=schedule.agents.has_producer)
+            return shares
+        return shares * worth_dividing(self._given, own, self._target, with_producer=schedule.agents.has_producer)
 
     def _may_turn(self, is_swapped: bool, m: int) -> bool:
         """Whether, at an M, the choice tries the swapped product; if not `is_swapped`, the product as given."""

@@ -23,6 +23,7 @@ from lowtide.passes.schedules.choice.choice import Way, ways
 from lowtide.passes.schedules.choice.forms import fits_grid, has_all_rows
 from lowtide.passes.schedules.choice.grid import may_split_tail
 from lowtide.passes.schedules.choice.search import Search, search_with_producer
+from lowtide.passes.schedules.choice.swap import worth_swapping
 from lowtide.passes.schedules.cost.cost import estimated, halves_are_legal
 from lowtide.passes.schedules.cost.described import is_estimated, product_of
 from lowtide.passes.schedules.cost.grids import Grid, Grids, Product, taken
@@ -94,10 +95,11 @@ class _FormsOfWay:
         return found
 
     def _estimated(self, grids: Grids, product: Product) -> Floats:
-        """The cycles of grids. If K is divided, they are divided by the share of the cycles of whole tiles that they
-        must stay below, so that both compare."""
+        """The cycles of grids. If K is divided, or the operands are swapped, they are divided by the share of the
+        cycles of other grids that they must stay below, so that all compare."""
         cycles = estimated(grids, product, self._problem, self._target)
-        return cycles / np.where(grids.parts > 1, self._worth, 1.0)
+        worth = np.where(grids.parts > 1, self._worth, 1.0)
+        return cycles / (worth * worth_swapping(product.n) if self.way.problem.swapped else worth)
 
     def considered(self, grids: Grids, product: Product) -> Mask:
         """Whether the choice may take each grid at the M of each product."""

@@ -6,6 +6,9 @@ contiguous along N. To the kernel, D then lies by columns.
 """
 
 from dataclasses import replace
+from math import inf
+
+import numpy as np
 
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import EPILOGUE_TYPE, element_type
@@ -20,8 +23,8 @@ from lowtide.targets import MMA_ATOMS, Target
 from lowtide.targets.atoms import WGMMA_ROWS
 
 # Up to so many rows, the swapped product is taken at equal estimates too: it is then 0.5 % faster on average (H200).
-# With more rows, it must take less than this share of the estimate of the product as given.
-_FEW_ROWS, _WORTH_SWAPPING = 1024, 0.97
+# With more rows, it must take less than the second of these shares of the estimate of the product as given.
+_FEW_ROWS, _WORTH_WITH_FEW_ROWS, _WORTH_SWAPPING = 1024, 1 + 1e-6, 0.97
 # The same if more is packed for the swapped product. In nn, wgmma can take A as it lies from registers, and nothing is
 # packed: 4104³ then takes 0.91 of the time of the swapped product, 1836×2468×2208 0.85, 9192×4088×4140 0.89, and
 # 4024×7972×2368 1.00 (tf32, H200).
@@ -50,6 +53,11 @@ def for_weights(given: Schedule, problem: Problem, target: Target) -> str | None
     if not given.agents.has_producer and (given.decided() or is_low):
         return None
     return "wgmma takes A from registers, where packed weights are converted"
+
+
+def worth_swapping(rows: float | np.ndarray) -> np.ndarray:
+    """For each M: the share of the estimate as given that the swapped product must take less than."""
+    return np.where(rows > _FEW_ROWS, _WORTH_SWAPPING, _WORTH_WITH_FEW_ROWS)
 
 
 def _stores_pairs(problem: Problem) -> bool:
@@ -84,14 +92,14 @@ def reason(as_given: Schedule, swapped: Schedule, problem: Problem, target: Targ
     own = cost(as_given, multiplied(as_given, known), target)
     other = cost(swapped, multiplied(swapped, known.swap()), target)
     packed = [_packed_bytes(schedule, of) for schedule, of in ((as_given, known), (swapped, known.swap()))]
-    is_low, packs_alike = problem.m is not None and problem.m <= _FEW_ROWS, packed[0] == packed[1]
+    rows, packs_alike = inf if problem.m is None else problem.m, packed[0] == packed[1]
     if not packs_alike:
         own, other = (cycles + packing_cycles(size, target) for cycles, size in zip((own, other), packed, strict=True))
-    worth = _WORTH_SWAPPING if packs_alike and not is_low else 1.0
+    worth = worth_swapping(rows).item() if packs_alike else 1.0
     if other > own * (_WORTH_PACKING if packed[1] > packed[0] else worth):
         return None
     estimates = f"{other:,.0f} estimated cycles instead of {own:,.0f}"
-    if is_low:
+    if rows <= _FEW_ROWS:
         return (
             f"the kernel computes Dᵀ = Bᵀ · Aᵀ, so D's {problem.m} rows become columns, which fit wgmma better than "
             f"its blocks of {WGMMA_ROWS} rows: {estimates}"
