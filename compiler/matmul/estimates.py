@@ -263,8 +263,8 @@ class Estimates:
         return np.array([known[m] / shares[m] if shares[m] else np.inf for m in rows])
 
     def _shares(self, schedule: Schedule, rows: Sequence[int]) -> Floats:
-        """For each M: 0 if the choice would not consider the schedule; otherwise 1. If the schedule divides K, or swaps
-        the operands, it must take less than a share of the cycles of others, and the result is this share in place of
+        """For each M: 0 if the choice would not consider the schedule; otherwise 1. A schedule that divides K or swaps
+        the operands must take less than a share of the cycles of others. For it, the result is this share in place of
         1."""
         turns, division = turns_of(schedule), schedule.k_division
         may = np.array([self._may_turn(turns.is_swapped, m) for m in rows])

@@ -95,8 +95,8 @@ class _FormsOfWay:
         return found
 
     def _estimated(self, grids: Grids, product: Product) -> Floats:
-        """The cycles of grids. If K is divided, or the operands are swapped, they are divided by the share of the
-        cycles of other grids that they must stay below, so that all compare."""
+        """The cycles of grids. Grids that divide K or swap the operands must stay below a share of the cycles of
+        others. Their cycles are divided by this share, so that all can be compared."""
         cycles = estimated(grids, product, self._problem, self._target)
         worth = np.where(grids.parts > 1, self._worth, 1.0)
         return cycles / (worth * worth_swapping(product.n) if self.way.problem.swapped else worth)

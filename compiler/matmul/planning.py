@@ -5,8 +5,9 @@ so that at each M the cost of the cheapest kept one is close to that of the best
 kept schedule.
 
 The excess at an M is the relative difference of these two costs. The mean of a penalty for it is minimized over M; each
-factor of 2 has the same weight. A small excess counts once, so that many M take the schedule of the kernel compiled for
-their shape. The penalty is convex, so that no call is much slower than this kernel.
+factor of 2 has the same weight. The penalty of a small excess is proportional to it, so that many M take the schedule
+of the kernel compiled for their shape. That of a large excess grows with its square, so that no call is much slower
+than this kernel.
 """
 
 from collections import Counter
@@ -39,7 +40,7 @@ MOST_SCHEDULES = 16
 _ENOUGH_MEAN, _ENOUGH_WORST = 0.003, 0.03  # of the excess; if both hold, no further schedule is kept
 _FEW_ROWS = 512  # up to here tiles have as many columns as M or a part of M, so candidates differ from M to M
 _MOST_EXCESS = log(2.0)  # of an M that no kept schedule serves
-_LARGE_EXCESS = 0.03  # its penalty is twice its share of the mean
+_LARGE_EXCESS = 0.03  # the penalty of this excess is twice the excess
 _PER_OCTAVE = 32  # intervals in each factor of 2 of M; costs are compared at the first and the last M of each
 _EXCHANGES = 2  # rounds in which each kept schedule may be replaced, after each that is added
 

@@ -69,6 +69,12 @@ def test_rows_of_a_that_do_not_start_on_sectors_have_intervals_of_their_own() ->
     assert plan_of(family_with(1024, 4096)).unit == 1
 
 
+def test_consumers_that_take_turns_have_their_tallest_tile_with_open_extents_too() -> None:
+    plan = plan_of(family_with(9712, 432))
+    schedule = plan.schedules[plan.in_turn(1267)[0]]
+    assert "grid.tile = [128, 192]" in schedule and "consumer.instances = 2" in schedule
+
+
 def test_an_operand_that_is_read_once_at_the_m_of_a_schedule_is_evicted_first() -> None:
     plan = plan_of(family_with(1024, 4096))
     few, many = (plan.schedules[plan.in_turn(m)[0]] for m in (16, 16384))
@@ -107,7 +113,7 @@ def test_planned_schedules_are_legal_for_open_extents(of: Family) -> None:
 
 
 def test_a_schedule_that_avoids_a_large_excess_is_kept_before_one_that_helps_more_on_average() -> None:
-    """Either the last M or the two before it have an excess. Its mean would prefer the former."""
+    """Either the last M or the two before it have an excess. The mean excess would prefer the former."""
     excess = np.full((17, 18), 0.3)
     np.fill_diagonal(excess, 0.0)
     excess[15, 15:] = 0.0, 0.0, 0.3

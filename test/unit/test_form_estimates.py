@@ -181,10 +181,21 @@ def test_the_estimate_at_several_m_is_that_at_each(target: str, changed: dict[st
         for m, cycles in zip(rows, found.tolist(), strict=True):
             is_swapped = schedule.grid.operands is OperandsKind.swapped
             problem = at(m).swap() if is_swapped else at(m)
-            share = worth_swapping(m) if is_swapped else 1.0  # the choice takes a swapped product if it takes less
+            share = worth_swapping(m) if is_swapped else 1.0  # a swapped product must take less than this
             assert cycles in (np.inf, cost(schedule, multiplied(schedule, problem), chip, tail) / share)
         compared += np.isfinite(found).sum()
     assert compared > len(rows)
+
+
+@pytest.mark.parametrize("m", [470, 2850, 6350])
+def test_the_best_candidate_has_the_order_of_operands_of_the_choice(m: int) -> None:
+    """Bare estimates would swap the operands at the larger two of these M alone."""
+    at, given = problems_of(PLAIN, None)
+    estimates = estimates_for(at, (8, MOST_ROWS), CHIP, given, ALL)
+    found = estimates.candidates([m])
+    best = found[int(np.argmin(estimates.cycles(found, [m], np.full((len(found), 1), True))))]
+    chosen = choose(at(m), CHIP, given).schedule
+    assert best.traits.is_swapped == (chosen.grid.operands is OperandsKind.swapped) == (m <= 1024)
 
 
 def test_each_trait_that_the_best_candidate_lacks_has_a_cost() -> None:

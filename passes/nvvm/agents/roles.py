@@ -83,8 +83,8 @@ def _block_of_one(context: Context, own: ir.Value, body: ir.Block) -> ir.Block:
     """The block that one thread of the role runs: an elected one if `_loads_all_k`, otherwise thread 0. If a thread is
     not elected, ptxas adds to each TMA load a loop over the threads of the warp, which takes longer than the load. But
     if LLVM unrolls the loops over K, election makes some kernels slower by as much as it makes others faster. If CTAs
-    divide K, it makes none faster. With clusters it makes short kernels slower: 38 kernels of run-time extents took
-    0.87 to 1.02 of the time with thread 0, mean 0.987 (H200)."""
+    divide K, it makes none faster. In clusters, it makes short kernels slower: with thread 0, 38 kernels with run-time
+    extents took 0.87 to 1.02 of the time, mean 0.987 (H200)."""
     build = context.build
     if not _loads_all_k(body):
         return scf.IfOp(build.eq(own, 0)).then_block
@@ -95,8 +95,8 @@ def _block_of_one(context: Context, own: ir.Value, body: ir.Block) -> ir.Block:
 
 
 def _loads_all_k(body: ir.Block) -> bool:
-    """Whether K is known only at run time and is not divided among CTAs, loops over it start TMA loads, and these are
-    not shared by a cluster."""
+    """Whether K is known only at run time and is not divided among CTAs, loops over it start TMA loads, and CTAs form
+    no clusters."""
     loops = (loop for inner in body.operations for loop in walk(inner, scf.ForOp) if walk(loop, sm.TmaLoadOp))
     works = (work for inner in body.operations for work in walk(inner, tile.WorkTilesOp))
     is_open = any(constant_of(loop.upperBound) is None for loop in loops)

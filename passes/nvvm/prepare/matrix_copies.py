@@ -1,8 +1,8 @@
 """The copy of a matrix in one thread's program: one unit of 16 bytes, aligned in the target.
 
 A thread reads the one or two aligned units of the source that hold its elements, and shifts these into place, by a
-number that is known at run time. Where those units reach over an end of the row it copies element by element; it loads
-all of them before it stores one, so that they are in flight at once. On an H200 8192×8192 bf16 are copied at 3.9 TB/s,
+number that is known at run time. Where those units reach over an end of the row it copies single elements. It loads all
+of them before it stores one, so that the loads are in flight at once. On an H200 8192×8192 bf16 are copied at 3.9 TB/s,
 read and written; loads of single elements for a unit reach 2.6.
 """
 
@@ -36,7 +36,7 @@ def copy_matrix(context: Context, source: GlobalMatrix, target: GlobalMatrix) ->
     is_aligned, first = build.eq(skipped, 0), build.sub(column, skipped)
     end = build.add(first, build.select(is_aligned, count, 2 * count))
     is_inside = build.and_(build.sle(0, first), build.sle(end, columns))
-    exists = scf.IfOp(build.and_(build.ult(place[0], source.extents[0]), build.ult(0, columns)))
+    exists = scf.IfOp(build.ult(place[0], source.extents[0]))
     with ir.InsertionPoint(exists.then_block):
         branch = scf.IfOp(is_inside, has_else=True)
         with ir.InsertionPoint(branch.then_block):

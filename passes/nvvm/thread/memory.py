@@ -53,7 +53,7 @@ def load_element(element: ir.Type, pointer: ir.Value) -> ir.Value:
 
 
 def where(exists: ir.Value | None, element: ir.Type, load: Callable[[], ir.Value]) -> ir.Value:
-    """What `load` loads if `exists`, which None means too, else zero; nothing is loaded then."""
+    """What `load` loads if `exists` is true or None. Otherwise zero, and nothing is loaded."""
     if exists is None:
         return load()
     branch = scf.IfOp(exists, [element], has_else=True)
@@ -67,9 +67,9 @@ def where(exists: ir.Value | None, element: ir.Type, load: Callable[[], ir.Value
 def copy_elements(
     build: Builder, element: ir.Type, row: ir.Value, target: ir.Value, places: Sequence[ir.Value], columns: ir.Value
 ) -> None:
-    """Copies the elements at these places of a row of at least one element, as far as they exist, to consecutive
-    places. All loads stand before the first store, so that they are in flight at once. In place of an element that does
-    not exist, the nearest one is loaded."""
+    """Copies the elements at these places of a row to consecutive places. The row has at least one element. For a place
+    outside the row, the nearest element is loaded, and nothing is stored. All loads stand before the first store, so
+    that they are in flight at once."""
     last = build.sub(columns, 1)
     nearest = [build.sext(build.smin(build.smax(place, 0), last), build.i64) for place in places]
     values = [load_element(element, element_pointer(row, place, element)) for place in nearest]

@@ -190,7 +190,7 @@ def _room(agents: Agents, given: Schedule, problem: Problem) -> tuple[float, boo
         return _ACCUMULATORS_IN_TURN, False
     if reads_full and not by_tma:
         most = _ACCUMULATORS_BESIDE_COLUMNS if problem.d_is_column_major else _ACCUMULATORS_BESIDE_ROWS
-    # The tallest tile of a consumer that takes turns leaves no registers for several functions, or row addresses.
+    # The tallest tile of a consumer that takes turns leaves no registers for several functions or for row addresses.
     is_simple = by_tma and not problem.has_math
     if agents.consumer.turns > 1 and not is_simple:
         if _takes_few_registers(problem):

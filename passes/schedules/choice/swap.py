@@ -23,7 +23,7 @@ from lowtide.targets import MMA_ATOMS, Target
 from lowtide.targets.atoms import WGMMA_ROWS
 
 # Up to so many rows, the swapped product is taken at equal estimates too: it is then 0.5 % faster on average (H200).
-# With more rows, it must take less than the second of these shares of the estimate of the product as given.
+# With more rows, it must take less than `_WORTH_SWAPPING` of the estimate of the product as given.
 _FEW_ROWS, _WORTH_WITH_FEW_ROWS, _WORTH_SWAPPING = 1024, 1 + 1e-6, 0.97
 # The same if more is packed for the swapped product. In nn, wgmma can take A as it lies from registers, and nothing is
 # packed: 4104³ then takes 0.91 of the time of the swapped product, 1836×2468×2208 0.85, 9192×4088×4140 0.89, and
@@ -56,7 +56,7 @@ def for_weights(given: Schedule, problem: Problem, target: Target) -> str | None
 
 
 def worth_swapping(rows: float | np.ndarray) -> np.ndarray:
-    """For each M: the share of the estimate as given that the swapped product must take less than."""
+    """For each M: the swapped product must take less than this share of the estimate of the product as given."""
     return np.where(rows > _FEW_ROWS, _WORTH_SWAPPING, _WORTH_WITH_FEW_ROWS)
 
 

@@ -13,9 +13,7 @@
 // CHECK:       %[[Y:.+]] = arith.muli %[[ROW64]], %[[LDS]]
 // CHECK:       %[[FIRST:.+]] = arith.addi %[[X]], %[[Y]]
 // CHECK:       llvm.getelementptr %[[S]][%[[FIRST]]]
-// CHECK:       %[[IS_OF_BATCH:.+]] = arith.cmpi ult, %[[MATRIX]], %[[BATCH]]
-// CHECK:       %[[HAS_COLUMNS:.+]] = arith.cmpi ugt, %[[COLUMNS]], %c0_i32
-// CHECK:       %[[EXISTS:.+]] = arith.andi %[[IS_OF_BATCH]], %[[HAS_COLUMNS]]
+// CHECK:       %[[EXISTS:.+]] = arith.cmpi ult, %[[MATRIX]], %[[BATCH]]
 // CHECK:       scf.if %[[EXISTS]] {
 !mat = memref<?x?x?xf32, strided<[?, ?, 1]>>
 module attributes {tile.level = "epilogue", tile.target = "sm_80"} {

@@ -13,8 +13,7 @@
 // CHECK:       %[[COLUMN:.+]] = arith.subi
 // CHECK:       llvm.ptrtoint
 // CHECK:       %[[SKIPPED:.+]] = arith.andi %{{.+}}, %c3_i32
-// CHECK:       %[[IS_ROW:.+]] = arith.cmpi ult, %[[ROW]], %[[ROWS]]
-// CHECK:       %[[EXISTS:.+]] = arith.andi %[[IS_ROW]], %{{.+}}
+// CHECK:       %[[EXISTS:.+]] = arith.cmpi ult, %[[ROW]], %[[ROWS]]
 // CHECK:       scf.if %[[EXISTS]] {
 // CHECK:         scf.if %{{.+}} {
 // CHECK:           %[[LOW:.+]] = llvm.load %{{.+}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>

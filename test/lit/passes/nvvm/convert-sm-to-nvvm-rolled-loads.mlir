@@ -1,4 +1,5 @@
-// convert-sm-to-nvvm: elect.sync chooses the producer's thread if TMA loads are in a loop over a run-time K.
+// convert-sm-to-nvvm: elect.sync chooses the producer's thread if TMA loads are in a loop over a run-time K, without
+// clusters.
 // RUN: lowtide-opt %s -p convert-sm-to-nvvm | filecheck %s
 
 // The first warp elects the thread, so ptxas adds no loop around a load.
@@ -17,7 +18,7 @@
 // CHECK-LABEL: gpu.func @known(
 // CHECK-NOT:   nvvm.elect.sync
 
-// In a cluster thread 0 runs it, too.
+// In a cluster, thread 0 runs it too.
 // CHECK-LABEL: gpu.func @in_cluster(
 // CHECK-NOT:   nvvm.elect.sync
 // CHECK:       nvvm.cp.async.bulk.tensor.shared.cluster.global
