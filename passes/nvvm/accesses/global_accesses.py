@@ -211,23 +211,17 @@ def _load_run(
         pointer = global_pointer(context, window, row, column)
         return llvm.LoadOp(type_, pointer, alignment=run * element_bits(element) // 8).result
 
-    if whole is None:
-        return load()
-    branch = scf.IfOp(whole, [type_], has_else=True)
-    with ir.InsertionPoint(branch.then_block):
-        scf.YieldOp([load()])
-    with ir.InsertionPoint(branch.else_block):
+    def otherwise() -> ir.Value:
         if aligned is None and has_whole_runs(window, run):
-            zero = vector.BroadcastOp(type_, number(element, 0)).result
-            scf.YieldOp([zero])
-            return branch.results[0]
+            return vector.BroadcastOp(type_, number(element, 0)).result
         elements = []
         for i in range(run):
             place = context.build.add(column, i)
             exists = both(context, row_exists, is_before_edge(context, window, 1, place))
             elements.append(_load_element(context, window, (row, place), exists))
-        scf.YieldOp([vector.FromElementsOp(type_, elements).result])
-    return branch.results[0]
+        return vector.FromElementsOp(type_, elements).result
+
+    return where(whole, type_, load, otherwise)
 
 
 def _load_element(

@@ -14,7 +14,7 @@ from mlir import ir
 from mlir.dialects import llvm, nvvm, scf, vector
 
 from lowtide.passes.nvvm.thread.context import Context
-from lowtide.passes.nvvm.thread.memory import copy_elements, element_pointer
+from lowtide.passes.nvvm.thread.memory import copy_elements, element_pointer, load_element
 from lowtide.passes.nvvm.thread.unrolling import keep_rolled
 from lowtide.passes.nvvm.thread.values import GlobalMatrix, vector_type
 from lowtide.passes.support.ir.builder import Builder, Scalar
@@ -188,7 +188,7 @@ class _Tile:
     def _store_unit(self, from_: list[ir.Value], to: ir.Value, row: ir.Value, is_whole: ir.Value) -> None:
         branch = scf.IfOp(is_whole, has_else=True)
         with ir.InsertionPoint(branch.then_block):
-            values = [llvm.LoadOp(self.element, x, alignment=self.element_bytes).result for x in from_]
+            values = [load_element(self.element, x) for x in from_]
             unit = vector.FromElementsOp(vector_type(self.count, self.element), values).result
             llvm.StoreOp(unit, to, alignment=UNIT_BYTES)
             scf.YieldOp([])
@@ -196,19 +196,10 @@ class _Tile:
             for index, pointer in enumerate(from_):
                 single = scf.IfOp(self.build.slt(self.build.add(row, index), self.rows))
                 with ir.InsertionPoint(single.then_block):
-                    self._copy(pointer, to, 0, index)
+                    place = element_pointer(to, index, self.element)
+                    llvm.StoreOp(load_element(self.element, pointer), place, alignment=self.element_bytes)
                     scf.YieldOp([])
             scf.YieldOp([])
-
-    def _copy(self, from_: ir.Value, to: ir.Value, first: Scalar, second: Scalar) -> None:
-        """One element, `first` beyond a pointer, to the place `second` beyond another."""
-        build = self.build
-        source, target = (
-            element_pointer(pointer, place if isinstance(place, int) else build.zext(place, build.i64), self.element)
-            for pointer, place in ((from_, first), (to, second))
-        )
-        value = llvm.LoadOp(self.element, source, alignment=self.element_bytes).result
-        llvm.StoreOp(value, target, alignment=self.element_bytes)
 
     def _in_source(self, row: ir.Value) -> ir.Value:
         build = self.build
@@ -234,7 +225,7 @@ def _address(build: Builder, pointer: ir.Value) -> ir.Value:
 
 
 @contextmanager
-def _loop(build: Builder, end: int, step: int = 1) -> Iterator[ir.Value]:
+def _loop(build: Builder, end: int, step: int) -> Iterator[ir.Value]:
     """A loop that stays one, and its count."""
     loop = scf.ForOp(*(build.constant(value, build.i32) for value in (0, end, step)), [])
     keep_rolled(loop)

@@ -1,4 +1,4 @@
-"""Addresses of elements in shared and global memory, and bounds checks for global memory."""
+"""Addresses of elements in shared and global memory, bounds checks for global memory, and loads of what exists."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -52,15 +52,21 @@ def load_element(element: ir.Type, pointer: ir.Value) -> ir.Value:
     return llvm.LoadOp(element, pointer, alignment=element_bits(element) // 8).result
 
 
-def where(exists: ir.Value | None, element: ir.Type, load: Callable[[], ir.Value]) -> ir.Value:
-    """What `load` loads if `exists` is true or None. Otherwise zero, and nothing is loaded."""
+def where(
+    exists: ir.Value | None,
+    type_: ir.Type,
+    load: Callable[[], ir.Value],
+    otherwise: Callable[[], ir.Value] | None = None,
+) -> ir.Value:
+    """What `load` loads if `exists` is true or None. Else what `otherwise` gives; by default zero, and nothing is
+    loaded."""
     if exists is None:
         return load()
-    branch = scf.IfOp(exists, [element], has_else=True)
+    branch = scf.IfOp(exists, [type_], has_else=True)
     with ir.InsertionPoint(branch.then_block):
         scf.YieldOp([load()])
     with ir.InsertionPoint(branch.else_block):
-        scf.YieldOp([number(element, 0)])
+        scf.YieldOp([number(type_, 0) if otherwise is None else otherwise()])
     return branch.results[0]
 
 
