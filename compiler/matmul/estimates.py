@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from lowtide.compiler.matmul.products import extents_of, products_at, turned, turns_of
+from lowtide.compiler.matmul.products import extents_of, launched, products_at, turned, turns_of
 from lowtide.dialects.tile import OperandsKind, PackKind, TailKind
 from lowtide.dialects.tile.agents import AGENT_PATHS, REGISTER_PATHS
 from lowtide.dialects.tile.division import KDivision
@@ -24,8 +24,7 @@ from lowtide.passes.schedules.choice import swap
 from lowtide.passes.schedules.choice.candidates import worth_dividing
 from lowtide.passes.schedules.choice.choice import ranked
 from lowtide.passes.schedules.choice.forms import fits_grid
-from lowtide.passes.schedules.cost.cost import costs
-from lowtide.passes.schedules.cost.described import product_of
+from lowtide.passes.schedules.cost.cost import costs, waits
 from lowtide.passes.schedules.cost.grids import Product
 from lowtide.passes.schedules.cost.rings import MORE_STAGES, MOST_STAGES
 from lowtide.passes.schedules.facts.alignment import PACK_FIELDS
@@ -164,7 +163,7 @@ class Estimates:
         self._target, self._given, self._sums = target, given, sums
         self._at = cache(at)
         self._multiplied = cache(lambda turns, m: turned(self._at(m), turns))
-        self._product = cache(lambda turns, m: product_of(self._multiplied(turns, m)))
+        self._product = cache(lambda turns, m: launched(self._multiplied(turns, m)))
         self._known: dict[Hashable, dict[int, float]] = {}  # cycles of a form at each M
         self._own: dict[tuple[Hashable, int], Candidate] = {}  # the schedule of a form, as chosen for an M
         self._rows: list[int] = []
@@ -203,6 +202,14 @@ class Estimates:
         more = self._beside(candidates, [self._rows[at] for at in nearest], in_reach)
         cycles *= 1 + _OCTAVE_COST * octaves + more + _UNLIKE_COST * self._differing(candidates, nearest)
         return np.where(in_reach, cycles, _OUT_OF_REACH * octaves)
+
+    def waits(self, candidate: Candidate, rows: Sequence[int]) -> Mask:
+        """Whether, at each M, the kernel of a complete candidate should start only after the kernels before it in the
+        stream have ended."""
+        schedule = candidate.complete
+        assert schedule is not None
+        problem = self._multiplied(turns_of(schedule), rows[0])
+        return waits(schedule, self._products(schedule, rows), problem, self._target)
 
     def _differing(self, candidates: Sequence[Candidate], nearest: Sequence[int]) -> Indices:
         """How many traits of each candidate differ from those of the best one at each M. `nearest`: for each

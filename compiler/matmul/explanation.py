@@ -1,6 +1,7 @@
 """The result of `lt.matmul.explain`: the facts that determine a call's kernel, and the place of that kernel."""
 
 from dataclasses import dataclass
+from functools import reduce
 
 from lowtide.compiler.matmul.family import Family
 from lowtide.compiler.matmul.kernels import Found
@@ -52,7 +53,7 @@ class Explanation:
         lines = [
             f"family    {of}",
             *(self._of_plan(plan) if plan else [f"extents   those of the call: a kernel for M = {self.m} alone"]),
-            f"fixed     {of.given or 'nothing'}",
+            f"fixed     {self._fixed() or 'nothing'}",
             *(f"refused   {why}" for why in self.found.refused),
             f"kernel    {_WHERE[self.where]}",
         ]
@@ -60,8 +61,23 @@ class Explanation:
         lines += [f"sums      {self.summation}"] if self.summation else []
         lines += [f"alone     a kernel for this shape alone has {self.alone}"] if self.alone else []
         lines += [f"          run-time extents do not allow that: {self.broken}"] if self.broken else []
-        schedule = self.schedule or (plan.schedules[self.found.index] if plan else "chosen by the first call")
+        schedule = self.schedule or (self._planned if plan else "chosen by the first call")
         return "\n".join([*lines, f"schedule  {schedule}"])
+
+    @property
+    def _planned(self) -> str:
+        """The planned schedule, as text; "" without a plan."""
+        plan = self.found.plan
+        return "" if plan is None else plan.schedule(self.found.index, self.m)
+
+    def _fixed(self) -> str:
+        """The fields that the family fixes. A plan packs `transposed` what has few columns."""
+        turned = [name for name in ("a", "b") if f"{name}.pack = transposed" in self._planned]
+        return reduce(
+            lambda text, name: text.replace(f"{name}.pack = rows", f"{name}.pack = transposed"),
+            turned,
+            self.family.given,
+        )
 
     def _of_plan(self, plan: SchedulePlan) -> list[str]:
         first, last = plan.rows(self.m)

@@ -5,28 +5,31 @@ the others open. Only the forms that a plan keeps are completed and checked.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Sequence, Set
+from collections.abc import Callable, Hashable, Iterator, Sequence, Set
 from dataclasses import replace
 from functools import cache
 from itertools import accumulate
 from math import log2
+from sys import maxsize
 from typing import NamedTuple
 
 import numpy as np
 
 from lowtide.compiler.matmul.estimates import Candidate, Estimates, Floats, Indices, Mask, Sums, Traits
-from lowtide.compiler.matmul.products import extents_of, products_at
-from lowtide.dialects.tile import TailKind
+from lowtide.compiler.matmul.products import extents_of, launched, products_at
+from lowtide.dialects.tile import PackKind, TailKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.choice.candidates import for_any_rows, worth_dividing
 from lowtide.passes.schedules.choice.choice import Way, ways
 from lowtide.passes.schedules.choice.forms import fits_grid, has_all_rows
 from lowtide.passes.schedules.choice.grid import may_split_tail
+from lowtide.passes.schedules.choice.packing import FEW_COLUMNS, takes_any_layout
 from lowtide.passes.schedules.choice.search import Search, search_with_producer
 from lowtide.passes.schedules.choice.swap import worth_swapping
 from lowtide.passes.schedules.cost.cost import estimated, halves_are_legal
-from lowtide.passes.schedules.cost.described import is_estimated, product_of
+from lowtide.passes.schedules.cost.described import is_estimated
 from lowtide.passes.schedules.cost.grids import Grid, Grids, Product, taken
+from lowtide.passes.schedules.facts.alignment import PACK_FIELDS
 from lowtide.passes.support.problem.matrix_layouts import k_is_last
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target, has_wgmma
@@ -52,11 +55,12 @@ class _Weighed(NamedTuple):
 
 
 class _FormsOfWay:
-    """The forms of one way to compute the products of a family."""
+    """The forms of one way to compute the products of a family. `most`: the largest M for which candidates are listed.
+    `served`: the M that are computed in this way."""
 
-    def __init__(self, way: Way, search_at: Callable[[int], Search], most: int, sums: Sums) -> None:
+    def __init__(self, way: Way, search_at: Callable[[int], Search], most: int, served: range, sums: Sums) -> None:
         search = search_at(most)  # if rows of D are M long, they start on 16 bytes: all widths are listed
-        self.way, self.search_at, self._target = way, cache(search_at), search.target
+        self.way, self.search_at, self._target, self._served = way, cache(search_at), search.target, served
         self._problem = search.problem  # its types are those of all M
         self.broken = cache(search.broken)  # rules see run-time extents, which are the same for all M
         self._some = [forms for forms in for_any_rows(search.given, search.problem, search.target) if forms]
@@ -69,7 +73,7 @@ class _FormsOfWay:
         )
         self._may_split_tail = may_split_tail(search.given, search.problem)
         self._worth = worth_dividing(search.given, search.problem, search.target, with_producer=True)
-        self._product_at = cache(lambda m: product_of(self.search_at(m).problem))
+        self._product_at = cache(lambda m: launched(self.search_at(m).problem))
 
     def products(self, rows: Sequence[int]) -> Product:
         """The products of these M."""
@@ -79,13 +83,18 @@ class _FormsOfWay:
         """The candidates at these M, with a whole last wave and with one in halves."""
         product = self.products(rows)
         of = extents_of(product, self._problem)
-        at, numbers = np.nonzero(np.concatenate([forms.suits(of) for forms in self._some], axis=-1) & self._accepted)
+        suits = np.concatenate([forms.suits(of) for forms in self._some], axis=-1) & self._accepted
+        at, numbers = np.nonzero(suits & self.serves(rows)[:, None])
         grids, products = self.grids.at(numbers), taken(product, at)
         whole = _Weighed(numbers, at, self._estimated(grids, products))
         halves = np.flatnonzero(self._may_split_tail and halves_are_legal(grids, products, self._problem, self._target))
         halved = replace(grids.at(halves), halves=np.ones(len(halves)))
         cycles = self._estimated(halved, taken(products, halves))
         return whole, _Weighed(numbers[halves], at[halves], cycles)
+
+    def serves(self, rows: Sequence[int]) -> Mask:
+        """Whether products of each M are computed in this way."""
+        return np.array([m in self._served for m in rows])
 
     def cycles(self, grids: Grids, product: Product, where: Mask) -> Floats:
         """The cycles of grids at each M; infinite if not `where`."""
@@ -219,7 +228,7 @@ class FormEstimates(Estimates):
                 numbers, halves = np.array([_form_of(candidates[at])[1:] for at in own]).T
                 grids = replace(tried.grids.at(numbers), halves=halves.astype(float))
                 product = tried.products(rows)
-                may = where[own] & tried.considered(grids, product)
+                may = where[own] & tried.considered(grids, product) & tried.serves(rows)
                 found[own] = tried.cycles(grids, product, may)
         return found
 
@@ -235,18 +244,38 @@ def estimates_for(
     """FormEstimates if kernels with a producer compute the products of a family by wgmma at all M, and the estimate
     of wgmma tiles covers them; Estimates otherwise. `rows`: the least M and the largest."""
     tried = []
-    for way in ways(at(rows[0]), target, given):
+    for way, served in _served(ways(at(rows[0]), target, given)):
 
         def search_at(m: int, way: Way = way) -> Search | None:
             problem = at(m).swap() if way.problem.swapped else at(m)
             return search_with_producer(problem, target, way.given)
 
-        least, most = search_at(rows[0]), search_at(rows[-1])
+        first, last = (min(max(m, served.start), served.stop - 1) for m in rows)
+        least, most = search_at(first), search_at(last)
         # With few rows, mma.sync may multiply operands whose layout wgmma does not take.
         if least is None or most is None or least.given != most.given or not _is_covered(least.problem):
             return Estimates(at, target, given, sums)
-        tried.append(_FormsOfWay(way, search_at, rows[-1], sums))  # type: ignore[arg-type]
+        tried.append(_FormsOfWay(way, search_at, last, served, sums))  # type: ignore[arg-type]
     return FormEstimates(at, target, given, sums, tried)
+
+
+def _served(found: Sequence[Way]) -> Iterator[tuple[Way, range]]:
+    """The ways, and the M that each serves. If A is packed and its K is not contiguous, it is packed `transposed` for
+    few rows (`FEW_COLUMNS`)."""
+    of_few, first = [_transposing_a(way) for way in found], 0
+    if of_few != list(found):
+        first = FEW_COLUMNS + 1
+        yield from ((way, range(first)) for way in of_few)
+    yield from ((way, range(first, maxsize)) for way in found)
+
+
+def _transposing_a(way: Way) -> Way:
+    """The way with an A that is packed `transposed`, if it is packed by `rows`, and its K is not contiguous."""
+    of = way.problem
+    name, lies = ("b", k_is_last(of.layout)[1]) if of.swapped else ("a", k_is_last(of.layout)[0])
+    if lies or way.given.get(PACK_FIELDS[name]) is not PackKind.rows or not takes_any_layout(of):
+        return way
+    return way._replace(given=way.given.set({PACK_FIELDS[name]: PackKind.transposed}))
 
 
 def _is_covered(problem: Problem) -> bool:

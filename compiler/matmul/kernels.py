@@ -32,6 +32,7 @@ from lowtide.compiler.ptxas_program import find_ptxas
 from lowtide.errors import CompileError, IRError, ScheduleError, before_code
 from lowtide.runtime import Kernel
 from lowtide.runtime.call_keys import Recent
+from lowtide.runtime.serialized import serialized
 
 # These import MLIR, which takes half a second.
 _COMPILATION, _PLANNING = "lowtide.compiler.matmul.compilation", "lowtide.compiler.matmul.planning"
@@ -74,10 +75,18 @@ Made: TypeAlias = Kernel | Refused
 
 @dataclass
 class Planned:
-    """The plan of a family, and what was made of its schedules, by index."""
+    """The plan of a family, and what was made of its schedules, by index. `waiting`: the same kernels, with launches
+    that wait for the kernels before them in the stream."""
 
     plan: SchedulePlan
     made: dict[int, Made] = field(default_factory=dict)
+    waiting: dict[int, Kernel] = field(default_factory=dict)
+
+    def launched(self, kernel: Kernel, index: int, m: int) -> Kernel:
+        """The kernel of a schedule, as it is launched for an M."""
+        if not self.plan.waits(m):
+            return kernel
+        return self.waiting.get(index) or self.waiting.setdefault(index, serialized(kernel))
 
 
 @dataclass(frozen=True)
@@ -97,7 +106,7 @@ class Found:
 def chosen_alone(wanted: Wanted, plan: SchedulePlan) -> tuple[str, str]:
     """The fields in which the schedule for this shape alone differs from the planned one, and the rule that forbids it
     for run-time extents. Each is text, or "" if there is none."""
-    schedule = plan.schedules[plan.in_turn(wanted.m)[0]]
+    schedule = plan.schedule(plan.in_turn(wanted.m)[0], wanted.m)
     compilation = importlib.import_module(_COMPILATION)
     found: tuple[str, str] = compilation.chosen_alone(wanted.of, wanted.m, wanted.epilogue, schedule)
     return found
@@ -170,7 +179,7 @@ class Kernels:
             if made is None:
                 made, where = _from_disk(store, key, plan), "disk"
             if isinstance(made, Kernel) or made is None or record is not None:
-                found = made if isinstance(made, Kernel) else None
+                found = kernel or (planned.launched(made, index, wanted.m) if isinstance(made, Kernel) else None)
                 return Found(where if found else "nowhere", found, plan, index, tuple(refused), record is not None)
             refused.append(made.why)
         return Found("nowhere", None, plan, plan.in_turn(wanted.m)[0], tuple(refused), False)
@@ -223,7 +232,7 @@ class Kernels:
                 made = self._kernels.get(key, partial(_made, store, wanted, schedule, key))
                 made = planned.made[index] = _checked(made, planned.plan)
             if isinstance(made, Kernel):
-                return made
+                return planned.launched(made, index, wanted.m)
             refused.append(made.why)
         tried = f"; the other schedules do no better ({len(refused) - 1} tried)"
         raise ScheduleError(before_code(f"{wanted.of}: {refused[0]}", tried))

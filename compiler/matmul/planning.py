@@ -46,6 +46,7 @@ _EXCHANGES = 2  # rounds in which each kept schedule may be replaced, after each
 
 Epilogue = Callable[..., Any]
 _Floats = np.ndarray[Any, np.dtype[np.float64]]
+_Flags = np.ndarray[Any, np.dtype[np.bool_]]
 _Picks = np.ndarray[Any, np.dtype[np.intp]]
 _Point = Callable[[int], int]
 
@@ -170,15 +171,22 @@ def _assigned(
     used = sorted(set(np.argmin(costs, axis=0).tolist()))
     costs = costs[used]
     picks = np.argmin(costs, axis=0)
-    schedules = tuple(kept[number].schedule.shorthand() for number in used)
-    intervals = tuple(_intervals(ends, some.tolist()) for some in np.split(picks, len(points)))
+    taken = [kept[number] for number in used]
+    schedules = tuple(each.schedule.shorthand() for each in taken)
+    waits = np.array([estimates.waits(each, ends) for each in taken])
+    intervals = tuple(_intervals(ends, of_point, waits) for of_point in np.split(picks, len(points)))
     return schedules, intervals, tuple(_others(number, costs, picks) for number in range(len(used)))
 
 
-def _intervals(ends: Sequence[int], picks: Sequence[int]) -> Intervals:
-    """Neighbours with the same schedule are one interval."""
-    last = [at for at in range(len(ends)) if at + 1 == len(ends) or picks[at] != picks[at + 1]]
-    return Intervals(tuple(ends[at] for at in last), tuple(picks[at] for at in last))
+def _intervals(ends: Sequence[int], picks: _Picks, waits: _Flags) -> Intervals:
+    """Neighbours with the same schedule and the same launch are one interval. `waits`: for each schedule and each of
+    `ends`, whether its kernel waits for the kernels before it."""
+    waiting = waits[picks, np.arange(len(ends))]
+    found = list(zip(picks.tolist(), waiting.tolist(), strict=True))
+    last = [at for at in range(len(ends)) if at + 1 == len(ends) or found[at] != found[at + 1]]
+    return Intervals(
+        tuple(ends[at] for at in last), *(tuple(of) for of in zip(*(found[at] for at in last), strict=True))
+    )
 
 
 def _others(number: int, costs: _Floats, picks: _Picks) -> tuple[int, ...]:

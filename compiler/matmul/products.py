@@ -9,6 +9,7 @@ import numpy as np
 from lowtide.dialects.tile import OperandsKind, PackKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.choice.forms import Extents
+from lowtide.passes.schedules.cost.described import product_of
 from lowtide.passes.schedules.cost.grids import Product, stacked, taken
 from lowtide.passes.schedules.cost.traffic import LINE_BYTES
 from lowtide.passes.schedules.facts.alignment import PACK_FIELDS, multiplied
@@ -32,6 +33,11 @@ def turned(problem: Problem, turns: Turns) -> Problem:
     """The problem as the kernel computes it."""
     packs = dict(zip((PACK_FIELDS["a"], PACK_FIELDS["b"]), turns[1:], strict=True))
     return multiplied(Schedule().set(packs), problem.swap() if turns.is_swapped else problem)
+
+
+def launched(problem: Problem) -> Product:
+    """The product of a problem, for a kernel whose launch a plan decides at each M."""
+    return replace(product_of(problem), overlaps=False)
 
 
 def products_at(rows: Sequence[int], product_at: Callable[[int], Product], *, is_swapped: bool) -> Product:

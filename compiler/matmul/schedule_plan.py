@@ -8,14 +8,21 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+_LAUNCHES = (
+    "grid.launch = programmatic",
+    "grid.launch = serialized",
+)  # the planned one, and that of a kernel that waits
+
 
 @dataclass(frozen=True)
 class Intervals:
     """`ends`: the last M of each interval, ascending; a larger M belongs to the last interval. `picks`: the index of
-    each interval's schedule."""
+    each interval's schedule. `waits`: whether its kernel starts only after the kernels before it in the stream have
+    ended, though the schedule says `grid.launch = programmatic`."""
 
     ends: tuple[int, ...]
     picks: tuple[int, ...]
+    waits: tuple[bool, ...]
 
     def at(self, m: int) -> int:
         """The index of the interval of an M."""
@@ -44,6 +51,16 @@ class SchedulePlan:
         pick = of.picks[of.at(m)]
         return (pick, *self.others[pick])
 
+    def waits(self, m: int) -> bool:
+        """Whether the kernel of an M starts only after the kernels before it in the stream have ended."""
+        of = self._of(m)
+        return of.waits[of.at(m)]
+
+    def schedule(self, index: int, m: int) -> str:
+        """A schedule as it is launched for an M."""
+        text = self.schedules[index]
+        return text.replace(*_LAUNCHES) if self.waits(m) else text
+
     def rows(self, m: int) -> tuple[int, int | None]:
         """The first and the last M of the interval of `m`. The last interval has no end: None."""
         ends, at = self._of(m).ends, self._of(m).at(m)
@@ -60,6 +77,8 @@ class SchedulePlan:
     def of(cls, entries: Mapping[str, Any]) -> "SchedulePlan":
         """The inverse of `entries()`, after a round trip through JSON."""
         found = {name.name: entries[name.name] for name in fields(cls)}
-        intervals = tuple(Intervals(tuple(one["ends"]), tuple(one["picks"])) for one in found["intervals"])
+        intervals = tuple(
+            Intervals(*(tuple(one[name.name]) for name in fields(Intervals))) for one in found["intervals"]
+        )
         lists = {"schedules": tuple(found["schedules"]), "others": tuple(map(tuple, found["others"]))}
         return cls(**{**found, **lists, "intervals": intervals})

@@ -17,7 +17,7 @@ Test     test/lit/passes/nvvm/stamp-agents.mlir, stamp-agents-invalid.mlir
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 from typing import ClassVar, TypeAlias
 
 from mlir import ir
@@ -207,23 +207,20 @@ class _Stamper:
                     {number: times[number] for number in numbers},
                     None if tiles.number is None else tiles.number(),
                     is_producer=names is _LOADS,
-                    is_alone=_is_elected(tiles.body),
                 )
 
     def _read(self, op: ir.OpView) -> Time:
         with ir.InsertionPoint(op), op.operation.location:
             return nvvm.ClockOp(self.build.i32).result, nvvm.GlobalTimerLoOp(self.build.i32).result
 
-    def _write(self, times: Mapping[int, Time], number: ir.Value | None, *, is_producer: bool, is_alone: bool) -> None:
-        """Stores of stamps by the first thread of the agent, or, if `is_alone`, by the only thread that runs this code.
-        `number` is that of the tile, None for the first."""
+    def _write(self, times: Mapping[int, Time], number: ir.Value | None, *, is_producer: bool) -> None:
+        """Stores of stamps by the first thread of the agent. `number` is that of the tile, None for the first."""
         build, layout = self.build, self.layout
         thread = nvvm.ThreadIdXOp(build.i32).result
         own = thread if is_producer else build.sub(thread, layout.first)
         first_thread = build.eq(own if is_producer else build.urem(own, layout.threads), 0)
-        conditions = [build.constant(1, build.i1) if is_alone else first_thread]
-        conditions += [] if number is None else [build.ult(number, layout.tiles)]
-        block = scf.IfOp(reduce(build.and_, conditions)).then_block
+        writes = first_thread if number is None else build.and_(first_thread, build.ult(number, layout.tiles))
+        block = scf.IfOp(writes).then_block
         with ir.InsertionPoint(block):
             agent = 0 if is_producer else build.add(build.udiv(own, layout.threads), len(layout.agents) > 1)
             row = build.add(build.mul(nvvm.BlockIdXOp(build.i32).result, len(layout.agents)), agent)
@@ -234,16 +231,6 @@ class _Stamper:
                 pointer = element_pointer(self.buffer, build.add(first, word), build.i32)
                 llvm.StoreOp(value, pointer, alignment=_WORD_BYTES)
             scf.YieldOp([])
-
-
-def _is_elected(block: ir.Block) -> bool:
-    """Whether only a thread that elect.sync has chosen runs the block."""
-    op = block.owner.opview
-    while not isinstance(op, gpu.GPUFuncOp):
-        if isinstance(op, scf.IfOp) and isinstance(defining_op(op.condition), nvvm.ElectSyncOp):
-            return True
-        op = op.operation.parent.opview
-    return False
 
 
 def _comes_first(op: ir.OpView) -> bool:

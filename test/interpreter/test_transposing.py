@@ -149,15 +149,23 @@ def test_a_product_before_its_transposes_is_found() -> None:
         run("\n".join(lines), inputs("nt", (70, 20, 45), (0, 0)))
 
 
-#: By what they do: an edit of the transposing kernel of level nvvm, and what is said of it
+#: By what they do: the padding of rows of A and B, an edit of the transposing kernel of level nvvm, and what is said
 FAULTS = {
-    "no barrier between stores to shared memory and loads": (r"nvvm.barrier0", "", r"race|uninitialised"),
+    "no barrier between stores to shared memory and loads": ((1, 3), r"nvvm.barrier0", "", r"race|uninitialised"),
     "units past a row's end are read": (
-        r"cmpi sle, (%\d+), (%\d+) :",
-        "cmpi eq, %c0_i32, %c0_i32 :",
+        (1, 3),
+        r"cmpi sle, (%\d+), (%\d+) : i32",
+        "cmpi eq, %c0_i32, %c0_i32 : i32",
+        r"\[outside-matrices\]",
+    ),
+    "units past the matrix's end are read": (
+        (0, 0),
+        r"cmpi sle, (%\d+), (%\d+) : i64",
+        "cmpi eq, %c0_i32, %c0_i32 : i32",
         r"\[outside-matrices\]",
     ),
     "columns past the last are stored": (
+        (1, 3),
         r"cmpi slt, (%\d+), (%\d+) :",
         "cmpi eq, %c0_i32, %c0_i32 :",
         r"\[uninitialised-read\]",
@@ -167,10 +175,10 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_of_the_transpose_is_found(fault: str) -> None:
-    pattern, instead, said = FAULTS[fault]
+    padding, pattern, instead, said = FAULTS[fault]
     text = kernel("e4m3", "nt").levels["nvvm"]
     start = text.index("gpu.func @gemm_transpose_e4m3")
     planted, count = re.subn(pattern, instead, text[start:])
     assert count
     with pytest.raises(InterpreterError, match=said):
-        run(text[:start] + planted, inputs("nt", (70, 20, 45), (1, 3)), (4, 8))
+        run(text[:start] + planted, inputs("nt", (70, 20, 45), padding), (4, 8))

@@ -30,8 +30,10 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import IRError, ScheduleError
 from lowtide.passes.schedules.choice.choice import choose
 from lowtide.passes.schedules.choice.opening import opened
+from lowtide.passes.schedules.choice.packing import FEW_COLUMNS
 from lowtide.passes.schedules.rules.rules import broken_rule
 
+SM_90A = targets.get("sm_90a")
 WIDTHS = [(2880, 2880), (14336, 4096)]  # N × K of models whose kernels store first rows early
 
 
@@ -73,6 +75,32 @@ def test_consumers_that_take_turns_have_their_tallest_tile_with_open_extents_too
     plan = plan_of(family_with(9712, 432))
     schedule = plan.schedules[plan.in_turn(1267)[0]]
     assert "grid.tile = [128, 192]" in schedule and "consumer.instances = 2" in schedule
+
+
+def test_a_plan_says_at_which_m_a_launch_waits() -> None:
+    """The code is that for programmatic launches, so that a schedule may be launched in both ways."""
+    of = family_with(5120, 5120, layout="tt")
+    plan = plan_of(of)
+    assert [m for m in (56, 57, 96, 97) if plan.waits(m)] == [57, 96]
+    assert all("grid.launch = programmatic" in each for each in plan.schedules)
+    for m, launch in ((40, "programmatic"), (80, "serialized")):
+        assert f"grid.launch = {launch}" in plan.schedule(plan.in_turn(m)[0], m)
+        problem = replace(seen_by_passes(of.spec(None), SM_90A), m=m, n=5120, k=5120)
+        assert str(choose(problem, SM_90A, Schedule()).schedule.grid.launch) == launch
+    assert not any(plan_of(family_with(1024, 1024)).waits(m) for m in range(1, 4096))
+
+
+def test_an_a_with_few_unaligned_rows_is_transposed() -> None:
+    """TMA then loads long rows along K. B keeps its layout."""
+    plan = plan_of(family_with(4608, 3584, layout="nt", inputs_aligned=False))
+    for m, pack in ((2, "transposed"), (FEW_COLUMNS, "transposed"), (FEW_COLUMNS + 1, "rows")):
+        schedule = plan.schedules[plan.in_turn(m)[0]]
+        name, other = "ba" if "operands = swapped" in schedule else "ab"
+        assert f"{name}.pack = {pack}" in schedule and f"{other}.pack = rows" in schedule
+    aligned = plan_of(family_with(4608, 3584, layout="nt"))
+    assert not any("transposed" in each for each in aligned.schedules)
+    by_k = plan_of(family_with(4608, 3584, inputs_aligned=False))
+    assert not any("transposed" in each for each in by_k.schedules)
 
 
 def test_an_operand_that_is_read_once_at_the_m_of_a_schedule_is_evicted_first() -> None:

@@ -21,10 +21,11 @@ from lowtide.compiler.matmul.form_estimates import FormEstimates, estimates_for
 from lowtide.compiler.matmul.options import Options
 from lowtide.compiler.matmul.planning import MOST_ROWS
 from lowtide.compiler.problem_ir import seen_by_passes
-from lowtide.dialects.tile import OperandsKind, TailKind
+from lowtide.dialects.tile import OperandsKind, PackKind, TailKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.choice.choice import choose, ranked
 from lowtide.passes.schedules.choice.forms import Extents, fits_grid
+from lowtide.passes.schedules.choice.packing import FEW_COLUMNS
 from lowtide.passes.schedules.choice.swap import worth_swapping
 from lowtide.passes.schedules.cost.cost import cost
 from lowtide.passes.schedules.facts.alignment import multiplied
@@ -76,6 +77,11 @@ def problems_of(family: Family, epilogue: Callable[..., Any] | None) -> tuple[Ca
     return cache(lambda m: whole.expecting({"m": m, **family.extents})), given
 
 
+def packs_of(schedule: Schedule | None) -> tuple[PackKind | None, ...]:
+    assert schedule is not None
+    return schedule.mainloop.a.pack, schedule.mainloop.b.pack
+
+
 def completed(estimates: Estimates, rows: list[int]) -> list[Candidate]:
     refused: set[Hashable] = set()
     while True:
@@ -97,6 +103,9 @@ def test_a_form_has_the_estimate_of_its_schedule_at_every_m(seed: int) -> None:
     others = [*rows, *(m + 1 for m in rows), 1, 127, 128, 129, 1024, 1025, MOST_ROWS]
     where = np.full((len(candidates), len(others)), True)
     by_itself = Estimates(at, CHIP, given, ALL).cycles(candidates, others, where)
+    turned = np.array([PackKind.transposed in packs_of(each.complete) for each in candidates])
+    if turned.any() and not turned.all():  # A is transposed for few rows
+        by_itself[turned[:, None] != (np.array(others) <= FEW_COLUMNS)] = np.inf
     np.testing.assert_allclose(estimates.cycles(candidates, others, where), by_itself, rtol=1e-9)
 
 

@@ -299,10 +299,3 @@ def test_what_threads_convert_is_multiplied_by_mma_sync_unless_it_is_packed_weig
     schedule = choose(problem, SM_90A, Schedule()).schedule
     assert not schedule.agents.has_producer and schedule.multiply.fragment_buffers == 1
     assert slot_bytes(schedule, problem)[0] * 2 == slot_bytes(schedule, PROBLEM)[0]
-
-
-@pytest.mark.parametrize(("k", "more", "elected"), [(None, "", 1), (256, "", 0), (None, ", k_division = split(2)", 0)])
-def test_a_thread_is_elected_for_loads_of_a_whole_k_that_is_not_known(k: int | None, more: str, elected: int) -> None:
-    schedule = f"grid.tile = [64, 64], roles = cooperative(1), k = 64, stages = 3{more}"
-    kernel = compile_gemm(GemmSpec(m=None, n=None, k=k, a="bf16", b="bf16", d="bf16"), "sm_90a", schedule)
-    assert kernel.levels["nvvm"].count("nvvm.elect.sync") == elected

@@ -6,7 +6,7 @@ Such kernels are loaded in test/unit/runtime/test_own_matrices.py, and run in te
 import pytest
 
 from lowtide import targets
-from lowtide.dialects.tile import GemmLayout, OperandKind, PackKind
+from lowtide.dialects.tile import GemmLayout, OperandKind, OperandsKind, PackKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
@@ -92,6 +92,35 @@ def test_an_a_from_registers_counts_beside_the_accumulators() -> None:
     given = Schedule.parse("grid.tile = [192, 200], roles = cooperative(3), a.pack = none, operands = as_given")
     with pytest.raises(ScheduleError, match=r"with 30 beside them .* take N ≤ 192 .*\[accumulators-at-entry\]"):
         choose(problem, targets.get("sm_90a"), given)
+
+
+@pytest.mark.parametrize(
+    ("layout", "extents", "packed"),
+    [
+        ("nt", (21, 4096, 4096), PackKind.transposed),
+        ("nn", (507, 4096, 4096), PackKind.transposed),
+        ("nt", (24, 4096, 4096), None),  # aligned
+        ("nt", (517, 4096, 4096), PackKind.rows),
+        ("tn", (21, 4096, 4096), None),  # K is contiguous
+    ],
+)
+def test_operands_with_few_unaligned_columns_are_transposed(
+    layout: str, extents: tuple[int, int, int], packed: PackKind | None
+) -> None:
+    for dtype in ("bf16", "f16"):
+        problem = Problem(*extents, dtype, dtype, "f32", dtype, GemmLayout[layout])
+        schedule = choose(problem, targets.get("sm_90a"), Schedule()).schedule
+        is_swapped = schedule.grid.operands is OperandsKind.swapped
+        assert schedule.mainloop.operand("b" if is_swapped else "a").pack is packed
+        assert schedule.mainloop.operand("a" if is_swapped else "b").pack is None
+    m, n, k = extents
+    other = Problem(
+        n, m, k, "bf16", "bf16", "f32", "bf16", {"nt": GemmLayout.nt, "nn": GemmLayout.tt}.get(layout, GemmLayout.tn)
+    )
+    found = choose(other, targets.get("sm_90a"), Schedule.parse("operands = as_given")).schedule
+    assert found.mainloop.b.pack is packed
+    given = choose(problem, targets.get("sm_90a"), Schedule.parse("a.pack = rows, b.pack = rows")).schedule
+    assert (given.mainloop.a.pack, given.mainloop.b.pack) == (PackKind.rows, PackKind.rows)
 
 
 @pytest.mark.parametrize(

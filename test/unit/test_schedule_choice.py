@@ -43,13 +43,14 @@ def test_an_operand_that_is_read_once_is_evicted_first() -> None:
 
 
 def test_a_launch_waits_if_only_some_ctas_find_room_and_memory_limits_them() -> None:
-    few, given = replace(LARGE, m=5120, n=80, k=5120), Schedule().with_(grid_tile=(64, 80))
+    few = replace(LARGE, m=5120, n=80, k=5120)
     for problem, launch in (
         (few, "serialized"),  # 80 CTAs
         (replace(few, m=4096), "programmatic"),  # 64 CTAs
+        (replace(few, n=120), "programmatic"),  # products take about as long as reads
         (few.expecting({"n": 80}), "programmatic"),
     ):
-        choice = choose(problem, get("sm_90a"), given)
+        choice = choose(problem, get("sm_90a"), Schedule().with_(grid_tile=(64, problem.n)))
         assert str(choice.schedule.grid.launch) == launch
         assert ("find room" in choice.reasons["grid.launch"]) == (launch == "serialized")
 

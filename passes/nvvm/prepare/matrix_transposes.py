@@ -9,12 +9,13 @@ it; eight neighbours fill 128 bytes of a row. So the source may lie anywhere, an
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 from mlir import ir
 from mlir.dialects import llvm, nvvm, scf, vector
 
 from lowtide.passes.nvvm.thread.context import Context
-from lowtide.passes.nvvm.thread.memory import copy_elements, element_pointer, load_element
+from lowtide.passes.nvvm.thread.memory import copy_elements, element_pointer, load_element, where
 from lowtide.passes.nvvm.thread.unrolling import keep_rolled
 from lowtide.passes.nvvm.thread.values import GlobalMatrix, vector_type
 from lowtide.passes.support.ir.builder import Builder, Scalar
@@ -60,8 +61,9 @@ class _Tile:
     target_stride: ir.Value
     rows: ir.Value
     columns: ir.Value
+    row: ir.Value
     column: ir.Value
-    """Of the source, where the tile begins."""
+    """Of the source, where the tile begins; so too the row."""
 
     @classmethod
     def of(cls, context: Context, source: GlobalMatrix, target: GlobalMatrix) -> "_Tile":
@@ -92,6 +94,7 @@ class _Tile:
             target.strides[-1],
             build.sub(rows, row),
             build.sub(columns, column),
+            row,
             column,
         )
 
@@ -117,6 +120,27 @@ class _Tile:
         fits = build.and_(build.ule(self.side, self.rows), build.ule(self.side, self.columns))
         return build.and_(build.eq(lowest, 0), fits)
 
+    @cached_property
+    def place(self) -> ir.Value:
+        """The elements of the source before the tile, if rows lie without gaps."""
+        build = self.build
+        return build.add(
+            build.mul(build.zext(self.row, build.i64), self.source_stride), build.zext(self.column, build.i64)
+        )
+
+    @cached_property
+    def left(self) -> ir.Value:
+        """The elements of the source from the start of the tile on, if rows lie without gaps."""
+        build = self.build
+        last = build.mul(build.zext(build.sub(self.rows, 1), build.i64), self.source_stride)
+        return build.add(last, build.zext(self.columns, build.i64))
+
+    @cached_property
+    def is_dense(self) -> ir.Value:
+        """Whether the rows of the source lie without gaps."""
+        build = self.build
+        return build.eq(self.source_stride, build.zext(build.add(self.column, self.columns), build.i64))
+
     def stage_whole(self) -> None:
         """All loads stand before the first store, so that they are in flight at once."""
         build, type_ = self.build, vector_type(self.count, self.element)
@@ -133,36 +157,50 @@ class _Tile:
             llvm.StoreOp(value, element_pointer(to, offset, build.i8), alignment=UNIT_BYTES)
 
     def stage_parts(self) -> None:
-        """Units around the rows of the tile: whole ones within a row, and the elements of others that there are."""
-        build, in_row = self.build, _UNITS + 1
-        with _loop(build, self.side * in_row, TRANSPOSING_THREADS) as start:
-            number = build.add(start, self.tid)
-            row = build.udiv(number, in_row)
-            unit = build.sub(number, build.mul(row, in_row))
-            exists = build.and_(build.ult(row, self.side), build.ult(row, self.rows))
-            branch = scf.IfOp(exists)
+        """Units around the rows of the tile. Those that lie in the matrix are loaded as they are, all before the first
+        store. Of others there are few, and the elements that exist are copied."""
+        build, type_ = self.build, vector_type(self.count, self.element)
+        units = self.side * (_UNITS + 1)
+        starts = range(0, units, TRANSPOSING_THREADS)
+        found = [self._unit(build.add(start, self.tid)) for start in starts]
+        loaded = [
+            where(each.is_inside, type_, partial(self._load, each), lambda: llvm.UndefOp(type_).res) for each in found
+        ]
+        for each, value in zip(found, loaded, strict=True):
+            branch = scf.IfOp(each.is_inside)
             with ir.InsertionPoint(branch.then_block):
-                self._stage_unit(row, unit)
+                llvm.StoreOp(value, each.target, alignment=UNIT_BYTES)
+                scf.YieldOp([])
+        with _loop(build, units, TRANSPOSING_THREADS) as start:
+            unit = self._unit(build.add(start, self.tid))
+            branch = scf.IfOp(build.and_(unit.exists, build.eq(unit.is_inside, 0)))
+            with ir.InsertionPoint(branch.then_block):
+                places = [build.add(unit.column, index) for index in range(self.count)]
+                copy_elements(build, self.element, self._in_source(unit.row), unit.target, places, self.columns)
                 scf.YieldOp([])
 
-    def _stage_unit(self, row: ir.Value, unit: ir.Value) -> None:
-        build, element = self.build, self.element
-        begin = self._in_source(row)
-        column = build.sub(build.mul(unit, self.count), build.udiv(self._shift(row), self.element_bytes))
-        pointer = element_pointer(begin, build.sext(column, build.i64), element)
-        to = self._staged(row, build.mul(unit, UNIT_BYTES))
+    def _load(self, unit: "_Unit") -> ir.Value:
+        return llvm.LoadOp(vector_type(self.count, self.element), unit.source, alignment=UNIT_BYTES).result
+
+    def _unit(self, number: ir.Value) -> "_Unit":
+        """A unit of a row; all rows of the tile have one unit more than those of the target. If rows lie without gaps,
+        a unit may reach into the row before or after."""
+        build = self.build
+        row = build.udiv(number, _UNITS + 1)
+        unit = build.sub(number, build.mul(row, _UNITS + 1))
         # Both may be negative: a row begins before the tile, and a unit before a row.
-        before = build.sle(0, build.add(self.column, column))
-        is_inside = build.and_(before, build.sle(build.add(column, self.count), self.columns))
-        branch = scf.IfOp(is_inside, has_else=True)
-        with ir.InsertionPoint(branch.then_block):
-            value = llvm.LoadOp(vector_type(self.count, element), pointer, alignment=UNIT_BYTES).result
-            llvm.StoreOp(value, to, alignment=UNIT_BYTES)
-            scf.YieldOp([])
-        with ir.InsertionPoint(branch.else_block):
-            places = [build.add(column, index) for index in range(self.count)]
-            copy_elements(build, element, begin, to, places, self.columns)
-            scf.YieldOp([])
+        column = build.sub(build.mul(unit, self.count), build.udiv(self._shift(row), self.element_bytes))
+        exists = build.and_(build.ult(row, build.umin(self.rows, self.side)), build.slt(column, self.columns))
+        in_row = build.and_(
+            build.sle(0, build.add(self.column, column)), build.sle(build.add(column, self.count), self.columns)
+        )
+        place = build.add(build.mul(build.zext(row, build.i64), self.source_stride), build.sext(column, build.i64))
+        in_matrix = build.and_(
+            build.sle(0, build.add(self.place, place)), build.sle(build.add(place, self.count), self.left)
+        )
+        is_inside = build.and_(exists, build.or_(in_row, build.and_(self.is_dense, in_matrix)))
+        source = element_pointer(self.source, place, self.element)
+        return _Unit(row, column, exists, is_inside, source, self._staged(row, build.mul(unit, UNIT_BYTES)))
 
     def store(self) -> None:
         """Threads take the units of a row of the target in turn: each is a run of rows of the tile, in one column."""
@@ -217,6 +255,19 @@ class _Tile:
         run = build.mul(build.udiv(row, self.count), UNIT_BYTES)
         begin = build.add(build.mul(row, STAGED_ROW_BYTES), run)
         return element_pointer(self.smem, build.add(begin, offset), build.i8)
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """A unit around a row of the tile. `column`: of the tile, where it begins. `exists`: whether the row is in the
+    matrix, and the unit begins before its end. `is_inside`: whether all of the unit is in the matrix, too."""
+
+    row: ir.Value
+    column: ir.Value
+    exists: ir.Value
+    is_inside: ir.Value
+    source: ir.Value
+    target: ir.Value
 
 
 def _address(build: Builder, pointer: ir.Value) -> ir.Value:

@@ -17,8 +17,8 @@ from lowtide.dialects.tile import (
 from lowtide.dialects.tile.division import KDivision
 from lowtide.dialects.tile.fields import Order, grouped
 from lowtide.dialects.tile.schedule import Schedule
-from lowtide.passes.schedules.cost.cost import Tail, cost, should_wait, tails, widest_box
-from lowtide.passes.schedules.cost.described import square_bands
+from lowtide.passes.schedules.cost.cost import Tail, cost, tails, waits, widest_box
+from lowtide.passes.schedules.cost.described import product_of, square_bands
 from lowtide.passes.schedules.cost.traffic import tile_of, wave_bytes
 from lowtide.passes.schedules.facts.resources import shared_memory_bytes, threads_of
 from lowtide.passes.schedules.rules.grid import has_griddepcontrol
@@ -58,8 +58,8 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
         "grid.scheduler": SchedulerKind.persistent,
     }
     if has_griddepcontrol(target):
-        waits = should_wait(schedule, problem, target)
-        found["grid.launch"] = LaunchKind.serialized if waits else LaunchKind.programmatic
+        should_wait = waits(schedule, product_of(problem), problem, target).item()
+        found["grid.launch"] = LaunchKind.serialized if should_wait else LaunchKind.programmatic
     tail = _cheapest_tail(schedule, problem, target) if may_split_tail(schedule, problem) else TailKind.whole
     if isinstance(tail, KDivision):
         found["grid.k_division"] = tail

@@ -5,7 +5,9 @@ multiple of the bytes that the schedule moves at once. The host decides at each 
 nothing more for an aligned matrix. A matrix with aligned rows is packed only if the schedule asks for it.
 
 An operand that is known to have one column is the same memory as its transpose, which has one row. So it is packed
-`transposed`; the host decides at each launch whether a copy is needed.
+`transposed`; the host decides at each launch whether a copy is needed. If an operand whose K is not contiguous has few
+columns, and is packed because its rows are unaligned, it is packed `transposed`, too: TMA then loads long rows along K
+in place of short ones.
 
 wgmma transposes 16-bit operands only. Other operands whose K is not contiguous are transposed by a launch of their own,
 which moves each element once. That pays if the kernel reads each element often enough. An A of tf32 is not packed if B
@@ -46,6 +48,10 @@ _LEAST_HELD = 1 << 21
 # nn take 0.77 to 1.06 of the time with a packed A, 0.92 on average; eight with a shorter K take 1.00 to 1.10 (tf32,
 # H200).
 _LONG_HELD = 2048
+#: If an operand of 16 bits is packed, and its K is not contiguous, it is packed `transposed` up to so many columns. In
+#: nt and nn, 33 products with an unaligned M of 3 to 490 take 0.59 to 1.10 of the time, mean 0.89. With an M of 529 to
+#: 2051, eight take 0.97 to 1.31, mean 1.05 (bf16, H200).
+FEW_COLUMNS = 512
 _WIDEST = 16  # bytes of a store of one thread
 # For FMAs, A (or B) is transposed only if D has at least so many columns (or rows), and all extents are multiples of
 # the second number, the side of the tiles that are then chosen.
@@ -68,11 +74,37 @@ def of_one_column(given: Schedule, problem: Problem) -> Schedule:
     return given.filled({PACK_FIELDS[name]: PackKind.transposed for name in turned})
 
 
+def _of_few_columns(given: Schedule, problem: Problem) -> Schedule:
+    """The given fields with the operands to transpose because they have few columns, which are unaligned."""
+    is_alone = not (problem.is_grouped or problem.k_is_grouped or problem.has_arrivals or problem.takes_rows)
+    if not is_alone or problem.decomposition is not None or not takes_any_layout(problem):
+        return given
+    lies, fields = dict(zip("ab", k_is_last(problem.layout), strict=True)), given.decided()
+    turned = [
+        name
+        for name, dim in (("a", "m"), ("b", "n"))
+        if not lies[name] and name not in problem.lists and _is_short(name, getattr(problem.compiled, dim), problem)
+        if not any(path.startswith(f"mainloop.{name}.") for path in fields)
+    ]
+    return given.filled({PACK_FIELDS[name]: PackKind.transposed for name in turned})
+
+
+def takes_any_layout(problem: Problem) -> bool:
+    """Whether wgmma multiplies operands of these types also if their K is not contiguous."""
+    return has_wgmma(problem.a, problem.b, problem.acc, (False, False))
+
+
+def _is_short(name: str, columns: int | None, problem: Problem) -> bool:
+    """Whether rows of an operand have few elements and are unaligned."""
+    bits = element_type(problem.stream(name).element).bits
+    return columns is not None and columns <= FEW_COLUMNS and columns * bits % (8 * WIDEST) != 0
+
+
 def transposing(given: Schedule, problem: Problem, target: Target) -> Schedule:
     """The given fields with the operands to transpose for a kernel with roles, unless they say what is packed."""
-    given = of_one_column(given, problem)
+    given = _of_few_columns(of_one_column(given, problem), problem)
     types = problem.a, problem.b, problem.acc
-    if (problem.k_is_grouped and not problem.is_scaled) or not has_wgmma(*types) or has_wgmma(*types, (False, False)):
+    if (problem.k_is_grouped and not problem.is_scaled) or not has_wgmma(*types) or takes_any_layout(problem):
         return given
     suffix = f".{types_of_atom(problem.acc, problem.a, problem.b)}"
     by_warps = any(issuer_of(name) == "warp" and name.endswith(suffix) for name in target.mma_atoms)

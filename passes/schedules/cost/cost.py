@@ -210,14 +210,15 @@ def estimated(grids: Grids, product: Product, problem: Problem, target: Target) 
     return np.where(low, few_rows.cycles(grids, product, target), found) if low.any() else found
 
 
-def should_wait(schedule: Schedule, problem: Problem, target: Target) -> bool:
-    """Whether the grid should start after the grid before has ended. The schedule has the fields that `cost` needs."""
-    if not is_estimated(problem) or not schedule.agents.has_producer:
-        return False
-    grids, product = Grids.of([grid_of(fields_of(schedule), target)]), product_of(problem)
-    if not may_wait(grids, product, target.sm_count)[0]:
-        return False
-    return bool(estimate_of(grids, product, FITTED, target.sm_count, ctas_in_large_clusters(target)).waits[0])
+def waits(schedule: Schedule, product: Product, problem: Problem, target: Target) -> np.ndarray:
+    """For each product, whether the grid should start only after the grid before has ended. The schedule has the fields
+    that `cost` needs. The numbers of `product` may be arrays, with a value for each product."""
+    count = np.broadcast(product.m, product.n).size
+    grids = Grids.of([grid_of(fields_of(schedule), target)] * count)
+    may = may_wait(grids, product, target.sm_count)
+    if not is_estimated(problem) or not schedule.agents.has_producer or not may.any():
+        return np.zeros(count, dtype=bool)
+    return estimate_of(grids, product, FITTED, target.sm_count, ctas_in_large_clusters(target)).waits
 
 
 def halves_are_legal(grids: Grids, product: Product, problem: Problem, target: Target) -> np.ndarray:

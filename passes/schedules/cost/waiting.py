@@ -6,11 +6,13 @@ from lowtide.passes.schedules.cost.grids import Grids, Product, tiles_of
 
 # A grid may have to wait if its CTAs, one on an SM, take more than the first and less than the second of these shares
 # of the SMs.
-_SOME, _MOST = 0.5, 0.75
-# A grid that waits takes this share of the time: twelve such kernels took 0.89 to 0.97 of the time of programmatic
-# launches, 0.93 on average (13 to 23 µs, H200). Shorter grids, of up to `LONG` cycles, were not measured: they do not
-# wait, since a later start would cost them a larger share of the time.
-WAITING, LONG = 0.93, 20_000
+_SOME, _MOST = 0.56, 0.75
+# Memory limits a grid that waits: its reads take more than this many times as long as its CTAs take otherwise.
+LIMITED = 1.08
+# A grid that waits takes this share of the time: 31 such kernels took 0.81 to 1.03 of the time of programmatic
+# launches, 0.946 on average (11 to 34 µs, H200). With up to 73 CTAs, or less limited by memory, 26 took 0.96 to 1.05,
+# 1.015 on average. Shorter grids, of up to `LONG` cycles, do not wait, since a later start costs a larger share.
+WAITING, LONG = 0.95, 20_000
 
 
 def may_wait(grids: Grids, product: Product, sm_count: int) -> np.ndarray:

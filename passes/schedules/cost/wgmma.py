@@ -22,7 +22,7 @@ from lowtide.passes.schedules.cost.rings import (
     spares_a_stage,
     stages_of,
 )
-from lowtide.passes.schedules.cost.waiting import LONG, WAITING, may_wait
+from lowtide.passes.schedules.cost.waiting import LIMITED, LONG, WAITING, may_wait
 
 _LINE, _SECTOR = 128, 32  # bytes of L2
 _ROWS = 64  # of a wgmma
@@ -165,7 +165,8 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     total += np.where(fit, beside_last, found.launch) + found.launch_of_cta * busy
     total += _rest_of_ring(grids, product, sm_count)
     limit = _at_power_limit(grids, product, found, requests, moved, sm_count)
-    waits = may_wait(grids, product, sm_count) & ~fit & (total > LONG) & (last_wave.memory > last_wave.cta.total)
+    is_limited = last_wave.memory > LIMITED * last_wave.cta.total
+    waits = may_wait(grids, product, sm_count) & ~fit & (total > LONG) & is_limited
     whole = either(total, limit, np.where(off_k, found.power_sharpness_off_k, found.power_sharpness))
     whole = whole * _factor(grids, product, waits, sm_count)
     return Estimate(full, over, full_wave, last_wave, total - of_waves, whole, waits)

@@ -53,7 +53,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[Family]:
         families.append(of)
         order = SUM if of.numerics == "batch_invariant" else None
         divided = DIVIDED if of.numerics == "batch_invariant" else FEW
-        rows = (Intervals((64, 16384), (0, 1)),)
+        rows = (Intervals((64, 16384), (0, 1), (False, False)),)
         return SchedulePlan((divided, MANY), rows, 1, ((1,), (0,)), order, 0.0, 0.0)
 
     monkeypatch.setattr(planning, "make_plan", make)
@@ -91,6 +91,21 @@ def keep(store: KernelStore, schedule: str, m: int = 64, of: Family = OF) -> Non
 
 def schedule_of(asked: Wanted) -> Schedule:
     return Schedule.parse(Kernels().get(asked).manifest["schedule"])
+
+
+def test_a_kernel_may_be_launched_in_two_ways(compiled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = (Intervals((32, 64, 16384), (0, 0, 1), (True, False, False)),)
+    plan = SchedulePlan((FEW, MANY), rows, 1, ((1,), (0,)), None, 0.0, 0.0)
+    monkeypatch.setattr(planning, "make_plan", lambda of, epilogue: plan)
+    found = Kernels()
+    assert found.where(wanted(20)).kernel is None
+    waiting, early, later = (found.get(wanted(m)) for m in (20, 40, 30))
+    assert compiled == [FEW] and waiting is later and waiting is not early
+    assert waiting.ptx == early.ptx
+    assert found.where(wanted(20)).kernel is waiting and found.where(wanted(40)).kernel is early
+    read = Kernels()
+    assert read.where(wanted(20)).where == "disk"
+    assert read.get(wanted(20)) is not read.get(wanted(40)) and compiled == [FEW]
 
 
 def test_families_share_the_kernel_of_a_schedule(compiled: list[str], planned: list[Family]) -> None:

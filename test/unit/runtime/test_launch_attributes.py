@@ -11,6 +11,7 @@ from sample_kernel import kernel_from, sample_manifest
 
 from lowtide.errors import LaunchError, LoadError
 from lowtide.runtime.checks import MatrixView
+from lowtide.runtime.serialized import serialized
 
 M, N, K = 40, 24, 32
 
@@ -107,3 +108,17 @@ def test_a_programmatic_launch_is_a_launch_attribute(fake: FakeDriver) -> None:
     assert cluster.value.clusterDim.x == 2
     assert programmatic.id.name == "CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION"
     assert programmatic.value.programmaticStreamSerializationAllowed == 1
+
+
+def test_a_serialized_kernel_has_the_same_code_and_no_programmatic_launch(fake: FakeDriver) -> None:
+    fake.capability = (9, 0)
+    manifest = sample_manifest(dtype="f16", target="sm_90")
+    manifest["host"][-1]["attributes"]["programmatic"] = True
+    manifest["schedule"] = "#tile.schedule<grid = <tile = [128, 128], launch = programmatic>, mainloop = <k = 32>>"
+    kernel = kernel_from(manifest)
+    waiting = serialized(kernel)
+    assert (waiting.ptx, waiting.cubin) == (kernel.ptx, kernel.cubin)
+    assert [each.program.launches[0].programmatic for each in (kernel, waiting)] == [True, False]
+    assert kernel.manifest["host"][-1]["attributes"]["programmatic"]
+    assert waiting.manifest["schedule"] == manifest["schedule"].replace("programmatic", "serialized")
+    assert serialized(waiting).manifest == waiting.manifest

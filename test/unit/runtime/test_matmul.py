@@ -26,7 +26,7 @@ from lowtide.runtime import Kernel
 pytestmark = pytest.mark.usefixtures("torch")
 M, N, K = 40, 24, 32
 FEW, MANY = "grid.tile = [64, 64]", "grid.tile = [128, 128]"
-PLAN = SchedulePlan((FEW, MANY), (Intervals((64, 16384), (0, 1)),), 1, ((1,), (0,)), None, 0.001, 0.02)
+PLAN = SchedulePlan((FEW, MANY), (Intervals((64, 16384), (0, 1), (False, False)),), 1, ((1,), (0,)), None, 0.001, 0.02)
 
 
 def planned(of: Family) -> Planned:

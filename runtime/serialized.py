@@ -1,0 +1,21 @@
+"""The same kernel with another launch."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lowtide.runtime.kernel import Kernel
+
+_LAUNCH, _FLAG = "tile.launch", "programmatic"
+
+
+def serialized(kernel: Kernel) -> Kernel:
+    """The kernel, whose launches start only after the kernels before them in the stream have ended. In such a launch
+    griddepcontrol.wait returns at once (PTX ISA, "griddepcontrol"), so the code is the same."""
+    manifest = kernel.manifest
+    text = manifest["schedule"].replace("launch = programmatic", "launch = serialized")
+    host = [_without_flag(entry) if entry["op"] == _LAUNCH else entry for entry in manifest["host"]]
+    return Kernel({**manifest, "schedule": text, "host": host}, kernel.ptx, kernel.cubin)
+
+
+def _without_flag(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {**entry, "attributes": {name: value for name, value in entry["attributes"].items() if name != _FLAG}}
