@@ -285,8 +285,14 @@ def test_bench_times_no_wrong_kernel(fake_gpu: Callable[[str], None]) -> None:
     assert "lowtide chosen" not in result.stdout
 
 
-def test_a_gpu_whose_torch_is_wrong_is_not_trusted(fake_gpu: Callable[[str], None]) -> None:
+def test_a_gpu_whose_torch_is_wrong_is_not_trusted(
+    fake_gpu: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     fake_gpu("torch.matmul")
+    within = lowtide("bench", *PROBLEM, "--no-cublaslt")
+    assert within.exit_code == 0
+    assert "torch.matmul: takes part, since it rounds the sums of parts of K within the bound" in within.stderr
+    monkeypatch.setattr(contest, "complaint", lambda one, *given: "far off" if one.name == "torch.matmul" else "")
     result = lowtide("bench", *PROBLEM, "--no-cublaslt")
     assert result.exit_code == 2
     assert "torch.matmul's own result is wrong" in result.stderr
