@@ -1,4 +1,4 @@
-"""The same kernel with another launch."""
+"""A kernel with the same code and a serialized launch."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,8 +9,8 @@ _LAUNCH, _FLAG = "tile.launch", "programmatic"
 
 
 def serialized(kernel: Kernel) -> Kernel:
-    """The kernel, whose launches start only after the kernels before them in the stream have ended. In such a launch
-    griddepcontrol.wait returns at once (PTX ISA, "griddepcontrol"), so the code is the same."""
+    """The kernel, but it starts only after the kernels before it in the stream have ended. griddepcontrol.wait then
+    returns at once (PTX ISA, "griddepcontrol"), so the code is the same."""
     manifest = kernel.manifest
     text = manifest["schedule"].replace("launch = programmatic", "launch = serialized")
     host = [_without_flag(entry) if entry["op"] == _LAUNCH else entry for entry in manifest["host"]]

@@ -204,7 +204,7 @@ class Estimates:
         return np.where(in_reach, cycles, _OUT_OF_REACH * octaves)
 
     def waits(self, candidate: Candidate, rows: Sequence[int]) -> Mask:
-        """Whether, at each M, the kernel of a complete candidate should start only after the kernels before it in the
+        """For each M, whether the kernel of a complete candidate should start only after the kernels before it in the
         stream have ended."""
         schedule = candidate.complete
         assert schedule is not None

@@ -71,7 +71,7 @@ class Explanation:
         return "" if plan is None else plan.schedule(self.found.index, self.m)
 
     def _fixed(self) -> str:
-        """The fields that the family fixes. A plan packs `transposed` what has few columns."""
+        """The fields that the family fixes. In place of `rows`, a plan packs operands of few columns `transposed`."""
         turned = [name for name in ("a", "b") if f"{name}.pack = transposed" in self._planned]
         return reduce(
             lambda text, name: text.replace(f"{name}.pack = rows", f"{name}.pack = transposed"),

@@ -19,17 +19,18 @@ from lowtide.compiler.matmul.estimates import Candidate, Estimates, Floats, Indi
 from lowtide.compiler.matmul.products import extents_of, launched, products_at
 from lowtide.dialects.tile import PackKind, TailKind
 from lowtide.dialects.tile.schedule import Schedule
+from lowtide.elements import element_type
 from lowtide.passes.schedules.choice.candidates import for_any_rows, worth_dividing
 from lowtide.passes.schedules.choice.choice import Way, ways
 from lowtide.passes.schedules.choice.forms import fits_grid, has_all_rows
 from lowtide.passes.schedules.choice.grid import may_split_tail
-from lowtide.passes.schedules.choice.packing import FEW_COLUMNS, takes_any_layout
+from lowtide.passes.schedules.choice.packing import FEW_COLUMNS, row_of, takes_any_layout
 from lowtide.passes.schedules.choice.search import Search, search_with_producer
 from lowtide.passes.schedules.choice.swap import worth_swapping
 from lowtide.passes.schedules.cost.cost import estimated, halves_are_legal
 from lowtide.passes.schedules.cost.described import is_estimated
 from lowtide.passes.schedules.cost.grids import Grid, Grids, Product, taken
-from lowtide.passes.schedules.facts.alignment import PACK_FIELDS
+from lowtide.passes.schedules.facts.alignment import PACK_FIELDS, WIDEST
 from lowtide.passes.support.problem.matrix_layouts import k_is_last
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target, has_wgmma
@@ -56,7 +57,7 @@ class _Weighed(NamedTuple):
 
 class _FormsOfWay:
     """The forms of one way to compute the products of a family. `most`: the largest M for which candidates are listed.
-    `served`: the M that are computed in this way."""
+    `served`: the M whose products are computed in this way."""
 
     def __init__(self, way: Way, search_at: Callable[[int], Search], most: int, served: range, sums: Sums) -> None:
         search = search_at(most)  # if rows of D are M long, they start on 16 bytes: all widths are listed
@@ -260,8 +261,8 @@ def estimates_for(
 
 
 def _served(found: Sequence[Way]) -> Iterator[tuple[Way, range]]:
-    """The ways, and the M that each serves. If A is packed and its K is not contiguous, it is packed `transposed` for
-    few rows (`FEW_COLUMNS`)."""
+    """Each way, with the M that it serves. If K is not contiguous in A, and A is packed, it is packed `transposed` for
+    an M of up to `FEW_COLUMNS`."""
     of_few, first = [_transposing_a(way) for way in found], 0
     if of_few != list(found):
         first = FEW_COLUMNS + 1
@@ -270,10 +271,14 @@ def _served(found: Sequence[Way]) -> Iterator[tuple[Way, range]]:
 
 
 def _transposing_a(way: Way) -> Way:
-    """The way with an A that is packed `transposed`, if it is packed by `rows`, and its K is not contiguous."""
+    """The way, with A packed `transposed` if it was packed by `rows`, K is not contiguous in it, and wgmma takes its
+    type in any layout. If the rows of B are unaligned, those of A need not be, so A stays packed by `rows`: then it is
+    not copied where it is aligned."""
     of = way.problem
-    name, lies = ("b", k_is_last(of.layout)[1]) if of.swapped else ("a", k_is_last(of.layout)[0])
-    if lies or way.given.get(PACK_FIELDS[name]) is not PackKind.rows or not takes_any_layout(of):
+    name, other = ("b", "a") if of.swapped else ("a", "b")
+    lies, row = dict(zip("ab", k_is_last(of.layout), strict=True))[name], row_of(other, of)
+    is_aligned = row is not None and row * element_type(of.stream(other).element).bytes % WIDEST == 0
+    if lies or not is_aligned or way.given.get(PACK_FIELDS[name]) is not PackKind.rows or not takes_any_layout(of):
         return way
     return way._replace(given=way.given.set({PACK_FIELDS[name]: PackKind.transposed}))
 

@@ -83,7 +83,7 @@ class Planned:
     waiting: dict[int, Kernel] = field(default_factory=dict)
 
     def launched(self, kernel: Kernel, index: int, m: int) -> Kernel:
-        """The kernel of a schedule, as it is launched for an M."""
+        """The kernel of the schedule `index`, with the launch that the plan says for an M."""
         if not self.plan.waits(m):
             return kernel
         return self.waiting.get(index) or self.waiting.setdefault(index, serialized(kernel))

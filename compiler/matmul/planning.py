@@ -180,7 +180,7 @@ def _assigned(
 
 def _intervals(ends: Sequence[int], picks: _Picks, waits: _Flags) -> Intervals:
     """Neighbours with the same schedule and the same launch are one interval. `waits`: for each schedule and each of
-    `ends`, whether its kernel waits for the kernels before it."""
+    `ends`, whether the kernel waits until the kernels before it have ended."""
     waiting = waits[picks, np.arange(len(ends))]
     found = list(zip(picks.tolist(), waiting.tolist(), strict=True))
     last = [at for at in range(len(ends)) if at + 1 == len(ends) or found[at] != found[at + 1]]

@@ -36,7 +36,8 @@ def turned(problem: Problem, turns: Turns) -> Problem:
 
 
 def launched(problem: Problem) -> Product:
-    """The product of a problem, for a kernel whose launch a plan decides at each M."""
+    """The product of a problem in a plan. `overlaps` is false, since the plan decides for each M whether launches
+    overlap."""
     return replace(product_of(problem), overlaps=False)
 
 

@@ -11,14 +11,14 @@ from typing import Any
 _LAUNCHES = (
     "grid.launch = programmatic",
     "grid.launch = serialized",
-)  # the planned one, and that of a kernel that waits
+)  # of planned schedules, and of kernels that wait
 
 
 @dataclass(frozen=True)
 class Intervals:
     """`ends`: the last M of each interval, ascending; a larger M belongs to the last interval. `picks`: the index of
-    each interval's schedule. `waits`: whether its kernel starts only after the kernels before it in the stream have
-    ended, though the schedule says `grid.launch = programmatic`."""
+    each interval's schedule. `waits`: for each interval, whether the kernel starts only after the kernels before it in
+    the stream have ended, although the schedule has `grid.launch = programmatic`."""
 
     ends: tuple[int, ...]
     picks: tuple[int, ...]
@@ -57,7 +57,7 @@ class SchedulePlan:
         return of.waits[of.at(m)]
 
     def schedule(self, index: int, m: int) -> str:
-        """A schedule as it is launched for an M."""
+        """The schedule `index`, with the launch that its kernel has for an M."""
         text = self.schedules[index]
         return text.replace(*_LAUNCHES) if self.waits(m) else text
 

@@ -179,27 +179,31 @@ class Contest:
 
     def of_torch(self) -> Contender:
         """torch's product. If its result is wrong, torch's product without reduced-precision reductions, which round
-        the sums of parts of K. If neither sums integers exactly, torch's product, if float64 finds it within the bound.
+        the sums of parts of K. If both are wrong, torch's product all the same, if only its sums of integers are
+        inexact, and its result for the first set is within the bound of float64's.
 
-        Raises DeviceError if all are wrong.
+        Raises DeviceError if that is not within the bound.
         """
         spec = self.spec
         own = torch_product(self._torch, self.sets, spec.a, spec.sums, batched=spec.is_batched, is_fast=spec.is_fast)
         for torch in (own, with_exact_parts(self._torch, own)):
-            found = self._complaint(torch)
+            found = self._fault(torch)
             if not found:
                 return torch
         if not complaint(own, self.sets, spec):
-            self._say(f"{own.name}: takes part, since it rounds the sums of parts of K within the bound")
+            self._say(f"{own.name}: takes part within the bound of float64, though {found}")
             return own
         raise DeviceError(f"{own.name}'s own result is wrong: {found}; do not trust this GPU [gpu-untrusted]")
 
-    def _complaint(self, contender: Contender) -> str:
+    def _fault(self, contender: Contender) -> str:
+        """What is wrong with the contender's results; or ""."""
         try:
-            found = exact_complaint(contender, self._exact, self._timed)
-            found = found or complaint(contender, self.sets, self.spec)
+            return exact_complaint(contender, self._exact, self._timed) or complaint(contender, self.sets, self.spec)
         except Error as error:
-            found = str(error)
+            return str(error)
+
+    def _complaint(self, contender: Contender) -> str:
+        found = self._fault(contender)
         if found:
             self._say(f"{contender.name}: left out: {found}")
         return found

@@ -149,7 +149,8 @@ def test_a_product_before_its_transposes_is_found() -> None:
         run("\n".join(lines), inputs("nt", (70, 20, 45), (0, 0)))
 
 
-#: By what they do: the padding of rows of A and B, an edit of the transposing kernel of level nvvm, and what is said
+#: For each fault: the padding of rows of A and B, a pattern in the transposing kernel at level nvvm, the text in its
+#: place, and the expected message
 FAULTS = {
     "no barrier between stores to shared memory and loads": ((1, 3), r"nvvm.barrier0", "", r"race|uninitialised"),
     "units past a row's end are read": (

@@ -79,7 +79,7 @@ F16, BF16, F32, S8 = ({"a": name, "b": name, "d": name} for name in ("f16", "bf1
     [
         ("sm_90a", {"m": 4001, "n": 4003, "k": 101, "layout": "nt", "epilogue": scaled, **F16}),
         ("sm_90a", {"m": 4090, "n": 4094, "k": 70, "layout": "nt", "d_order": "column", "epilogue": scaled, **F16}),
-        ("sm_90a", {"m": 6152, "n": 2736, "k": 512, "layout": "nt", **F16}),  # the producer of a cluster
+        ("sm_90a", {"m": 6152, "n": 2736, "k": 512, "layout": "nt", **F16}),  # the producer in a cluster spilled
         ("sm_90a", {"n": 4379, "k": 256, **BF16, "d": "f32", "d_order": "column", "epilogue": scaled_and_added}),
         ("sm_90a", {"m": 4568, "n": 4508, "k": 7, "batch": 3, "layout": "nt", **F16, "d": "f32", "epilogue": scaled}),
         ("sm_80", {"n": 1216, "k": 7696, "a": "tf32", "b": "tf32", "d": "f32", "epilogue": biased}),

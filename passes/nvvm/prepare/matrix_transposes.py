@@ -63,7 +63,7 @@ class _Tile:
     columns: ir.Value
     row: ir.Value
     column: ir.Value
-    """Of the source, where the tile begins; so too the row."""
+    """`row`, `column`: where the tile begins in the source."""
 
     @classmethod
     def of(cls, context: Context, source: GlobalMatrix, target: GlobalMatrix) -> "_Tile":
@@ -122,7 +122,7 @@ class _Tile:
 
     @cached_property
     def place(self) -> ir.Value:
-        """The elements of the source before the tile, if rows lie without gaps."""
+        """The number of elements of the source before the tile, if rows lie without gaps."""
         build = self.build
         return build.add(
             build.mul(build.zext(self.row, build.i64), self.source_stride), build.zext(self.column, build.i64)
@@ -130,7 +130,7 @@ class _Tile:
 
     @cached_property
     def left(self) -> ir.Value:
-        """The elements of the source from the start of the tile on, if rows lie without gaps."""
+        """The number of elements of the source from the start of the tile on, if rows lie without gaps."""
         build = self.build
         last = build.mul(build.zext(build.sub(self.rows, 1), build.i64), self.source_stride)
         return build.add(last, build.zext(self.columns, build.i64))
@@ -157,8 +157,8 @@ class _Tile:
             llvm.StoreOp(value, element_pointer(to, offset, build.i8), alignment=UNIT_BYTES)
 
     def stage_parts(self) -> None:
-        """Units around the rows of the tile. Those that lie in the matrix are loaded as they are, all before the first
-        store. Of others there are few, and the elements that exist are copied."""
+        """Stage the units that hold the rows of the tile. Units that lie in the matrix are loaded whole, all before the
+        first store. There are few others; of these, single elements are copied, if they exist."""
         build, type_ = self.build, vector_type(self.count, self.element)
         units = self.side * (_UNITS + 1)
         starts = range(0, units, TRANSPOSING_THREADS)
@@ -183,8 +183,8 @@ class _Tile:
         return llvm.LoadOp(vector_type(self.count, self.element), unit.source, alignment=UNIT_BYTES).result
 
     def _unit(self, number: ir.Value) -> "_Unit":
-        """A unit of a row; all rows of the tile have one unit more than those of the target. If rows lie without gaps,
-        a unit may reach into the row before or after."""
+        """The unit with this number. Each row of the tile has one unit more than a row of the target, because it may
+        begin within a unit. If rows lie without gaps, a unit may reach into the row before or after."""
         build = self.build
         row = build.udiv(number, _UNITS + 1)
         unit = build.sub(number, build.mul(row, _UNITS + 1))
@@ -259,8 +259,9 @@ class _Tile:
 
 @dataclass(frozen=True)
 class _Unit:
-    """A unit around a row of the tile. `column`: of the tile, where it begins. `exists`: whether the row is in the
-    matrix, and the unit begins before its end. `is_inside`: whether all of the unit is in the matrix, too."""
+    """A unit of a row of the tile. `column`: the column of the tile at which the unit begins. `exists`: whether the row
+    is in the tile and the matrix, and the unit begins before the row's end. `is_inside`: whether, in addition, the
+    whole unit is in the matrix."""
 
     row: ir.Value
     column: ir.Value

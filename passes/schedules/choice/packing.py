@@ -5,9 +5,9 @@ multiple of the bytes that the schedule moves at once. The host decides at each 
 nothing more for an aligned matrix. A matrix with aligned rows is packed only if the schedule asks for it.
 
 An operand that is known to have one column is the same memory as its transpose, which has one row. So it is packed
-`transposed`; the host decides at each launch whether a copy is needed. If an operand whose K is not contiguous has few
-columns, and is packed because its rows are unaligned, it is packed `transposed`, too: TMA then loads long rows along K
-in place of short ones.
+`transposed`; the host decides at each launch whether a copy is needed. An operand of 16 bits whose K is not contiguous
+is packed `transposed`, too, if it is known to have few columns and its rows are unaligned: TMA then loads long rows
+along K in place of short ones.
 
 wgmma transposes 16-bit operands only. Other operands whose K is not contiguous are transposed by a launch of their own,
 which moves each element once. That pays if the kernel reads each element often enough. An A of tf32 is not packed if B
@@ -16,6 +16,7 @@ Swapped operands are then compared with the product as given. FMAs take f32 in a
 contiguous passes through registers. If it is read very often, it is transposed, so that its K is no longer contiguous.
 """
 
+from collections.abc import Callable
 from math import gcd
 from typing import Any
 
@@ -49,8 +50,8 @@ _LEAST_HELD = 1 << 21
 # H200).
 _LONG_HELD = 2048
 #: If an operand of 16 bits is packed, and its K is not contiguous, it is packed `transposed` up to so many columns. In
-#: nt and nn, 33 products with an unaligned M of 3 to 490 take 0.59 to 1.10 of the time, mean 0.89. With an M of 529 to
-#: 2051, eight take 0.97 to 1.31, mean 1.05 (bf16, H200).
+#: nt and nn, 33 products with an unaligned M of 3 to 490 take 0.59 to 1.10 of the time with `rows`, mean 0.89. With an
+#: M of 529 to 2051, eight take 0.97 to 1.31, mean 1.05 (bf16, H200).
 FEW_COLUMNS = 512
 _WIDEST = 16  # bytes of a store of one thread
 # For FMAs, A (or B) is transposed only if D has at least so many columns (or rows), and all extents are multiples of
@@ -64,40 +65,40 @@ def of_one_column(given: Schedule, problem: Problem) -> Schedule:
     if M is known to be 1, and a B (K, N) if N is. If K is known to be 1, an operand is a row as it is."""
     if problem.k_is_grouped or problem.decomposition is not None or problem.compiled.k == 1:
         return given
-    lies, fields = dict(zip("ab", k_is_last(problem.layout), strict=True)), given.decided()
-    turned = [
-        name
-        for name, dim in (("a", "m"), ("b", "n"))
-        if not lies[name] and getattr(problem.compiled, dim) == 1 and name not in problem.lists
-        if not any(path.startswith(f"mainloop.{name}.") for path in fields)
-    ]
-    return given.filled({PACK_FIELDS[name]: PackKind.transposed for name in turned})
+    return _turning(given, problem, lambda name, columns: columns == 1)
 
 
 def _of_few_columns(given: Schedule, problem: Problem) -> Schedule:
-    """The given fields with the operands to transpose because they have few columns, which are unaligned."""
+    """The given fields with the operands to transpose: those with few columns and unaligned rows, unless a field says
+    how the operand is moved."""
     is_alone = not (problem.is_grouped or problem.k_is_grouped or problem.has_arrivals or problem.takes_rows)
     if not is_alone or problem.decomposition is not None or not takes_any_layout(problem):
         return given
+
+    def is_short(name: str, columns: int) -> bool:
+        bits = element_type(problem.stream(name).element).bits
+        return columns <= FEW_COLUMNS and columns * bits % (8 * WIDEST) != 0
+
+    return _turning(given, problem, is_short)
+
+
+def _turning(given: Schedule, problem: Problem, of_columns: Callable[[str, int], bool]) -> Schedule:
+    """The given fields with the operands to transpose: those whose K is not contiguous, whose number of columns is
+    known, and for which `of_columns` holds, unless a field says how the operand is moved."""
     lies, fields = dict(zip("ab", k_is_last(problem.layout), strict=True)), given.decided()
+    columns = {"a": problem.compiled.m, "b": problem.compiled.n}
     turned = [
         name
-        for name, dim in (("a", "m"), ("b", "n"))
-        if not lies[name] and name not in problem.lists and _is_short(name, getattr(problem.compiled, dim), problem)
+        for name, count in columns.items()
+        if count is not None and not lies[name] and name not in problem.lists and of_columns(name, count)
         if not any(path.startswith(f"mainloop.{name}.") for path in fields)
     ]
     return given.filled({PACK_FIELDS[name]: PackKind.transposed for name in turned})
 
 
 def takes_any_layout(problem: Problem) -> bool:
-    """Whether wgmma multiplies operands of these types also if their K is not contiguous."""
+    """Whether wgmma takes operands of these types even if their K is not contiguous."""
     return has_wgmma(problem.a, problem.b, problem.acc, (False, False))
-
-
-def _is_short(name: str, columns: int | None, problem: Problem) -> bool:
-    """Whether rows of an operand have few elements and are unaligned."""
-    bits = element_type(problem.stream(name).element).bits
-    return columns is not None and columns <= FEW_COLUMNS and columns * bits % (8 * WIDEST) != 0
 
 
 def transposing(given: Schedule, problem: Problem, target: Target) -> Schedule:
@@ -171,7 +172,7 @@ def _is_packed(name: str, schedule: Schedule, problem: Problem) -> bool:
     if name in "ad" and problem.has_arrivals:
         return False
     element = element_type(problem.d if name == "d" else problem.stream(name).element).bytes
-    columns = _columns(name, problem)
+    columns = row_of(name, problem)
     if columns is not None and columns * element % WIDEST == 0:
         return False
     try:
@@ -181,7 +182,7 @@ def _is_packed(name: str, schedule: Schedule, problem: Problem) -> bool:
     return align > element and (columns is None or columns * element % align != 0)
 
 
-def _columns(name: str, problem: Problem) -> int | None:
+def row_of(name: str, problem: Problem) -> int | None:
     """The length of a row; None where it is known at the launch."""
     if name == "d":
         return problem.row_of_d

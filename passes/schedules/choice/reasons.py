@@ -17,6 +17,7 @@ from lowtide.dialects.tile import (
 from lowtide.dialects.tile.agents import REGISTER_PATHS
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
+from lowtide.passes.schedules.choice.packing import takes_any_layout
 from lowtide.passes.schedules.cost import few_rows
 from lowtide.passes.schedules.cost.rings import MOST_STAGES
 from lowtide.passes.schedules.facts.alignment import (
@@ -160,6 +161,8 @@ def _why_packed(name: str, schedule: Schedule, problem: Problem) -> str:
             f"it has one column, which is read as a row, {bytes_at_once} bytes at a time: copied if its elements are"
             " not contiguous or not aligned to them"
         )
+    if takes_any_layout(problem):
+        return "it has few columns, and rows that are not aligned: transposed, so that TMA loads long rows along K"
     return f"wgmma takes {problem.stream(name).element} with K contiguous: transposed to a workspace"
 
 

@@ -39,7 +39,7 @@ class Product:
     of tiles, it always loads whole boxes."""
     overlaps: "bool | np.ndarray" = False
     """Whether each launch begins before the one before it has ended, as in the calibration and in kernels that serve
-    several extents."""
+    several extents, except those of plans, which say for each M whether a launch waits."""
     rings_are_deep: "bool | np.ndarray" = True
     """Whether rings may have more than 8 stages. No kernel of the calibration has so many."""
     ends_anywhere: "bool | np.ndarray" = False

@@ -7,11 +7,11 @@ from lowtide.passes.schedules.cost.grids import Grids, Product, tiles_of
 # A grid may have to wait if its CTAs, one on an SM, take more than the first and less than the second of these shares
 # of the SMs.
 _SOME, _MOST = 0.56, 0.75
-# Memory limits a grid that waits: its reads take more than this many times as long as its CTAs take otherwise.
+# A grid waits only if its reads from memory take more than this many times as long as all else that its CTAs do.
 LIMITED = 1.08
 # A grid that waits takes this share of the time: 31 such kernels took 0.81 to 1.03 of the time of programmatic
-# launches, 0.946 on average (11 to 34 µs, H200). With up to 73 CTAs, or less limited by memory, 26 took 0.96 to 1.05,
-# 1.015 on average. Shorter grids, of up to `LONG` cycles, do not wait, since a later start costs a larger share.
+# launches, 0.946 on average (11 to 34 µs, H200). 26 others, with up to 73 CTAs or less limited by memory, took 0.96 to
+# 1.05, 1.015 on average. Grids of up to `LONG` cycles do not wait, since a later start costs them a larger share.
 WAITING, LONG = 0.95, 20_000
 
 

@@ -1,5 +1,5 @@
-// convert-sm-to-nvvm: thread 0 runs the producer, and TMA loads take the address of shared memory as it is. In clusters,
-// LLVM does not unroll its K loop.
+// convert-sm-to-nvvm: thread 0 runs the producer, and TMA loads take the address of shared memory directly. In
+// clusters, the producer's loop over a known K is not unrolled.
 // RUN: lowtide-opt %s -p convert-sm-to-nvvm | filecheck %s
 
 // CHECK-DAG: #[[DISABLE:.+]] = #llvm.loop_unroll<disable = true>

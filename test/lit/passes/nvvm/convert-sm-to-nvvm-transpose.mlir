@@ -10,7 +10,7 @@
 // CHECK-NEXT:    %[[Y:.+]] = llvm.load %{{.+}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
 // CHECK:         llvm.store %[[X]], %{{.+}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<3>
 // CHECK:         llvm.store %[[Y]], %{{.+}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<3>
-// Others: nine units a row. All loads of those that lie in the matrix stand before the stores.
+// Other tiles: nine units a row. All loads of units that lie in the matrix stand before the stores.
 // CHECK:       } else {
 // CHECK:         %[[X:.+]] = scf.if %[[HAS_X:.+]] -> (vector<4xf32>) {
 // CHECK-NEXT:      llvm.load %{{.+}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
@@ -20,7 +20,7 @@
 // CHECK:         scf.if %[[HAS_X]] {
 // CHECK-NEXT:      llvm.store %[[X]], %{{.+}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<3>
 // CHECK:           llvm.store %[[Y]], %{{.+}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<3>
-// The elements of others that exist. All loads of a unit stand before the stores.
+// Of other units, the elements that exist are copied. All loads of a unit stand before its stores.
 // CHECK:         scf.for %{{.+}} = %c0_i32 to %c288_i32 step %c128_i32
 // CHECK-COUNT-4:   llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr<1> -> f32
 // CHECK-NOT:       llvm.load
