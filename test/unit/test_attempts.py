@@ -149,6 +149,18 @@ def test_a_producer_that_spills_takes_registers_of_three_consumers() -> None:
     assert kernel.assembly is not None and kernel.assembly.spill_stores == 0
 
 
+def test_a_consumer_adds_the_parts_of_many_sums_without_spills() -> None:
+    """It holds 112 sums, and loads one part after the other."""
+    schedule = (
+        "grid.tile = [256, 112], grid.order = row, grid.scheduler = persistent, grid.k_division = split(3),"
+        " grid.operands = swapped, k = 64, stages = 4, agents.producer.warps = 4, agents.consumer.warps = 8,"
+        " agents.consumer.instances = 1, epilogue.path = tma"
+    )
+    kernel = compile_planned(lt.GemmSpec(layout="tt", **BF16), "sm_90a", schedule)
+    assert kernel.passed_over == ()
+    assert kernel.assembly is not None and kernel.assembly.spill_stores == 0
+
+
 def test_given_fields_stay(spilling: Spilling) -> None:
     spilling(2)
     kernel = lt.compile_gemm(SMALL, target="sm_80", schedule="grid.tile = [64, 64], epilogue.tile = [64, 64]")

@@ -29,6 +29,7 @@ from lowtide.targets.tv import extents
 
 _ACCESS_BITS = 128  # of the widest load or store of one thread
 _SLOTS_AT_ONCE = 8  # slots whose additions LLVM and ptxas unroll
+_OTHERS = 32  # registers that a consumer needs beside its sums and the values of a slot
 
 
 def lower_store_partial(context: Context, op: tile.StorePartialOp) -> None:
@@ -88,9 +89,10 @@ def lower_add_partials(context: Context, op: tile.AddPartialsOp) -> None:
     """Loops over the slots, and adds registers element by element.
 
     LLVM and ptxas unroll the loop, and load several slots before they add the first. If a thread without roles cannot
-    hold them, it spills; if it can, it is faster (H100: 10.2 and 10.7 µs at 256×256×8192 bf16 by mma.sync). They unroll
-    the whole loop only if the count is a constant. So if it is a run-time value, a second loop serves tiles that have
-    all their parts, with a constant count (H200: 5.2 µs instead of 6.8 at 1×320×1664 bf16 in 8 parts).
+    hold them, it spills; if it can, it is faster (H100: 10.2 and 10.7 µs at 256×256×8192 bf16 by mma.sync). A consumer
+    spills if it cannot hold one slot beside its sums (256×112 in 3 parts, with run-time extents). They unroll the whole
+    loop only if the count is a constant. So if it is a run-time value, a second loop serves tiles that have all their
+    parts, with a constant count (H200: 5.2 µs instead of 6.8 at 1×320×1664 bf16 in 8 parts).
     """
     build, fragment = context.build, _wide(context, context.fragment(op.value))
     count, usual = context.scalar(op.count), _usual_count(op)
@@ -117,8 +119,9 @@ def _added(context: Context, op: tile.AddPartialsOp, fragment: Fragment, count: 
     """The registers of the fragment plus those of `count` slots."""
     build = context.build
     loop = scf.ForOp(build.constant(0), count, build.constant(1), list(fragment.registers))
-    held = len(fragment.registers) * _bytes(fragment) // 4 * (1 + _SLOTS_AT_ONCE)
-    if context.barrier == 0 and held > context.registers:
+    own = len(fragment.registers) * _bytes(fragment) // 4
+    held = own * (1 + _SLOTS_AT_ONCE) if context.barrier == 0 else 2 * own + _OTHERS
+    if held > context.registers:
         keep_rolled(loop)
     with ir.InsertionPoint(loop.body):
         slot = build.add(context.scalar(op.first), loop.induction_variable)
