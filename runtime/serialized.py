@@ -5,6 +5,8 @@ from typing import Any
 
 from lowtide.runtime.kernel import Kernel
 
+#: The text of a programmatic launch in a schedule, and of a serialized one.
+LAUNCHES = "launch = programmatic", "launch = serialized"
 _LAUNCH, _FLAG = "tile.launch", "programmatic"
 
 
@@ -12,7 +14,7 @@ def serialized(kernel: Kernel) -> Kernel:
     """The kernel, but it starts only after the kernels before it in the stream have ended. griddepcontrol.wait then
     returns at once (PTX ISA, "griddepcontrol"), so the code is the same."""
     manifest = kernel.manifest
-    text = manifest["schedule"].replace("launch = programmatic", "launch = serialized")
+    text = manifest["schedule"].replace(*LAUNCHES)
     host = [_without_flag(entry) if entry["op"] == _LAUNCH else entry for entry in manifest["host"]]
     return Kernel({**manifest, "schedule": text, "host": host}, kernel.ptx, kernel.cubin)
 

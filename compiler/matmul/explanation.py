@@ -1,7 +1,6 @@
 """The result of `lt.matmul.explain`: the facts that determine a call's kernel, and the place of that kernel."""
 
 from dataclasses import dataclass
-from functools import reduce
 
 from lowtide.compiler.matmul.family import Family
 from lowtide.compiler.matmul.kernels import Found
@@ -61,8 +60,7 @@ class Explanation:
         lines += [f"sums      {self.summation}"] if self.summation else []
         lines += [f"alone     a kernel for this shape alone has {self.alone}"] if self.alone else []
         lines += [f"          run-time extents do not allow that: {self.broken}"] if self.broken else []
-        schedule = self.schedule or (self._planned if plan else "chosen by the first call")
-        return "\n".join([*lines, f"schedule  {schedule}"])
+        return "\n".join([*lines, f"schedule  {self.schedule or self._planned or 'chosen by the first call'}"])
 
     @property
     def _planned(self) -> str:
@@ -71,13 +69,12 @@ class Explanation:
         return "" if plan is None else plan.schedule(self.found.index, self.m)
 
     def _fixed(self) -> str:
-        """The fields that the family fixes. In place of `rows`, a plan packs operands of few columns `transposed`."""
-        turned = [name for name in ("a", "b") if f"{name}.pack = transposed" in self._planned]
-        return reduce(
-            lambda text, name: text.replace(f"{name}.pack = rows", f"{name}.pack = transposed"),
-            turned,
-            self.family.given,
-        )
+        """The fields that the family fixes, with the values of the planned schedule, if there is one: it may pack
+        operands of few columns `transposed`, in place of `rows`."""
+        given = dict(each.split(" = ") for each in self.family.given.split(", ") if each)
+        planned = (each.partition(" = ") for each in self._planned.split(", "))
+        given |= {name: value for name, _, value in planned if name in given}
+        return ", ".join(f"{name} = {value}" for name, value in given.items())
 
     def _of_plan(self, plan: SchedulePlan) -> list[str]:
         first, last = plan.rows(self.m)

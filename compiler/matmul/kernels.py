@@ -179,7 +179,9 @@ class Kernels:
             if made is None:
                 made, where = _from_disk(store, key, plan), "disk"
             if isinstance(made, Kernel) or made is None or record is not None:
-                found = kernel or (planned.launched(made, index, wanted.m) if isinstance(made, Kernel) else None)
+                found = made if isinstance(made, Kernel) else None
+                if found is not None and record is None:
+                    found = kernel or planned.launched(found, index, wanted.m)
                 return Found(where if found else "nowhere", found, plan, index, tuple(refused), record is not None)
             refused.append(made.why)
         return Found("nowhere", None, plan, plan.in_turn(wanted.m)[0], tuple(refused), False)

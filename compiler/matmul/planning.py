@@ -184,9 +184,8 @@ def _intervals(ends: Sequence[int], picks: _Picks, waits: _Flags) -> Intervals:
     waiting = waits[picks, np.arange(len(ends))]
     found = list(zip(picks.tolist(), waiting.tolist(), strict=True))
     last = [at for at in range(len(ends)) if at + 1 == len(ends) or found[at] != found[at + 1]]
-    return Intervals(
-        tuple(ends[at] for at in last), *(tuple(of) for of in zip(*(found[at] for at in last), strict=True))
-    )
+    chosen, waiting_at = zip(*(found[at] for at in last), strict=True)
+    return Intervals(tuple(ends[at] for at in last), chosen, waiting_at)
 
 
 def _others(number: int, costs: _Floats, picks: _Picks) -> tuple[int, ...]:

@@ -8,10 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-_LAUNCHES = (
-    "grid.launch = programmatic",
-    "grid.launch = serialized",
-)  # of planned schedules, and of kernels that wait
+from lowtide.runtime.serialized import LAUNCHES
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ class SchedulePlan:
     def schedule(self, index: int, m: int) -> str:
         """The schedule `index`, with the launch that its kernel has for an M."""
         text = self.schedules[index]
-        return text.replace(*_LAUNCHES) if self.waits(m) else text
+        return text.replace(*LAUNCHES) if self.waits(m) else text
 
     def rows(self, m: int) -> tuple[int, int | None]:
         """The first and the last M of the interval of `m`. The last interval has no end: None."""

@@ -1,7 +1,7 @@
 """The agents of a CTA, and the groups that execute an op together.
 
 Without roles there is one agent for the whole CTA at collective levels, else one per warp. With `sm.roles` there is one
-per role at collective levels. Otherwise there is one for a producer role, because one elected thread does all its work,
+per role at collective levels. Otherwise there is one for a producer role, because one thread does all its work,
 and one per warpgroup of a consumer role, or one per warp if its warps multiply. An agent runs the kernel from its first
 op, and inside `sm.roles` only its role's region.
 """

@@ -205,6 +205,16 @@ def test_a_tuned_schedule_is_taken_for_its_shape_on_its_gpu(
     assert schedule_of(wanted(device=DEVICE)).mainloop.stages == 3
 
 
+def test_a_tuned_kernel_is_launched_as_its_schedule_says(store: KernelStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = SchedulePlan((FEW,), (Intervals((16384,), (0,), (True,)),), 1, ((),), None, 0.0, 0.0)
+    monkeypatch.setattr(planning, "make_plan", lambda of, epilogue: plan)
+    keep(store, OTHER)
+    found, tuned_one = Kernels(), wanted(device=DEVICE)
+    kernel = Kernels().get(tuned_one)
+    assert kernel.manifest["schedule"] == found.where(tuned_one).kernel.manifest["schedule"]
+    assert found.get(wanted()).manifest["schedule"] != kernel.manifest["schedule"]
+
+
 def test_bits_are_kept_whatever_was_tuned(store: KernelStore) -> None:
     keep(store, DIVIDED)
     with pytest.warns(CacheWarning, match=r"it sums in the order .*split\(2\).*; it is ignored"):

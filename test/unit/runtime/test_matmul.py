@@ -31,7 +31,7 @@ PLAN = SchedulePlan((FEW, MANY), (Intervals((64, 16384), (0, 1), (False, False))
 
 def planned(of: Family) -> Planned:
     """The schedules keep what the family fixes."""
-    return Planned(replace(PLAN, schedules=tuple(f"{each} {of.given}".strip() for each in PLAN.schedules)))
+    return Planned(replace(PLAN, schedules=tuple(", ".join(filter(None, (each, of.given))) for each in PLAN.schedules)))
 
 
 @pytest.fixture
@@ -225,6 +225,19 @@ def test_the_kernel_of_a_call_can_be_asked_for(fake: FakeDriver, made: list[tupl
     assert "M = 40: schedule 1, for M from 0 to 64" in str(after) and "128" in str(after.schedule)
     assert "2 schedules serve every M; they are estimated to take 0.1 % more" in str(after)
     assert (after.spec.m, after.spec.n, after.spec.k) == (M, N, K)
+
+
+def test_an_explanation_says_how_unaligned_operands_are_packed(
+    fake: FakeDriver, made: list[tuple[Family, str]]
+) -> None:
+    _, b, _ = arrays()
+    found = Matmul().explain(Tensor(aligned(M, K, offset=2)), b)
+    assert "fixed     a.pack = rows, b.pack = rows\n" in str(found)
+    plan = found.found.plan
+    assert plan is not None
+    transposing = replace(plan, schedules=(f"{FEW}, a.pack = transposed, b.pack = rows", *plan.schedules[1:]))
+    other = replace(found, found=replace(found.found, plan=transposing))
+    assert "fixed     a.pack = transposed, b.pack = rows\n" in str(other)
 
 
 def test_a_call_can_ask_for_a_kernel_of_its_shape_alone(fake: FakeDriver, made: list[tuple[Family, str]]) -> None:
