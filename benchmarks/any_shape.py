@@ -1,7 +1,8 @@
 """Races kernels for randomly drawn shapes beside torch and cuBLASLt, and judges them by the required speeds.
 
     python benchmarks/any_shape.py race --journal DIR [--seed 7] [--count 100] [--layout tn …] [--dtype bf16 …]
-        [--rows 256] [--batch 16] [--public] [--minutes 8] [--rounds 5] [--cublaslt 8] [--kernels DIR]
+        [--rows 256] [--batch 16] [--public] [--minutes 8] [--rounds 5] [--most-rounds 20] [--cublaslt 8]
+        [--kernels DIR]
     python benchmarks/any_shape.py compile --out DIR [the same options of the draw]
     python benchmarks/any_shape.py compare --journal DIR OLD NEW
     python benchmarks/any_shape.py draw | report --journal DIR | record --journal DIR
@@ -10,7 +11,8 @@
 log-uniform. Without `--seed`, the seed is new. Shapes with more than `--bytes` in A, B and D are drawn again.
 `race` compiles each shape's own kernel, which is the one for this shape alone, and the kernels of `lt.matmul`, on all
 cores. Then it races them in shuffled rounds beside torch.matmul (torch.bmm for batches, torch._scaled_mm for e4m3 with
-scales by rows). With `--cublaslt N`, the best of N algorithms of cuBLASLt takes part. Each contender is checked before
+scales by rows). A shape runs on, up to `--most-rounds`, while the interval of one of its ratios is wider than 2 %. With
+`--cublaslt N`, the best of N algorithms of cuBLASLt takes part. Each contender is checked before
 it is timed. The journal gets a line for each shape, with the seconds, or with the reason if the shape fails. A later
 run with the same journal continues with the next shape. With `--kernels`, the own kernels are loaded from a folder that
 `compile` has written on any machine.
@@ -32,7 +34,7 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,7 @@ from lowtide.compiler.whole_files import write_whole
 from lowtide.measurement.bench.any_shape.draws import DTYPES, Draw, Drawn, read_layers, read_public
 from lowtide.measurement.bench.any_shape.journal import Journal, Origin, origin_of
 from lowtide.measurement.bench.any_shape.kernels import KernelFolder, warm_matmul
+from lowtide.measurement.bench.any_shape.precision import until_narrow
 from lowtide.measurement.bench.any_shape.races import DONE, OUT_OF_TIME, Races, end_process_after, run_of
 from lowtide.measurement.bench.any_shape.racing import Settings, device_and_software
 from lowtide.measurement.bench.any_shape.report import run_tables, verdict_table
@@ -115,7 +118,8 @@ def peers_of(names: Sequence[str], sets: Sequence[Operands]) -> list[Any]:
 def settings(arguments: argparse.Namespace) -> Settings:
     names = arguments.peer or ()
     peers = (lambda sets: peers_of(names, sets)) if names else None
-    return Settings(arguments.rounds, arguments.warm, arguments.timed, arguments.cublaslt, peers)
+    runs_on = until_narrow(arguments.most_rounds)
+    return Settings(arguments.rounds, arguments.warm, arguments.timed, arguments.cublaslt, peers, runs_on=runs_on)
 
 
 def races(arguments: argparse.Namespace, *folders: Path, **more: Any) -> tuple[Draw, Races]:
@@ -214,6 +218,12 @@ def report_command(arguments: argparse.Namespace) -> int:
     return DONE
 
 
+def rounds_of(lines: Sequence[Mapping[str, Any]]) -> str:
+    """`5`, or `5 to 20` if some shapes ran on."""
+    counts = sorted({len(times) for line in lines for times in line["seconds"].values()} or {0})
+    return " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+
+
 def record_command(arguments: argparse.Namespace) -> int:
     journal = Journal(arguments.journal)
     run, lines = run_of(journal), list(journal.lines.values())
@@ -227,7 +237,7 @@ def record_command(arguments: argparse.Namespace) -> int:
         columns=columns,
         rows=tuple(tuple(map(record.cell, cells_of(row, columns))) for row in run.rows),
         software=", ".join(sorted({line["software"] for line in lines})),
-        rounds=str(max(len(times) for line in lines for times in [*line["seconds"].values(), []])),
+        rounds=rounds_of(lines),
         about=f"{len(lines)} of {drawn} shapes",
         commit=run.commit,
         seed=run.seed,
@@ -260,6 +270,7 @@ def _add_compiling(parser: argparse.ArgumentParser) -> None:
 def _add_racing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--journal", type=Path, required=True, help="the folder of the run")
     parser.add_argument("--rounds", type=int, default=5, help="counted rounds; default 5")
+    parser.add_argument("--most-rounds", type=int, default=20, help="the most, while a ratio is uncertain; default 20")
     parser.add_argument("--warm", type=float, default=25.0, help="ms before each timing; a quarter for cool kernels")
     parser.add_argument("--timed", type=float, default=40.0, help="ms of each timing; a quarter for cool kernels")
     parser.add_argument(

@@ -151,6 +151,8 @@ def test_a_journal_is_reported_and_recorded(
     result = script.record.load(tmp_path / "any-shape-9.json")
     assert (result.device, result.commit, result.seed, result.rounds) == ("NVIDIA X", "abc", "9", "5")
     assert result.about == "2 of 2 shapes" and len(result.rows) == 2 and result.software == "torch 0"
+    ran_on = [{"seconds": {"torch": [1.0] * count}} for count in (5, 7, 20)]
+    assert script.rounds_of(ran_on) == "5 to 20" and script.rounds_of([{"seconds": {}}]) == "0"
 
 
 def test_the_commit_is_that_of_the_checkout(

@@ -12,19 +12,26 @@ import pytest
 
 from lowtide.measurement.bench.any_shape import lines
 from lowtide.measurement.bench.any_shape.lines import HELD, INCOMPLETE, LINES, MISSED, Bounds, Line, judged
+from lowtide.measurement.bench.any_shape.precision import until_narrow
 from lowtide.measurement.bench.any_shape.report import Run, run_tables, verdict_table
 from lowtide.measurement.bench.any_shape.rows import (
+    BEST_PEER,
     MATMUL,
+    NEW,
+    OLD,
     OWN,
     TORCH,
     Row,
     cells_of,
     columns_of,
+    ratios_of,
     row_from,
     row_of,
     short,
+    with_best_peer,
 )
 from lowtide.measurement.bench.any_shape.statistics import statistics_of
+from lowtide.measurement.bench.gpu_timing import Contender
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEDULE = (
@@ -226,3 +233,26 @@ def test_the_lines_have_goals_beyond_what_is_required() -> None:
     for line in lines.LINES:
         assert line.goal.mean > line.required.mean and (line.goal.least or 2) > (line.required.least or 0)
     assert list(judged([])) == []
+
+
+def test_the_ratios_of_a_shape_are_medians_with_intervals() -> None:
+    times = {TORCH: [2.0, 4.0, 6.0], OWN: [1.0, 1.0, 2.0], "a": [1.0, 3.0, 9.0]}
+    assert ratios_of(times) == {(OWN, TORCH): (3.0, 2.0, 4.0)}
+    assert ratios_of(with_best_peer(times))[OWN, BEST_PEER] == (3.0, 1.0, 4.5)
+    assert with_best_peer({OWN: [1.0], "torch.matmul": [2.0]})[BEST_PEER] == [2.0]
+    assert with_best_peer({OWN: [1.0]}) == {OWN: [1.0]}
+    many = [1.0 + number / 100 for number in range(9)]  # from six rounds on, a value of each end is outside
+    assert ratios_of({OLD: many, NEW: [1.0] * 9}) == {(NEW, OLD): (1.04, 1.01, 1.07)}
+
+
+def test_a_race_runs_on_until_all_ratios_are_known() -> None:
+    def contenders(**times: Sequence[float]) -> list[Contender]:
+        return [Contender({"matmul": MATMUL}.get(name, name), print, [*of_rounds]) for name, of_rounds in times.items()]
+
+    runs_on = until_narrow(7)
+    even, close, wide = (1.0,) * 5, (0.99, 0.995, 1.0, 1.005, 1.01), (0.9, 0.95, 1.0, 1.05, 1.1)
+    assert not runs_on(contenders(torch=even, own=close))
+    assert runs_on(contenders(torch=even, own=wide)) and runs_on(contenders(torch=even, own=even, matmul=wide))
+    assert runs_on(contenders(**{"torch.matmul": [5 * time for time in wide]}, own=even))  # far from all limits too
+    assert runs_on(contenders(old=wide, new=even)) and not runs_on(contenders(torch=wide))
+    assert not runs_on(contenders(torch=even + even[:2], own=wide + wide[:2]))  # as many rounds as allowed

@@ -1,6 +1,6 @@
 """The row of a shape in a file of results. Reports and verdicts are made from rows.
 
-A line of the journal has all seconds. A row has ratios: the median, the least and the greatest of those of the rounds.
+A line of the journal has all seconds. A row has ratios: the median of those of the rounds, with its interval.
 """
 
 import re
@@ -8,6 +8,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from lowtide.measurement.bench.any_shape.statistics import Interval, median_interval
 
 # Names of contenders.
 TORCH, CUBLASLT, BEST_PEER = "torch", "cuBLASLt", "the best peer"
@@ -32,7 +34,6 @@ _SHOWN = (r"grid = <(.*?)>", r"mainloop = <(k = .*?, stages = \d+)", r"(consumer
 _NOT_SHOWN = re.compile(r", (?:launch|registers) = \w+|, scheduler = persistent")
 _PACKED = re.compile(r"\b(a|b|epilogue) = <(?:[^<>]|<[^<>]*>)*pack = (?!none)(\w+)")
 
-Ratio = tuple[float, float, float]
 Pair = tuple[str, str]
 
 
@@ -45,7 +46,7 @@ class Row:
     shape: str
     source: str
     microseconds: float | None
-    ratios: Mapping[Pair, Ratio]
+    ratios: Mapping[Pair, Interval]
     failed: Mapping[str, str]
     schedules: Mapping[str, str]
     reason: str
@@ -58,11 +59,8 @@ class Row:
 def row_of(line: Mapping[str, Any]) -> Row:
     """The row of a journal's line."""
     seconds: Mapping[str, Sequence[float]] = line["seconds"]
-    by_name = dict(seconds)
-    peers = [name for name in seconds if name not in _OURS]
-    if len(peers) > 1:
-        by_name[BEST_PEER] = seconds[min(peers, key=lambda name: statistics.median(seconds[name]))]
-    ratios = {pair: _ratio(*(by_name[name] for name in pair)) for pair in PAIRS if by_name.keys() >= {*pair}}
+    has_several_peers = sum(name not in _OURS for name in seconds) > 1
+    ratios = ratios_of(with_best_peer(seconds) if has_several_peers else seconds)
     if line.get("equal"):
         ratios[NEW, OLD] = (1.0, 1.0, 1.0)
     torch = 1e6 * statistics.median(seconds[TORCH]) if TORCH in seconds else None
@@ -78,9 +76,17 @@ def short(schedule: str) -> str:
     return "; ".join([*(found[1] for found in parts if found), *packed]) or schedule
 
 
-def _ratio(one: Sequence[float], other: Sequence[float]) -> Ratio:
-    ratios = [y / x for x, y in zip(one, other, strict=True)]
-    return statistics.median(ratios), min(ratios), max(ratios)
+def with_best_peer(seconds: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
+    """The times by contender, those of the peer with the least median once more as `BEST_PEER`, if there is a peer."""
+    peers = [times for name, times in seconds.items() if name not in _OURS]
+    return {**seconds, BEST_PEER: min(peers, key=statistics.median)} if peers else dict(seconds)
+
+
+def ratios_of(seconds: Mapping[str, Sequence[float]]) -> dict[Pair, Interval]:
+    """The ratio of each pair of `PAIRS` whose contenders raced. `seconds`: by contender, one entry for each round."""
+    raced = [(one, other) for one, other in PAIRS if one in seconds and other in seconds]
+    of_rounds = ([y / x for x, y in zip(seconds[one], seconds[other], strict=True)] for one, other in raced)
+    return dict(zip(raced, map(median_interval, of_rounds), strict=True))
 
 
 def columns_of(rows: Sequence[Row]) -> tuple[str, ...]:
@@ -105,7 +111,7 @@ def row_from(columns: Sequence[str], cells: Sequence[Any]) -> Row:
     """The inverse of `cells_of`, from cells that benchmarks/record.py has read."""
     named = dict(zip(columns, cells, strict=True))
     found = {pair: named[column] for pair in PAIRS if isinstance(named.get(column := _column(pair)), list)}
-    ratios: dict[Pair, Ratio] = {pair: (float(x), float(y), float(z)) for pair, (x, y, z) in found.items()}
+    ratios: dict[Pair, Interval] = {pair: (float(x), float(y), float(z)) for pair, (x, y, z) in found.items()}
     parts = [part.partition(": ") for part in str(named["failed"]).split("; ") if part]
     failed = {"" if name == "all" else name: why for name, _, why in parts}
     schedules = {

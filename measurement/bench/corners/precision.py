@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Sequence
 
+from lowtide.measurement.bench.any_shape.precision import is_wider
 from lowtide.measurement.bench.any_shape.rows import OWN
 from lowtide.measurement.bench.any_shape.statistics import Interval, median_interval
 from lowtide.measurement.bench.gpu_timing import Contender, RunsOn
@@ -20,8 +21,7 @@ def ratio_to_best(own: Sequence[float], peers: Sequence[Sequence[float]]) -> Int
 
 def is_near(found: Interval) -> bool:
     """Whether a limit is near the median, and the interval is wider than allowed beside it."""
-    middle, low, high = found
-    return any(abs(middle - limit) <= NEAR for limit in LIMITS) and max(middle - low, high - middle) > WIDTH * middle
+    return any(abs(found[0] - limit) <= NEAR for limit in LIMITS) and is_wider(found, WIDTH)
 
 
 def until_known(most_rounds: int) -> RunsOn:

@@ -1,0 +1,27 @@
+"""When a shape has enough rounds: each of its ratios is known to two percent, whatever its value is."""
+
+from collections.abc import Sequence
+
+from lowtide.measurement.bench.any_shape.rows import ratios_of, with_best_peer
+from lowtide.measurement.bench.any_shape.statistics import Interval
+from lowtide.measurement.bench.gpu_timing import Contender, RunsOn
+
+WIDTH = 0.02
+
+
+def is_wider(found: Interval, width: float) -> bool:
+    """Whether an end of the interval is farther from the median than this share of the median."""
+    middle, low, high = found
+    return max(middle - low, high - middle) > width * middle
+
+
+def until_narrow(most_rounds: int) -> RunsOn:
+    """A rule that asks for another round while the interval of one of the shape's ratios is wider than `WIDTH`, up to
+    `most_rounds` counted rounds."""
+
+    def runs_on(contenders: Sequence[Contender]) -> bool:
+        seconds = with_best_peer({one.name: one.sustained for one in contenders})
+        rounds = max(map(len, seconds.values()))
+        return rounds < most_rounds and any(is_wider(found, WIDTH) for found in ratios_of(seconds).values())
+
+    return runs_on
