@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # it imports MLIR, which a machine that races saved kernels n
 # cuBLASLt's algorithms are first timed alone, with few launches; the fastest are then timed interleaved.
 ALONE_LAUNCHES, ALONE_MS, ALONE_SECONDS = 3, 5.0, 30.0  # ms per algorithm, seconds for all of them
 SCREENED, FINALISTS = 12, 4
+TORCH_PARTS = 16  # of K, whose sums torch may round to the type of D
 HEADINGS = ("contender", "TFLOP/s", "to torch", "to cuBLASLt", "to the better")
 
 
@@ -179,8 +180,8 @@ class Contest:
 
     def of_torch(self) -> Contender:
         """torch's product. If its result is wrong, torch's product without reduced-precision reductions, which round
-        the sums of parts of K. If both are wrong, torch's product all the same, if only its sums of integers are
-        inexact, and its result for the first set is within the bound of float64's.
+        the sums of parts of K. If both are wrong, torch's product all the same, if its result for the first set is
+        within the bound of sums that are rounded so. A product of one row is rounded so without the setting too.
 
         Raises DeviceError if that is not within the bound.
         """
@@ -190,8 +191,8 @@ class Contest:
             found = self._fault(torch)
             if not found:
                 return torch
-        if not complaint(own, self.sets, spec):
-            self._say(f"{own.name}: takes part within the bound of float64, though {found}")
+        if not complaint(own, self.sets, spec, parts=TORCH_PARTS):
+            self._say(f"{own.name}: takes part, though {found}: within the bound of sums of parts of K in {spec.d}")
             return own
         raise DeviceError(f"{own.name}'s own result is wrong: {found}; do not trust this GPU [gpu-untrusted]")
 

@@ -178,9 +178,10 @@ def tolerance(dtype: str, acc: str, k: int, d: str | None = None, is_fast: bool 
     return element_type(d or dtype).spacing / 2 + own + math.sqrt(n) * element_type("f64").spacing / 2
 
 
-def complaint(contender: Contender, sets: Sequence[Operands], spec: GemmSpec) -> str:
+def complaint(contender: Contender, sets: Sequence[Operands], spec: GemmSpec, parts: int = 1) -> str:
     """The fault in the contender's result on the first set, or "". Checks that every element is written, and compares
-    sampled rows of each matrix of a batch with float64."""
+    sampled rows of each matrix of a batch with float64. `parts`: the number of parts of K whose sums may be rounded to
+    D's type, and so may each sum of them: a rounding changes D by at most half a spacing of its norm (`tolerance`)."""
     torch = torch_with_gpu()
     operands = sets[0]
     mark = unwritten(operands.d)
@@ -196,6 +197,7 @@ def complaint(contender: Contender, sets: Sequence[Operands], spec: GemmSpec) ->
     if bool((operands.d.isnan() if math.isnan(mark) else operands.d == mark).any()):
         return "elements of D were not written, or are NaN"
     most = tolerance(spec.a, spec.sums, operands.logical_a.shape[-1], spec.d, spec.is_fast)
+    most += (parts - 1) * element_type(spec.d).spacing  # a rounding of each part, and one of each sum
     return "" if error <= most else f"relative error {error:.1e}, more than {most:.1e}"
 
 

@@ -62,3 +62,11 @@ def test_a_kernel_of_less_precise_sums_or_of_another_product_is_left_out(dtype: 
     assert [one.name for one in standings.others] == ["right"]
     assert "exact sums of integers" in standings.left_out["short"]
     assert dtype != "f16" or "relative error" in standings.left_out["f16 sums"]
+
+
+def test_torch_takes_part_if_it_rounds_sums_of_parts_of_k() -> None:
+    """A product of one row and a long K is such a product in torch 2.11."""
+    spec = lt.GemmSpec(m=1, n=360, k=26120, a="bf16", b="bf16", d="bf16", layout="tn")
+    with Contest(spec, 0, lambda text: None) as contest:
+        assert contest.add_kernel("lowtide", lt.compile_gemm(spec))
+        assert len(contest.run(rounds=1, algorithms=0).torch.sustained) == 1

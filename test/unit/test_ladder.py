@@ -76,7 +76,7 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     monkeypatch.setattr(contest, "operand_sets", lambda *given: [SimpleNamespace()])
     monkeypatch.setattr(contest, "exact_product", lambda *given: SimpleNamespace(operands=SimpleNamespace()))
     monkeypatch.setattr(contest, "exact_complaint", lambda one, *given: "off by one" if one.name in wrong else "")
-    monkeypatch.setattr(contest, "complaint", lambda *given: "")
+    monkeypatch.setattr(contest, "complaint", lambda *given, **more: "")
     monkeypatch.setattr(contest, "race", race)
     monkeypatch.setattr(ladder, "run_on_gpu", computed_by_numpy)
     return wrong.add
@@ -291,8 +291,9 @@ def test_a_gpu_whose_torch_is_wrong_is_not_trusted(
     fake_gpu("torch.matmul")
     within = lowtide("bench", *PROBLEM, "--no-cublaslt")
     assert within.exit_code == 0
-    assert "torch.matmul: takes part within the bound of float64, though off by one" in within.stderr
-    monkeypatch.setattr(contest, "complaint", lambda one, *given: "far off" if one.name == "torch.matmul" else "")
+    assert "takes part, though off by one: within the bound of sums of parts of K in bf16" in within.stderr
+    wrong = {"torch.matmul": "far off"}
+    monkeypatch.setattr(contest, "complaint", lambda one, *given, **more: wrong.get(one.name, ""))
     result = lowtide("bench", *PROBLEM, "--no-cublaslt")
     assert result.exit_code == 2
     assert "torch.matmul's own result is wrong" in result.stderr
