@@ -107,6 +107,31 @@ def test_clusters_wait_for_epilogues_with_operands() -> None:
     assert beside[1] / beside[0] > 1.01 * alone[1] / alone[0]
 
 
+def test_consumers_in_turn_wait_in_clusters_at_each_tile_if_rows_start_on_lines() -> None:
+    alone = PLAIN._replace(columns=128, warpgroups=1, turns=2, band=1)
+    grids = [alone, alone._replace(cluster_columns=2), alone._replace(cluster_rows=2, cluster_columns=2)]
+
+    def relative(k: int, extra: int = 0) -> list[float]:
+        one, *clusters = estimated(replace(SQUARE, m=81920, n=256, k=k, row_bytes=(2 * k + extra,) * 2), *grids)
+        return [each / one for each in clusters]
+
+    assert relative(256)[0] > 1 and relative(256)[1] > 1.05
+    assert all(more > less for k in (512, 2048) for more, less in zip(relative(256), relative(k), strict=True))
+    assert all(off < 0.98 * on for off, on in zip(relative(256, extra=16), relative(256), strict=True))
+
+
+@pytest.mark.parametrize(("columns", "changes", "slower"), [
+    (32, {}, True), (72, {}, False), (32, {"b_is_k_major": False}, False), (32, {"row_bytes": (8208, 8208)}, False),
+])  # fmt: skip
+def test_clusters_that_share_few_columns_read_memory_more_slowly(
+    columns: int, changes: dict[str, Any], slower: bool
+) -> None:
+    few = replace(SQUARE, m=131072, n=columns, **changes)
+    one = PLAIN._replace(columns=columns, band=WHOLE_COLUMN)
+    alone, pair = estimated(few, one, one._replace(cluster_rows=2))
+    assert (pair > 1.02 * alone) == slower
+
+
 def test_all_candidates_are_estimated_as_each_by_itself() -> None:
     texts = ("grid.tile = [128, 256], roles = cooperative(2)", "grid.tile = [64, 128], roles = pingpong(2)")
     schedules = [choose(LARGE, SM_90A, Schedule.parse(text)).schedule for text in texts]

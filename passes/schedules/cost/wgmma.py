@@ -53,6 +53,16 @@ _CLUSTERS_WAIT = 1.04
 # Clusters of tiles of one warpgroup take longer by this factor if the tiles have at least so many columns: 207 kernels
 # of the calibration took 1.04 of the estimates, relative to the best estimate of another tile.
 _WIDE, _WIDE_IN_CLUSTERS = 200, 1.04
+# Two costs of clusters if the rows of A and B start on lines of L2. With other rows, clusters save more than these
+# costs: 20 products took 0.93 to 1.13 of the time in smaller ones, geometric mean 1.014 (M from 7,000 to 102,000,
+# H200). Reads from memory take longer by this factor if the CTAs of a cluster share up to so many columns, such as few
+# rows of a swapped product, and A and B are K-major: 14 products of 13 to 32 rows took 0.99 to 1.05 of the time of the
+# best tile alone, geometric mean 1.02 (bf16 tn, H200).
+_FEW_SHARED, _WITH_FEW_SHARED = 64, 1.05
+# If consumers take turns, each tile after the first waits for the other CTAs of its cluster, for so many cycles if the
+# ring holds all steps of a tile. With more steps, a part is hidden. 13 products with N and K from 128 to 1024 took 1.01
+# to 1.13 of the time of the best tile alone, geometric mean 1.065 (M from 8,000 to 160,000, H200).
+_TILE_IN_PAIR, _TILE_IN_CLUSTER = 800.0, 1000.0
 # The factor by which the epilogue takes longer with one warpgroup, or with one of several that take turns. The share of
 # its loads and stores by which it delays the multiplication of another consumer.
 _OF_ONE, _COMPETES = 2.0, 0.07
@@ -133,6 +143,7 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     requests = [_requests(*each, found) for each in zip(product.row_bytes, k_major, strict=True)]
     stored = _stores(grids, product, found)
     shared = np.where((ctas <= at_once) & (grids.turns > 1), found.turns_of_one, grids.turns)
+    shares_few = np.where(_shares_few_columns(grids, product), _WITH_FEW_SHARED, 1.0)
     cta = _cta(grids, product, found, requests, stored, found.least_step / shared, sm_count)
 
     def wave(running: np.ndarray, parts: np.ndarray, *, is_last: bool) -> Wave:
@@ -141,7 +152,7 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
         of_byte = _cycles_per_byte(running, found.memory, of_pair, sm_count)
         if is_last:  # a few CTAs have one more tile than the others
             of_byte = np.where(full > 0, either(of_byte, np.asarray(1 / found.last_of_cta), _LAST_SHARPNESS), of_byte)
-        from_memory = moved / ctas / parts * of_byte
+        from_memory = moved / ctas / parts * of_byte * shares_few
         total = either(of_cta.total, from_memory, found.memory_sharpness) * slower
         total = total + beside + empty * running / ctas / parts
         return Wave(of_cta, from_memory, total)
@@ -158,6 +169,7 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     # Consumers whose epilogues take longer than the products end about together, each with a tile of its own.
     ends = np.where(np.ceil(ctas / at_once) % grids.turns == 0, 1.0, 0.5) * full_wave.cta.longer
     after_turns = stored + sum(_work(grids, product)) - ends
+    total += np.maximum(0, full - 1) * _waits_for_cluster(grids, product, sm_count)
     off_k = is_large_off_k(product)
     of_clusters = np.where(off_k, found.cluster_launch_off_k, found.cluster_launch)
     total = total + np.where(grids.turns > 1, after_turns, 0) + np.where(grids.cluster > 1, of_clusters, 0)
@@ -186,6 +198,20 @@ def _factor(grids: Grids, product: Product, waits: np.ndarray, sm_count: int) ->
     factor *= np.where((grids.cluster > 1) & is_wide, _WIDE_IN_CLUSTERS, 1.0)
     factor *= np.where(waits, WAITING, 1.0)
     return np.asarray(factor * np.where(gains_by_stages(grids, product, sm_count), MORE_STAGES, 1.0))
+
+
+def _shares_few_columns(grids: Grids, product: Product) -> np.ndarray:
+    """Whether the CTAs of a cluster share few columns of a K-major B beside a K-major A, with rows on lines."""
+    shared = (grids.cluster_rows > 1) & (grids.columns <= _FEW_SHARED)
+    return np.asarray(shared & product.a_is_k_major & product.b_is_k_major & _starts_on_lines(product))
+
+
+def _waits_for_cluster(grids: Grids, product: Product, sm_count: int) -> np.ndarray:
+    """The cycles for which a tile waits for the other CTAs of a cluster, if consumers take turns."""
+    waits = np.select([grids.cluster < 2, grids.cluster < 3], [0.0, _TILE_IN_PAIR], _TILE_IN_CLUSTER)
+    steps = np.ceil(np.ceil(product.k / grids.depth) / grids.parts)
+    waits = waits * np.minimum(1, stages_of(grids, product, sm_count) / steps)
+    return np.asarray(np.where((grids.turns > 1) & _starts_on_lines(product), waits, 0))
 
 
 def _after_reads(wave: Wave, grids: Grids, found: Constants) -> np.ndarray:
@@ -234,9 +260,12 @@ def is_large_off_k(product: Product) -> np.ndarray:
     products that are not K-major did not gain (docs/tried.md)."""
     of_a = np.logical_not(product.a_is_k_major) & product.b_is_k_major & np.asarray(product.m >= product.n)
     of_b = np.logical_not(product.b_is_k_major) & product.a_is_k_major & np.asarray(product.n >= product.m)
-    return np.asarray(
-        (of_a | of_b) & _is_multiple(product.row_bytes[0], _LINE) & _is_multiple(product.row_bytes[1], _LINE)
-    )
+    return np.asarray((of_a | of_b) & _starts_on_lines(product))
+
+
+def _starts_on_lines(product: Product) -> np.ndarray:
+    """Whether the rows of both operands start on lines of L2."""
+    return np.asarray(_is_multiple(product.row_bytes[0], _LINE) & _is_multiple(product.row_bytes[1], _LINE))
 
 
 def _narrow(side: np.ndarray, is_k_major: "bool | np.ndarray", product: Product, factor: float) -> np.ndarray:
