@@ -11,11 +11,11 @@
 log-uniform. Without `--seed`, the seed is new. Shapes with more than `--bytes` in A, B and D are drawn again.
 `race` compiles each shape's own kernel, which is the one for this shape alone, and the kernels of `lt.matmul`, on all
 cores. Then it races them in shuffled rounds beside torch.matmul (torch.bmm for batches, torch._scaled_mm for e4m3 with
-scales by rows). A shape runs on, up to `--most-rounds`, while the interval of one of its ratios is wider than 2 %. With
-`--cublaslt N`, the best of N algorithms of cuBLASLt takes part. Each contender is checked before
-it is timed. The journal gets a line for each shape, with the seconds, or with the reason if the shape fails. A later
-run with the same journal continues with the next shape. With `--kernels`, the own kernels are loaded from a folder that
-`compile` has written on any machine.
+scales by rows). A shape gets `--rounds`, then more until each of its ratios is known to 2 %, at most `--most-rounds` in
+all. With `--cublaslt N`, the best of N algorithms of cuBLASLt takes part. Each contender is checked before it is timed.
+The journal gets a line for each shape, with the seconds, or with the reason if the shape fails. A later run with the
+same journal continues with the next shape. With `--kernels`, the own kernels are loaded from a folder that `compile`
+has written on any machine.
 `compare` races the kernels of two commits. OLD and NEW are folders of `compile` for the same draw. Kernels with equal
 code are not timed.
 `report` prints the statistics, the ten worst shapes and the verdicts. Races print them too, and write them to
@@ -219,7 +219,7 @@ def report_command(arguments: argparse.Namespace) -> int:
 
 
 def rounds_of(lines: Sequence[Mapping[str, Any]]) -> str:
-    """`5`, or `5 to 20` if some shapes ran on."""
+    """The number of counted rounds: `5`, or the least and the greatest, as in `5 to 20`, if shapes differ."""
     counts = sorted({len(times) for line in lines for times in line["seconds"].values()} or {0})
     return " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
 

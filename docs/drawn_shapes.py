@@ -40,10 +40,12 @@ kernel, `lt.matmul` and torch run in the same shuffled rounds, after the results
 
 Each line compares a contender with another one, which is torch unless the line names it. The ratio of a round is the
 time of the other one divided by the time of the contender, so above 1 the contender is faster. The ratio of a shape is
-the median over its rounds, with its 95 % interval. With fewer than six rounds, this is from the least ratio to the
-greatest. In runs of up to 20 rounds, a shape runs on while one of its intervals is wider than 2 %. Means have bootstrap
-intervals. A shape that failed counts as below every limit. *Incomplete*: the run has fewer shapes than the line needs.
-Runs that a later one has replaced are in the history of `benchmarks/results/`.
+the median over its rounds, with its 95 % interval. With fewer than six rounds, the interval goes from the least ratio
+to the greatest. If a run may have up to 20 rounds, a shape gets more rounds until both ends of each interval are within
+2 % of the median. Intervals that end a race this way hold the true median a little less often than in 95 % of cases.
+Means have bootstrap intervals. A shape that failed counts as below every limit. *Incomplete*: the
+run has fewer shapes than the line needs. Runs that a later one has replaced are in the history of
+`benchmarks/results/`.
 
 {verdicts}
 

@@ -180,8 +180,9 @@ def tolerance(dtype: str, acc: str, k: int, d: str | None = None, is_fast: bool 
 
 def complaint(contender: Contender, sets: Sequence[Operands], spec: GemmSpec, parts: int = 1) -> str:
     """The fault in the contender's result on the first set, or "". Checks that every element is written, and compares
-    sampled rows of each matrix of a batch with float64. `parts`: the number of parts of K whose sums may be rounded to
-    D's type, and so may each sum of them: a rounding changes D by at most half a spacing of its norm (`tolerance`)."""
+    sampled rows of each matrix of a batch with float64. `parts`: the number of parts into which K may be divided. The
+    sum of each part may be rounded to D's type, and so may each sum of parts. A rounding changes D by at most half a
+    spacing of its norm (`tolerance`)."""
     torch = torch_with_gpu()
     operands = sets[0]
     mark = unwritten(operands.d)
@@ -197,7 +198,8 @@ def complaint(contender: Contender, sets: Sequence[Operands], spec: GemmSpec, pa
     if bool((operands.d.isnan() if math.isnan(mark) else operands.d == mark).any()):
         return "elements of D were not written, or are NaN"
     most = tolerance(spec.a, spec.sums, operands.logical_a.shape[-1], spec.d, spec.is_fast)
-    most += (parts - 1) * element_type(spec.d).spacing  # a rounding of each part, and one of each sum
+    # Half a spacing for each part, and for each sum of parts but the last: `tolerance` includes that one.
+    most += (parts - 1) * element_type(spec.d).spacing
     return "" if error <= most else f"relative error {error:.1e}, more than {most:.1e}"
 
 

@@ -65,7 +65,7 @@ def test_a_kernel_of_less_precise_sums_or_of_another_product_is_left_out(dtype: 
 
 
 def test_torch_takes_part_if_it_rounds_sums_of_parts_of_k() -> None:
-    """A product of one row and a long K is such a product in torch 2.11."""
+    """torch 2.11 rounds such sums in a product of one row with a long K."""
     spec = lt.GemmSpec(m=1, n=360, k=26120, a="bf16", b="bf16", d="bf16", layout="tn")
     with Contest(spec, 0, lambda text: None) as contest:
         assert contest.add_kernel("lowtide", lt.compile_gemm(spec))

@@ -241,7 +241,7 @@ def test_the_ratios_of_a_shape_are_medians_with_intervals() -> None:
     assert ratios_of(with_best_peer(times))[OWN, BEST_PEER] == (3.0, 1.0, 4.5)
     assert with_best_peer({OWN: [1.0], "torch.matmul": [2.0]})[BEST_PEER] == [2.0]
     assert with_best_peer({OWN: [1.0]}) == {OWN: [1.0]}
-    many = [1.0 + number / 100 for number in range(9)]  # from six rounds on, a value of each end is outside
+    many = [1.0 + number / 100 for number in range(9)]  # of nine values, one at each end is outside
     assert ratios_of({OLD: many, NEW: [1.0] * 9}) == {(NEW, OLD): (1.04, 1.01, 1.07)}
 
 

@@ -6,18 +6,18 @@ from lowtide.measurement.bench.any_shape.rows import ratios_of, with_best_peer
 from lowtide.measurement.bench.any_shape.statistics import Interval
 from lowtide.measurement.bench.gpu_timing import Contender, RunsOn
 
-WIDTH = 0.02
+WIDTH = 0.02  # from the median to the farther end of the interval, as a share of the median
 
 
 def is_wider(found: Interval, width: float) -> bool:
-    """Whether an end of the interval is farther from the median than this share of the median."""
+    """Whether an end of the interval is farther from its median than `width`, a share of the median."""
     middle, low, high = found
     return max(middle - low, high - middle) > width * middle
 
 
 def until_narrow(most_rounds: int) -> RunsOn:
-    """A rule that asks for another round while the interval of one of the shape's ratios is wider than `WIDTH`, up to
-    `most_rounds` counted rounds."""
+    """A rule that asks for another round while the interval of one of the shape's ratios is wider than `WIDTH` (as in
+    `is_wider`), up to `most_rounds` counted rounds."""
 
     def runs_on(contenders: Sequence[Contender]) -> bool:
         seconds = with_best_peer({one.name: one.sustained for one in contenders})

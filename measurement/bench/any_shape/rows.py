@@ -1,6 +1,7 @@
 """The row of a shape in a file of results. Reports and verdicts are made from rows.
 
-A line of the journal has all seconds. A row has ratios: the median of those of the rounds, with its interval.
+A line of the journal has the seconds of all rounds. A row has the ratio of each pair of contenders: the median over
+the rounds, with its interval.
 """
 
 import re
@@ -77,13 +78,14 @@ def short(schedule: str) -> str:
 
 
 def with_best_peer(seconds: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
-    """The times by contender, those of the peer with the least median once more as `BEST_PEER`, if there is a peer."""
+    """The times by contender. If there is a peer, `BEST_PEER` has the times of the peer with the least median, too."""
     peers = [times for name, times in seconds.items() if name not in _OURS]
     return {**seconds, BEST_PEER: min(peers, key=statistics.median)} if peers else dict(seconds)
 
 
 def ratios_of(seconds: Mapping[str, Sequence[float]]) -> dict[Pair, Interval]:
-    """The ratio of each pair of `PAIRS` whose contenders raced. `seconds`: by contender, one entry for each round."""
+    """The ratio of each pair of `PAIRS` whose contenders both raced: the median over the rounds, with its interval.
+    `seconds`: by contender, one entry for each round."""
     raced = [(one, other) for one, other in PAIRS if one in seconds and other in seconds]
     of_rounds = ([y / x for x, y in zip(seconds[one], seconds[other], strict=True)] for one, other in raced)
     return dict(zip(raced, map(median_interval, of_rounds), strict=True))

@@ -53,15 +53,17 @@ _CLUSTERS_WAIT = 1.04
 # Clusters of tiles of one warpgroup take longer by this factor if the tiles have at least so many columns: 207 kernels
 # of the calibration took 1.04 of the estimates, relative to the best estimate of another tile.
 _WIDE, _WIDE_IN_CLUSTERS = 200, 1.04
-# Two costs of clusters if the rows of A and B start on lines of L2. With other rows, clusters save more than these
-# costs: 20 products took 0.93 to 1.13 of the time in smaller ones, geometric mean 1.014 (M from 7,000 to 102,000,
-# H200). Reads from memory take longer by this factor if the CTAs of a cluster share up to so many columns, such as few
-# rows of a swapped product, and A and B are K-major: 14 products of 13 to 32 rows took 0.99 to 1.05 of the time of the
-# best tile alone, geometric mean 1.02 (bf16 tn, H200).
+# The next two costs of clusters apply if the rows of A and B start on lines of L2. With other rows, clusters save more
+# than they cost: in smaller clusters, 20 products took 0.93 to 1.13 of the time, geometric mean 1.014 (M from 7,000 to
+# 102,000, H200).
+# If A and B are K-major, and the CTAs of a cluster share at most so many columns, such as the few rows of a swapped
+# product, reads from memory take longer by this factor. 14 products of 13 to 32 rows took 0.99 to 1.05 of the time of
+# the best tile without clusters, geometric mean 1.02 (bf16 tn, H200).
 _FEW_SHARED, _WITH_FEW_SHARED = 64, 1.05
-# If consumers take turns, each tile after the first waits for the other CTAs of its cluster, for so many cycles if the
-# ring holds all steps of a tile. With more steps, a part is hidden. 13 products with N and K from 128 to 1024 took 1.01
-# to 1.13 of the time of the best tile alone, geometric mean 1.065 (M from 8,000 to 160,000, H200).
+# If consumers take turns, each tile of a full wave after the first one waits for the other CTAs of its cluster. In
+# clusters of two, and in larger ones, it waits for so many cycles if the ring holds all K steps of a tile. With more
+# steps, a part of this is hidden. 13 products with N and K from 128 to 1024 took 1.01 to 1.13 of the time of the best
+# tile without clusters, geometric mean 1.065 (M from 8,000 to 160,000, H200).
 _TILE_IN_PAIR, _TILE_IN_CLUSTER = 800.0, 1000.0
 # The factor by which the epilogue takes longer with one warpgroup, or with one of several that take turns. The share of
 # its loads and stores by which it delays the multiplication of another consumer.
@@ -201,13 +203,14 @@ def _factor(grids: Grids, product: Product, waits: np.ndarray, sm_count: int) ->
 
 
 def _shares_few_columns(grids: Grids, product: Product) -> np.ndarray:
-    """Whether the CTAs of a cluster share few columns of a K-major B beside a K-major A, with rows on lines."""
+    """Whether the CTAs of a cluster share few columns, A and B are K-major, and their rows start on lines of L2."""
     shared = (grids.cluster_rows > 1) & (grids.columns <= _FEW_SHARED)
     return np.asarray(shared & product.a_is_k_major & product.b_is_k_major & _starts_on_lines(product))
 
 
 def _waits_for_cluster(grids: Grids, product: Product, sm_count: int) -> np.ndarray:
-    """The cycles for which a tile waits for the other CTAs of a cluster, if consumers take turns."""
+    """The cycles for which a tile waits for the other CTAs of its cluster. 0 if consumers do not take turns, or if rows
+    do not start on lines of L2."""
     waits = np.select([grids.cluster < 2, grids.cluster < 3], [0.0, _TILE_IN_PAIR], _TILE_IN_CLUSTER)
     steps = np.ceil(np.ceil(product.k / grids.depth) / grids.parts)
     waits = waits * np.minimum(1, stages_of(grids, product, sm_count) / steps)
