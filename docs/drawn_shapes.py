@@ -43,9 +43,8 @@ time of the other one divided by the time of the contender, so above 1 the conte
 the median over its rounds, with its 95 % interval. With fewer than six rounds, the interval goes from the least ratio
 to the greatest. If a run may have up to 20 rounds, a shape gets more rounds until both ends of each interval are within
 2 % of the median. Intervals that end a race this way hold the true median a little less often than in 95 % of cases.
-Means have bootstrap intervals. A shape that failed counts as below every limit. *Incomplete*: the
-run has fewer shapes than the line needs. Runs that a later one has replaced are in the history of
-`benchmarks/results/`.
+Means have bootstrap intervals. A shape that failed counts as below every limit. *Incomplete*: the run has fewer shapes
+than the line needs. Runs that a later one has replaced are in the history of `benchmarks/results/`.
 
 {verdicts}
 

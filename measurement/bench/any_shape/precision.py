@@ -1,8 +1,8 @@
 """When a shape has enough rounds: each of its ratios is known to two percent, whatever its value is."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from lowtide.measurement.bench.any_shape.rows import ratios_of, with_best_peer
+from lowtide.measurement.bench.any_shape.rows import Pair, ratios_of, with_best_peer
 from lowtide.measurement.bench.any_shape.statistics import Interval
 from lowtide.measurement.bench.gpu_timing import Contender, RunsOn
 
@@ -15,13 +15,18 @@ def is_wider(found: Interval, width: float) -> bool:
     return max(middle - low, high - middle) > width * middle
 
 
-def until_narrow(most_rounds: int) -> RunsOn:
-    """A rule that asks for another round while the interval of one of the shape's ratios is wider than `WIDTH` (as in
-    `is_wider`), up to `most_rounds` counted rounds."""
+def while_uncertain(is_uncertain: Callable[[Mapping[Pair, Interval]], bool], most_rounds: int) -> RunsOn:
+    """A rule that asks for another round while the ratios are uncertain, up to `most_rounds` counted rounds. The ratios
+    are those of `ratios_of`, also to the best peer."""
 
     def runs_on(contenders: Sequence[Contender]) -> bool:
         seconds = with_best_peer({one.name: one.sustained for one in contenders})
-        rounds = max(map(len, seconds.values()))
-        return rounds < most_rounds and any(is_wider(found, WIDTH) for found in ratios_of(seconds).values())
+        return max(map(len, seconds.values())) < most_rounds and is_uncertain(ratios_of(seconds))
 
     return runs_on
+
+
+def until_narrow(most_rounds: int) -> RunsOn:
+    """A rule that asks for another round while the interval of one of the shape's ratios is wider than `WIDTH` (as in
+    `is_wider`), up to `most_rounds` counted rounds."""
+    return while_uncertain(lambda ratios: any(is_wider(each, WIDTH) for each in ratios.values()), most_rounds)

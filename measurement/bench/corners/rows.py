@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lowtide.measurement.bench.any_shape.rows import CUBLASLT, OWN, short
+from lowtide.measurement.bench.any_shape.rows import CUBLASLT, OWN, ratios_of, short, with_best_peer
 from lowtide.measurement.bench.any_shape.statistics import Interval
-from lowtide.measurement.bench.corners.precision import ratio_to_best
+from lowtide.measurement.bench.corners.precision import RATIO
 
 COLUMNS = (
     "type",
@@ -75,7 +75,7 @@ def corner_of(line: Mapping[str, Any]) -> Corner:
         microseconds=1e6 * time if time else None,
         teraflops=2.0 * line["m"] * line["n"] * line["k"] / time / 1e12 if time else None,
         peer=f"{peer}: {line['cublaslt']}" if peer == CUBLASLT else peer,
-        ratio=ratio_to_best(own, list(peers.values())) if own and peers else None,
+        ratio=ratios_of(with_best_peer(seconds)).get(RATIO) if own else None,
         rounds=max(map(len, seconds.values()), default=0),
         card=line["card"],
         commit=line["commit"],

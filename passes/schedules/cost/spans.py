@@ -155,7 +155,7 @@ def _of_wave(wave: Wave, busy: float, count: int) -> TileSpans:
         memory=float(wave.memory[0]) / steps,
         latency=FITTED.latency,
         beside=of_step,
-        epilogue=epilogue + float((wave.total - of_ctas)[0]),  # with the exchange of partial sums
+        epilogue=epilogue + float((wave.total - of_ctas)[0]),  # with exchanges and waits
         total=float(wave.total[0]),
         busy=busy,
         waves=count,

@@ -157,6 +157,8 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
         from_memory = moved / ctas / parts * of_byte * shares_few
         total = either(of_cta.total, from_memory, found.memory_sharpness) * slower
         total = total + beside + empty * running / ctas / parts
+        if not is_last:  # the mean of the full waves: tiles of the first one do not wait
+            total += _waits_for_cluster(grids, product, of_cta.steps, sm_count) * (1 - 1 / np.fmax(full, 1))
         return Wave(of_cta, from_memory, total)
 
     full = np.floor(ctas / at_once)
@@ -171,7 +173,6 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     # Consumers whose epilogues take longer than the products end about together, each with a tile of its own.
     ends = np.where(np.ceil(ctas / at_once) % grids.turns == 0, 1.0, 0.5) * full_wave.cta.longer
     after_turns = stored + sum(_work(grids, product)) - ends
-    total += np.maximum(0, full - 1) * _waits_for_cluster(grids, product, sm_count)
     off_k = is_large_off_k(product)
     of_clusters = np.where(off_k, found.cluster_launch_off_k, found.cluster_launch)
     total = total + np.where(grids.turns > 1, after_turns, 0) + np.where(grids.cluster > 1, of_clusters, 0)
@@ -208,11 +209,10 @@ def _shares_few_columns(grids: Grids, product: Product) -> np.ndarray:
     return np.asarray(shared & product.a_is_k_major & product.b_is_k_major & _starts_on_lines(product))
 
 
-def _waits_for_cluster(grids: Grids, product: Product, sm_count: int) -> np.ndarray:
-    """The cycles for which a tile waits for the other CTAs of its cluster. 0 if consumers do not take turns, or if rows
-    do not start on lines of L2."""
+def _waits_for_cluster(grids: Grids, product: Product, steps: np.ndarray, sm_count: int) -> np.ndarray:
+    """The cycles for which a tile of so many K steps waits for the other CTAs of its cluster. 0 if consumers do not
+    take turns, or if rows do not start on lines of L2."""
     waits = np.select([grids.cluster < 2, grids.cluster < 3], [0.0, _TILE_IN_PAIR], _TILE_IN_CLUSTER)
-    steps = np.ceil(np.ceil(product.k / grids.depth) / grids.parts)
     waits = waits * np.minimum(1, stages_of(grids, product, sm_count) / steps)
     return np.asarray(np.where((grids.turns > 1) & _starts_on_lines(product), waits, 0))
 
