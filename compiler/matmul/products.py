@@ -10,8 +10,7 @@ from lowtide.dialects.tile import OperandsKind, PackKind
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.choice.forms import Extents
 from lowtide.passes.schedules.cost.described import product_of
-from lowtide.passes.schedules.cost.grids import Product, stacked, taken
-from lowtide.passes.schedules.cost.traffic import LINE_BYTES
+from lowtide.passes.schedules.cost.grids import LINE_BYTES, Product, stacked, taken
 from lowtide.passes.schedules.facts.alignment import PACK_FIELDS, multiplied
 from lowtide.passes.support.problem.problem import Problem
 

@@ -6,7 +6,15 @@ from itertools import islice
 
 import pytest
 
-from lowtide.dialects.tile import GemmLayout, KDivisionKind, OperandKind, OperandsKind, RasterKind, RepeatKind
+from lowtide.dialects.tile import (
+    CacheHint,
+    GemmLayout,
+    KDivisionKind,
+    OperandKind,
+    OperandsKind,
+    RasterKind,
+    RepeatKind,
+)
 from lowtide.dialects.tile.fields import Order
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.errors import ScheduleError
@@ -40,6 +48,23 @@ def test_an_operand_that_is_read_once_is_evicted_first() -> None:
     for cluster, cache in (((2, 1), "evict_first"), ((1, 2), None)):
         found = choose(two, get("sm_90a"), given.with_(grid_cluster=cluster)).schedule.mainloop
         assert (found.b.cache and str(found.b.cache)) == cache
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "tile", "is_first"),
+    [
+        (32768, 16392, (128, 256), False),  # 128 CTAs read 32768 rows at once; rows start inside of sectors
+        (32768, 16400, (128, 256), True),
+        (16384, 16392, (128, 128), True),  # 128 CTAs, 16384 rows
+        (65536, 16392, (128, 256), True),  # two waves
+    ],
+)
+def test_an_operand_stays_in_l2_if_k_steps_share_sectors_of_many_rows(
+    n: int, k: int, tile: tuple[int, int], is_first: bool
+) -> None:
+    given = Schedule().with_(grid_tile=tile, grid_cluster=(1, 1))
+    found = choose(replace(LARGE, m=100, n=n, k=k), get("sm_90a"), given).schedule
+    assert found.mainloop.b.cache is (CacheHint.evict_first if is_first else None)
 
 
 def test_a_launch_waits_if_only_some_ctas_find_room_and_memory_limits_them() -> None:

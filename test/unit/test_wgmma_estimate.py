@@ -15,6 +15,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.measurement.calibration.rows import Form, Shape
 from lowtide.measurement.calibration.samples import product_of as measured_product
 from lowtide.passes.schedules.choice.choice import choose
+from lowtide.passes.schedules.cost.clusters import cluster_factor
 from lowtide.passes.schedules.cost.constants import Constants
 from lowtide.passes.schedules.cost.cost import cost, estimates, tails, widest_box
 from lowtide.passes.schedules.cost.described import fields_of, grid_of, is_estimated, product_of
@@ -70,6 +71,29 @@ def test_oblong_clusters_take_longer_where_square_ones_are_as_good() -> None:
     of = [replace(SQUARE, m=1024, n=n) for n in (256, 512)]
     few, many = (one / other for one, other in (estimated(each, low._replace(cluster_rows=4), square) for each in of))
     assert many > 1.02 * few
+
+
+def test_clusters_along_m_and_n_take_longer_if_the_smaller_operand_is_k_major() -> None:
+    of = replace(SQUARE, m=1024)
+    grids = PLAIN._replace(columns=128, cluster_rows=2, cluster_columns=2), PLAIN._replace(columns=128)
+    by_a, by_b = replace(of, b_is_k_major=False), replace(of, a_is_k_major=False)
+    along_k, across_k = (one / other for one, other in (estimated(each, *grids) for each in (by_a, by_b)))
+    assert along_k > 1.02 * across_k
+
+
+@pytest.mark.parametrize(
+    ("rows", "changes", "gains"),
+    [
+        (128, {"row_bytes": (8208, 8192)}, True),
+        (64, {"row_bytes": (8208, 8192)}, False),  # the CTAs share few rows
+        (128, {"row_bytes": (8224, 8192)}, False),  # rows start on sectors
+        (128, {"row_bytes": (8208, 8192), "b_is_k_major": False}, False),
+    ],
+)
+def test_pairs_gain_off_sectors_unless_they_share_few_rows(rows: int, changes: dict[str, Any], gains: bool) -> None:
+    pair = Grids.of([PLAIN._replace(rows=rows, columns=128, warpgroups=1, cluster_columns=2)])
+    on, off = (cluster_factor(pair, of)[0] for of in (SQUARE, replace(SQUARE, **changes)))
+    assert off < 0.97 * on if gains else off == on
 
 
 def test_clusters_of_wide_tiles_of_one_warpgroup_take_longer() -> None:

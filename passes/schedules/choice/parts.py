@@ -21,7 +21,7 @@ def follow_agents(schedule: Schedule, problem: Problem, target: Target) -> Sched
     schedule = schedule.filled(mainloop.scales(schedule, problem))
     schedule = schedule.filled(multiply.follow(schedule, problem, target))
     schedule = epilogue.path_and_math(schedule, problem)
-    return schedule.filled(mainloop.follow(schedule, problem))
+    return schedule.filled(mainloop.follow(schedule, problem, target))
 
 
 def follow_mainloop(schedule: Schedule, problem: Problem, target: Target) -> Schedule:

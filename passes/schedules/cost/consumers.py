@@ -21,8 +21,8 @@ from lowtide.passes.schedules.cost.calibration import (
     PINGPONG,
     PINGPONG_OF_BATCH,
 )
-from lowtide.passes.schedules.cost.grids import Grids, Numbers, Product, tiles_of
-from lowtide.passes.schedules.cost.traffic import LINE_BYTES, SECTOR_BYTES, clusters_at_once
+from lowtide.passes.schedules.cost.grids import LINE_BYTES, SECTOR_BYTES, Grids, Numbers, Product, tiles_of
+from lowtide.passes.schedules.cost.traffic import clusters_at_once
 from lowtide.passes.schedules.facts.resources import WIDE_SCALED
 from lowtide.passes.support.agents.clusters import OPERANDS
 from lowtide.passes.support.problem.problem import Problem

@@ -11,8 +11,8 @@ from lowtide.dialects.tile.fields import Order, grouped
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.passes.schedules.cost import few_rows
-from lowtide.passes.schedules.cost.grids import WHOLE_COLUMN, Grid, Product
-from lowtide.passes.schedules.cost.traffic import LINE_BYTES, TMA_BYTES, batch_of, sizes_of, straddles_sectors
+from lowtide.passes.schedules.cost.grids import LINE_BYTES, WHOLE_COLUMN, Grid, Product
+from lowtide.passes.schedules.cost.traffic import TMA_BYTES, batch_of, sizes_of, straddles_sectors
 from lowtide.passes.schedules.facts.staged_operands import why_not_staged
 from lowtide.passes.schedules.rules.mainloop import has_wgmma
 from lowtide.passes.schedules.rules.tma import contiguous_extent

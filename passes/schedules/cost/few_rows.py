@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lowtide.passes.schedules.cost.grids import Grids, Numbers, Product, tiles_of
+from lowtide.passes.schedules.cost.grids import SECTOR_BYTES, Grids, Numbers, Product, tiles_of
 from lowtide.passes.schedules.cost.wgmma import either, is_large_off_k
 from lowtide.targets import Target
 from lowtide.targets.atoms import WGMMA_ROWS
@@ -41,7 +41,7 @@ _OF_LARGE_OFF_K = 0.90
 # If B is not K-major and its rows do not start on sectors of L2, half of the rows of a tile read one sector more: 1.13
 # of the bytes with 64 columns, 1.06 with 128. Without this term, eleven kernels with 64 columns took 1.12 of the
 # estimated time on average, and five with 128 took 1.09; single kernels took 0.95 to 1.30 (tt, H200).
-_OFF_SECTORS, _SECTOR = 16, 32
+_OFF_SECTORS = 16
 _SHARPNESS = 8  # of `either`, for memory and the latency of loads
 _SHARED, _MOST_STAGES = 225 * 1024, 6  # bytes of an SM for rings, and the most stages of one
 
@@ -115,7 +115,7 @@ def estimate_of(grids: Grids, product: Product, target: Target) -> Estimate:
 
 def _beside_rows(product: Product) -> np.ndarray:
     """The bytes that are counted for each row of B in a tile, in addition to its own."""
-    is_on = np.asarray(product.row_bytes[1]) % _SECTOR == 0
+    is_on = np.asarray(product.row_bytes[1]) % SECTOR_BYTES == 0
     return np.where(product.b_is_k_major | is_on, 0, _OFF_SECTORS)
 
 

@@ -8,6 +8,8 @@ import numpy as np
 
 Numbers: TypeAlias = "float | np.ndarray"
 
+LINE_BYTES, SECTOR_BYTES = 128, 32  # of L2
+
 
 @dataclass(frozen=True)
 class Product:
@@ -149,3 +151,13 @@ def tiles_of(grids: Grids, product: Product) -> tuple[np.ndarray, np.ndarray]:
     rows, columns = product.m / (grids.rows * grids.cluster_rows), product.n / (grids.columns * grids.cluster_columns)
     rows = np.where(product.ends_anywhere, np.maximum(1, rows + 0.5), np.ceil(rows))
     return rows * grids.cluster_rows, np.ceil(columns) * grids.cluster_columns
+
+
+def is_multiple(size: Numbers, unit: Numbers) -> np.ndarray:
+    """Whether a size is a multiple of a unit. numpy's remainder would take longer."""
+    return np.asarray(np.floor(size / unit) * unit == size)
+
+
+def rows_start_on(unit: int, product: Product) -> np.ndarray:
+    """Whether the rows of A and of B start on multiples of `unit` bytes, such as lines or sectors of L2."""
+    return np.asarray(is_multiple(product.row_bytes[0], unit) & is_multiple(product.row_bytes[1], unit))

@@ -10,6 +10,7 @@ from lowtide.dialects.tile.agents import Agents
 from lowtide.dialects.tile.fields import Extents2, Extents3
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
+from lowtide.passes.schedules.cost.grids import SECTOR_BYTES
 from lowtide.passes.schedules.rules.tma import contiguous_extent
 from lowtide.passes.support.agents.clusters import OPERANDS
 from lowtide.passes.support.problem.problem import Problem
@@ -20,7 +21,6 @@ _ASSUMED_EXTENT = 4096
 _ASSUMED_BATCH = 32  # if the batch is known only at run time
 
 TMA_BYTES = 16  # rows must be multiples of this
-LINE_BYTES, SECTOR_BYTES = 128, 32
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,12 @@ def wave_bytes(tile: Extents3, problem: Problem, target: Target) -> float:
 
 def straddles_sectors(problem: Problem) -> bool:
     """Whether rows of A or B, one behind the other, are known not to start on sectors of L2."""
-    return not all(_starts_on(SECTOR_BYTES, operand, problem) for operand in OPERANDS)
+    return not all(starts_on_sectors(operand, problem) for operand in OPERANDS)
 
 
-def _starts_on(unit: int, operand: Operand, problem: Problem) -> bool:
-    """Whether the rows of an operand start on multiples of `unit` bytes; true if extents are known only at run time.
-    Rows that TMA cannot read are packed to L2 lines."""
+def starts_on_sectors(operand: Operand, problem: Problem) -> bool:
+    """Whether the rows of an operand start on sectors of L2; true if their length is known only at run time. Rows that
+    TMA cannot read are packed to L2 lines."""
     _, extent = contiguous_extent(operand, problem)
     size = 0 if extent is None else extent * element_type(problem.stream(operand).element).bits // 8
-    return size % unit == 0 or size % TMA_BYTES != 0
+    return size % SECTOR_BYTES == 0 or size % TMA_BYTES != 0

@@ -12,8 +12,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lowtide.passes.schedules.cost.clusters import cluster_factor, factor_of_few_shared, waits_for_cluster
 from lowtide.passes.schedules.cost.constants import Constants
-from lowtide.passes.schedules.cost.grids import Grids, Numbers, Product, tiles_of
+from lowtide.passes.schedules.cost.grids import (
+    LINE_BYTES,
+    SECTOR_BYTES,
+    Grids,
+    Numbers,
+    Product,
+    is_multiple,
+    rows_start_on,
+    tiles_of,
+)
 from lowtide.passes.schedules.cost.rings import (
     MORE_STAGES,
     ONE_STAGE_LESS,
@@ -24,7 +34,6 @@ from lowtide.passes.schedules.cost.rings import (
 )
 from lowtide.passes.schedules.cost.waiting import LIMITED, LONG, WAITING, may_wait
 
-_LINE, _SECTOR = 128, 32  # bytes of L2
 _ROWS = 64  # of a wgmma
 _SLICE = 32  # bytes of K that a wgmma multiplies
 _SHARED_MEMORY = 128  # bytes per cycle and SM
@@ -35,36 +44,9 @@ _SUM = 4  # bytes of a partial sum, and of an element of A that threads load to 
 # shared memory that takes time. At 512×512×16384 in tt, eight parts of 128×128 by two consumers take 33 µs, and of
 # 64×256 by one 37; at 256×8192×1024 they take 16.8 and 20.5, and 128×128 by two that take turns 22 (H200).
 _CONFLICTS, _LOADED, _TAKES_TIME = 2, 100, 0.9
-# No calibration has larger clusters. With them the same tiles took 0.94 to 1.015 of the time in [2, 2] (H200, H100).
-_MOST_FITTED, _NOT_FITTED = 4, 1.03
-# A cluster of two that shares the shorter side of a tile loads more than one that shares the longer side: [2, 1] more
-# than [1, 2], if the tile is 256×176. Beyond what the constants account for, it took longer by this factor (84 pairs of
-# kernels of the calibration, H200).
-_PAIR, _LOADS_MORE = 2, 1.02
-# Clusters of four CTAs in a row or a column took longer by this factor than the constants account for, if D has at
-# least four tiles along each side (the calibration, and 38 products in tt that were slow, H200).
-_OBLONG, _SIDE = 1.03, 4
 # With more sums in a thread, no registers are left to load operands of the epilogue ahead. Then it takes longer by this
 # factor (dSwiGLU, 8192×14336×4096, H200).
 _MOST_SUMS, _THREADS, _WAITS = 176, 128, 1.8
-# If TMA loads operands of the epilogue, the CTAs of a cluster also wait for each other's epilogues. That took longer by
-# this factor, more than the constants account for (median of 20 pairs of kernels, which took 0.96 to 1.18, H200).
-_CLUSTERS_WAIT = 1.04
-# Clusters of tiles of one warpgroup take longer by this factor if the tiles have at least so many columns: 207 kernels
-# of the calibration took 1.04 of the estimates, relative to the best estimate of another tile.
-_WIDE, _WIDE_IN_CLUSTERS = 200, 1.04
-# The next two costs of clusters apply if the rows of A and B start on lines of L2. With other rows, clusters save more
-# than they cost: in smaller clusters, 20 products took 0.93 to 1.13 of the time, geometric mean 1.014 (M from 7,000 to
-# 102,000, H200).
-# If A and B are K-major, and the CTAs of a cluster share at most so many columns, such as the few rows of a swapped
-# product, reads from memory take longer by this factor. 14 products of 13 to 32 rows took 0.99 to 1.05 of the time of
-# the best tile without clusters, geometric mean 1.02 (bf16 tn, H200).
-_FEW_SHARED, _WITH_FEW_SHARED = 64, 1.05
-# If consumers take turns, each tile of a full wave after the first one waits for the other CTAs of its cluster. In
-# clusters of two, and in larger ones, it waits for so many cycles if the ring holds all K steps of a tile. With more
-# steps, a part of this is hidden. 13 products with N and K from 128 to 1024 took 1.01 to 1.13 of the time of the best
-# tile without clusters, geometric mean 1.065 (M from 8,000 to 160,000, H200).
-_TILE_IN_PAIR, _TILE_IN_CLUSTER = 800.0, 1000.0
 # The factor by which the epilogue takes longer with one warpgroup, or with one of several that take turns. The share of
 # its loads and stores by which it delays the multiplication of another consumer.
 _OF_ONE, _COMPETES = 2.0, 0.07
@@ -145,7 +127,7 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     requests = [_requests(*each, found) for each in zip(product.row_bytes, k_major, strict=True)]
     stored = _stores(grids, product, found)
     shared = np.where((ctas <= at_once) & (grids.turns > 1), found.turns_of_one, grids.turns)
-    shares_few = np.where(_shares_few_columns(grids, product), _WITH_FEW_SHARED, 1.0)
+    of_few = factor_of_few_shared(grids, product)
     cta = _cta(grids, product, found, requests, stored, found.least_step / shared, sm_count)
 
     def wave(running: np.ndarray, parts: np.ndarray, *, is_last: bool) -> Wave:
@@ -154,11 +136,11 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
         of_byte = _cycles_per_byte(running, found.memory, of_pair, sm_count)
         if is_last:  # a few CTAs have one more tile than the others
             of_byte = np.where(full > 0, either(of_byte, np.asarray(1 / found.last_of_cta), _LAST_SHARPNESS), of_byte)
-        from_memory = moved / ctas / parts * of_byte * shares_few
+        from_memory = moved / ctas / parts * of_byte * of_few
         total = either(of_cta.total, from_memory, found.memory_sharpness) * slower
         total = total + beside + empty * running / ctas / parts
         if not is_last:  # the mean of the full waves: tiles of the first one do not wait
-            total += _waits_for_cluster(grids, product, of_cta.steps, sm_count) * (1 - 1 / np.fmax(full, 1))
+            total += waits_for_cluster(grids, product, of_cta.steps, sm_count) * (1 - 1 / np.fmax(full, 1))
         return Wave(of_cta, from_memory, total)
 
     full = np.floor(ctas / at_once)
@@ -183,38 +165,9 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     is_limited = last_wave.memory > LIMITED * last_wave.cta.total
     waits = may_wait(grids, product, sm_count) & ~fit & (total > LONG) & is_limited
     whole = either(total, limit, np.where(off_k, found.power_sharpness_off_k, found.power_sharpness))
-    whole = whole * _factor(grids, product, waits, sm_count)
+    whole = whole * cluster_factor(grids, product) * np.where(waits, WAITING, 1.0)
+    whole = whole * np.where(gains_by_stages(grids, product, sm_count), MORE_STAGES, 1.0)
     return Estimate(full, over, full_wave, last_wave, total - of_waves, whole, waits)
-
-
-def _factor(grids: Grids, product: Product, waits: np.ndarray, sm_count: int) -> np.ndarray:
-    """The factor of the cycles for what the terms do not count. `waits`: as in `Estimate`."""
-    factor = np.where(grids.cluster > _MOST_FITTED, _NOT_FITTED, 1.0)
-    least = np.minimum(*tiles_of(grids, product))
-    more = (grids.rows - grids.columns) * (grids.cluster_rows - grids.cluster_columns) > 0
-    more &= (grids.cluster == _PAIR) & (least >= _PAIR)  # the other pair is possible, too
-    factor *= np.where(more, _LOADS_MORE, 1.0)
-    is_oblong = (grids.cluster == _SIDE) & (grids.cluster_rows != grids.cluster_columns)
-    factor *= np.where(is_oblong & (least >= _SIDE), _OBLONG, 1.0)
-    factor *= np.where((grids.cluster > 1) & (np.asarray(product.awaited) > 0), _CLUSTERS_WAIT, 1.0)
-    is_wide = (grids.warpgroups == 1) & (grids.columns >= _WIDE)
-    factor *= np.where((grids.cluster > 1) & is_wide, _WIDE_IN_CLUSTERS, 1.0)
-    factor *= np.where(waits, WAITING, 1.0)
-    return np.asarray(factor * np.where(gains_by_stages(grids, product, sm_count), MORE_STAGES, 1.0))
-
-
-def _shares_few_columns(grids: Grids, product: Product) -> np.ndarray:
-    """Whether the CTAs of a cluster share few columns, A and B are K-major, and their rows start on lines of L2."""
-    shared = (grids.cluster_rows > 1) & (grids.columns <= _FEW_SHARED)
-    return np.asarray(shared & product.a_is_k_major & product.b_is_k_major & _starts_on_lines(product))
-
-
-def _waits_for_cluster(grids: Grids, product: Product, steps: np.ndarray, sm_count: int) -> np.ndarray:
-    """The cycles for which a tile of so many K steps waits for the other CTAs of its cluster. 0 if consumers do not
-    take turns, or if rows do not start on lines of L2."""
-    waits = np.select([grids.cluster < 2, grids.cluster < 3], [0.0, _TILE_IN_PAIR], _TILE_IN_CLUSTER)
-    waits = waits * np.minimum(1, stages_of(grids, product, sm_count) / steps)
-    return np.asarray(np.where((grids.turns > 1) & _starts_on_lines(product), waits, 0))
 
 
 def _after_reads(wave: Wave, grids: Grids, found: Constants) -> np.ndarray:
@@ -233,7 +186,7 @@ def may_be_halved(grids: Grids, product: Product, sm_count: int, large_clusters:
     ctas = of_rows * of_columns * product.batch
     over = ctas - np.floor(ctas / at_once) * at_once
     found = (ctas > at_once) & (over > 0) & (2 * over <= at_once) & (grids.parts == 1) & (grids.turns == 1)
-    return np.asarray(found & _is_multiple(grids.rows, 2 * _ROWS * grids.warpgroups))
+    return np.asarray(found & is_multiple(grids.rows, 2 * _ROWS * grids.warpgroups))
 
 
 def _cycles_per_byte(running: np.ndarray, rate: float, of_pair: Numbers, sm_count: int) -> np.ndarray:
@@ -248,13 +201,8 @@ def _cycles_per_byte(running: np.ndarray, rate: float, of_pair: Numbers, sm_coun
 def _requests(row_bytes: Numbers, is_k_major: "bool | np.ndarray", found: Constants) -> np.ndarray:
     """The number of requests to L2 for each line of a box, relative to that of rows that start on lines."""
     off_sectors = np.where(is_k_major, found.off_sectors, found.off_sectors_across)
-    of_sectors = np.where(_is_multiple(row_bytes, _SECTOR), found.off_lines, off_sectors)
-    return np.where(_is_multiple(row_bytes, _LINE), 1.0, of_sectors)
-
-
-def _is_multiple(size: Numbers, unit: Numbers) -> np.ndarray:
-    """Whether a size is a multiple of a unit. numpy's remainder would take longer."""
-    return np.asarray(np.floor(size / unit) * unit == size)
+    of_sectors = np.where(is_multiple(row_bytes, SECTOR_BYTES), found.off_lines, off_sectors)
+    return np.where(is_multiple(row_bytes, LINE_BYTES), 1.0, of_sectors)
 
 
 def is_large_off_k(product: Product) -> np.ndarray:
@@ -263,19 +211,14 @@ def is_large_off_k(product: Product) -> np.ndarray:
     products that are not K-major did not gain (docs/tried.md)."""
     of_a = np.logical_not(product.a_is_k_major) & product.b_is_k_major & np.asarray(product.m >= product.n)
     of_b = np.logical_not(product.b_is_k_major) & product.a_is_k_major & np.asarray(product.n >= product.m)
-    return np.asarray((of_a | of_b) & _starts_on_lines(product))
-
-
-def _starts_on_lines(product: Product) -> np.ndarray:
-    """Whether the rows of both operands start on lines of L2."""
-    return np.asarray(_is_multiple(product.row_bytes[0], _LINE) & _is_multiple(product.row_bytes[1], _LINE))
+    return np.asarray((of_a | of_b) & rows_start_on(LINE_BYTES, product))
 
 
 def _narrow(side: np.ndarray, is_k_major: "bool | np.ndarray", product: Product, factor: float) -> np.ndarray:
     """`factor`, multiplied once for each time that a line must be halved to give the rows of a box; 1 for a K-major
     operand. The length of these rows is the largest power of two that divides the side of the tile and a line."""
-    row = np.gcd((side * product.operand_bytes).astype(int), _LINE)
-    return np.where(is_k_major, 1.0, factor ** np.log2(_LINE / row))
+    row = np.gcd((side * product.operand_bytes).astype(int), LINE_BYTES)
+    return np.where(is_k_major, 1.0, factor ** np.log2(LINE_BYTES / row))
 
 
 def _loaded(grids: Grids, product: Product, found: Constants, requests: Sequence[np.ndarray]) -> np.ndarray:
@@ -385,8 +328,8 @@ def _stores(grids: Grids, product: Product, found: Constants) -> np.ndarray:
     """The cycles of the stores of a tile."""
     stored = found.store * grids.rows * grids.columns * product.result_bytes / _STORE
     columns = np.minimum(grids.columns, product.n) * product.result_bytes  # that exist
-    more = np.where(_is_multiple(columns, _SECTOR), 0, found.split_sectors * grids.rows)
-    more += np.where(_is_multiple(columns, _LINE), 0, found.narrow_part)
+    more = np.where(is_multiple(columns, SECTOR_BYTES), 0, found.split_sectors * grids.rows)
+    more += np.where(is_multiple(columns, LINE_BYTES), 0, found.narrow_part)
     return np.where(product.stores_columns, stored * found.store_columns, stored + more)
 
 

@@ -1,0 +1,81 @@
+"""What clusters of CTAs cost or save in the estimate of wgmma tiles, beyond what its fitted constants account for."""
+
+import numpy as np
+
+from lowtide.passes.schedules.cost.grids import LINE_BYTES, SECTOR_BYTES, Grids, Product, rows_start_on, tiles_of
+from lowtide.passes.schedules.cost.rings import stages_of
+
+# No calibration has larger clusters. With them the same tiles took 0.94 to 1.015 of the time in [2, 2] (H200, H100).
+_MOST_FITTED, _NOT_FITTED = 4, 1.03
+# A cluster of two that shares the shorter side of a tile loads more than one that shares the longer side: [2, 1] more
+# than [1, 2], if the tile is 256×176. Beyond what the constants account for, it took longer by this factor (84 pairs of
+# kernels of the calibration, H200).
+_PAIR, _LOADS_MORE = 2, 1.02
+# Clusters of four CTAs in a row or a column took longer by this factor than the constants account for, if D has at
+# least four tiles along each side (the calibration, and 38 products in tt that were slow, H200).
+_OBLONG, _SIDE = 1.03, 4
+# If TMA loads operands of the epilogue, the CTAs of a cluster also wait for each other's epilogues. That took longer by
+# this factor, more than the constants account for (median of 20 pairs of kernels, which took 0.96 to 1.18, H200).
+_CLUSTERS_WAIT = 1.04
+# Clusters of tiles of one warpgroup take longer by this factor if the tiles have at least so many columns: 207 kernels
+# of the calibration took 1.04 of the estimates, relative to the best estimate of another tile.
+_WIDE, _WIDE_IN_CLUSTERS = 200, 1.04
+# Clusters of several CTAs along M and along N take longer by this factor than the constants account for, if the smaller
+# of A and B is K-major. With it, 24 products whose choice changes take 0.80 to 1.08 of the time, 0.945 on average: in
+# tn, with rows on sectors, 15 of them 0.927, in tt nine 0.977. If the smaller one is not K-major, ten products of up to
+# 600 rows in nt would take 0.99 to 1.17 (bf16, H200).
+_SQUARE = 1.03
+# If A and B are K-major and their rows do not start on sectors of L2, clusters of two take less time than the constants
+# account for, by this factor. With it and the factor before, 62 products whose choice changes, most of them from larger
+# clusters, take 0.84 to 1.13 of the time, 0.964 on average (bf16 tn, H200). Not if the CTAs share at most `_FEW_SHARED`
+# rows or columns: twelve such products took 0.89 to 1.06, 1.01 on average.
+_PAIR_OFF_SECTORS = 0.95
+# The next two costs apply if the rows of A and B start on lines of L2. With other rows, clusters save more than they
+# cost: in smaller clusters, 20 products took 0.93 to 1.13 of the time, geometric mean 1.014 (M from 7,000 to 102,000,
+# H200).
+# If A and B are K-major, and the CTAs of a cluster share at most so many columns, such as the few rows of a swapped
+# product, reads from memory take longer by this factor. 14 products of 13 to 32 rows took 0.99 to 1.05 of the time of
+# the best tile without clusters, geometric mean 1.02 (bf16 tn, H200).
+_FEW_SHARED, _WITH_FEW_SHARED = 64, 1.05
+# If consumers take turns, each tile of a full wave after the first one waits for the other CTAs of its cluster. In
+# clusters of two, and in larger ones, it waits for so many cycles if the ring holds all K steps of a tile. With more
+# steps, a part of this is hidden. 13 products with N and K from 128 to 1024 took 1.01 to 1.13 of the time of the best
+# tile without clusters, geometric mean 1.065 (M from 8,000 to 160,000, H200).
+_TILE_IN_PAIR, _TILE_IN_CLUSTER = 800.0, 1000.0
+
+
+def cluster_factor(grids: Grids, product: Product) -> np.ndarray:
+    """The factor of the cycles of each grid; 1 without clusters."""
+    factor = np.where(grids.cluster > _MOST_FITTED, _NOT_FITTED, 1.0)
+    least = np.minimum(*tiles_of(grids, product))
+    is_pair = grids.cluster == _PAIR
+    more = (grids.rows - grids.columns) * (grids.cluster_rows - grids.cluster_columns) > 0
+    more &= is_pair & (least >= _PAIR)  # the other pair is possible, too
+    factor *= np.where(more, _LOADS_MORE, 1.0)
+    is_oblong = (grids.cluster == _SIDE) & (grids.cluster_rows != grids.cluster_columns)
+    factor *= np.where(is_oblong & (least >= _SIDE), _OBLONG, 1.0)
+    factor *= np.where((grids.cluster > 1) & (np.asarray(product.awaited) > 0), _CLUSTERS_WAIT, 1.0)
+    is_wide = (grids.warpgroups == 1) & (grids.columns >= _WIDE)
+    factor *= np.where((grids.cluster > 1) & is_wide, _WIDE_IN_CLUSTERS, 1.0)
+    is_square = (grids.cluster_rows > 1) & (grids.cluster_columns > 1)
+    smaller_is_k_major = np.where(product.m <= product.n, product.a_is_k_major, product.b_is_k_major)
+    factor *= np.where(is_square & smaller_is_k_major, _SQUARE, 1.0)
+    off_sectors = product.a_is_k_major & product.b_is_k_major & ~rows_start_on(SECTOR_BYTES, product)
+    shares_many = np.where(grids.cluster_rows > 1, grids.columns, grids.rows) > _FEW_SHARED
+    return np.asarray(factor * np.where(is_pair & shares_many & off_sectors, _PAIR_OFF_SECTORS, 1.0))
+
+
+def factor_of_few_shared(grids: Grids, product: Product) -> np.ndarray:
+    """The factor of the time of reads from memory: `_WITH_FEW_SHARED` if the CTAs of a cluster share few columns, A and
+    B are K-major, and their rows start on lines of L2."""
+    shares_few = (grids.cluster_rows > 1) & (grids.columns <= _FEW_SHARED)
+    shares_few &= product.a_is_k_major & product.b_is_k_major & rows_start_on(LINE_BYTES, product)
+    return np.where(shares_few, _WITH_FEW_SHARED, 1.0)
+
+
+def waits_for_cluster(grids: Grids, product: Product, steps: np.ndarray, sm_count: int) -> np.ndarray:
+    """The cycles for which a tile of so many K steps waits for the other CTAs of its cluster. 0 if consumers do not
+    take turns, or if rows do not start on lines of L2."""
+    waits = np.select([grids.cluster < 2, grids.cluster < 3], [0.0, _TILE_IN_PAIR], _TILE_IN_CLUSTER)
+    waits = waits * np.minimum(1, stages_of(grids, product, sm_count) / steps)
+    return np.asarray(np.where((grids.turns > 1) & rows_start_on(LINE_BYTES, product), waits, 0))
