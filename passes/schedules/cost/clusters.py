@@ -20,14 +20,14 @@ _CLUSTERS_WAIT = 1.04
 # Clusters of tiles of one warpgroup take longer by this factor if the tiles have at least so many columns: 207 kernels
 # of the calibration took 1.04 of the estimates, relative to the best estimate of another tile.
 _WIDE, _WIDE_IN_CLUSTERS = 200, 1.04
-# Clusters of several CTAs along M and along N take longer by this factor than the constants account for, if the smaller
-# of A and B is K-major. With it, 24 products whose choice changes take 0.80 to 1.08 of the time, 0.945 on average: in
-# tn, with rows on sectors, 15 of them 0.927, in tt nine 0.977. If the smaller one is not K-major, ten products of up to
-# 600 rows in nt would take 0.99 to 1.17 (bf16, H200).
-_SQUARE = 1.03
+# Clusters of four CTAs or more take longer by this factor than the constants account for, if the smaller of A and B is
+# K-major. 30 products whose choice changes take 0.80 to 1.02 of the time: 23 in tn with rows on sectors 0.949, seven in
+# tt 0.936 on average. If the smaller one is not K-major, ten products of up to 600 rows in nt would take 0.99 to 1.17
+# (bf16, H200).
+_LARGE, _IN_LARGE = 4, 1.03
 # If A and B are K-major and their rows do not start on sectors of L2, clusters of two take less time than the constants
-# account for, by this factor. With it and the factor before, 62 products whose choice changes, most of them from larger
-# clusters, take 0.84 to 1.13 of the time, 0.964 on average (bf16 tn, H200). Not if the CTAs share at most `_FEW_SHARED`
+# account for, by this factor. With it and the factor before, 64 products whose choice changes, most of them from larger
+# clusters, take 0.84 to 1.13 of the time, 0.965 on average (bf16 tn, H200). Not if the CTAs share at most `_FEW_SHARED`
 # rows or columns: twelve such products took 0.89 to 1.06, 1.01 on average.
 _PAIR_OFF_SECTORS = 0.95
 # The next two costs apply if the rows of A and B start on lines of L2. With other rows, clusters save more than they
@@ -57,9 +57,8 @@ def cluster_factor(grids: Grids, product: Product) -> np.ndarray:
     factor *= np.where((grids.cluster > 1) & (np.asarray(product.awaited) > 0), _CLUSTERS_WAIT, 1.0)
     is_wide = (grids.warpgroups == 1) & (grids.columns >= _WIDE)
     factor *= np.where((grids.cluster > 1) & is_wide, _WIDE_IN_CLUSTERS, 1.0)
-    is_square = (grids.cluster_rows > 1) & (grids.cluster_columns > 1)
     smaller_is_k_major = np.where(product.m <= product.n, product.a_is_k_major, product.b_is_k_major)
-    factor *= np.where(is_square & smaller_is_k_major, _SQUARE, 1.0)
+    factor *= np.where((grids.cluster >= _LARGE) & smaller_is_k_major, _IN_LARGE, 1.0)
     off_sectors = product.a_is_k_major & product.b_is_k_major & ~rows_start_on(SECTOR_BYTES, product)
     shares_many = np.where(grids.cluster_rows > 1, grids.columns, grids.rows) > _FEW_SHARED
     return np.asarray(factor * np.where(is_pair & shares_many & off_sectors, _PAIR_OFF_SECTORS, 1.0))
