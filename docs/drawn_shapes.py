@@ -50,10 +50,10 @@ than the line needs. Runs that a later one has replaced are in the history of `b
 
 ## Where own kernels lose
 
-Of the 1,600 products that were drawn in tn on 2026-11-29 and 2026-11-30 (bf16, H200), the weakest ones had 65 to 256 rows
-beside weights of more than 60 million elements, and a K that is not a multiple of 16. The rows of such weights start
-inside of sectors of L2, so each load takes more requests. The 16 products of this kind had 0.959 of the speed of torch
-(geometric mean), and at least 0.780. Of the same size, 50 products whose rows start on lines of L2 had 1.038.
+Of the 1,600 products that were drawn in tn on 2026-11-29 and 2026-11-30 (bf16, H200), the weakest ones had 65 to 256
+rows beside weights of more than 60 million elements, and a K that is not a multiple of 16. The rows of such weights
+start inside of sectors of L2, so each load takes more requests. The 16 products of this kind had 0.959 of the speed of
+torch (geometric mean), and at least 0.780. Of the same size, 50 products whose rows start on lines of L2 had 1.038.
 
 Since then, the choice takes more clusters of two for such weights, and some of the weights are no longer the first to
 leave L2 ([cost model](cost-model.md#terms), [choice](schedule.md#notes)). In races of 27 such products, some of them
