@@ -50,14 +50,15 @@ than the line needs. Runs that a later one has replaced are in the history of `b
 
 ## Where own kernels lose
 
-Of the 1,600 products that were drawn in tn on 2026-11-29 and 2026-11-30 (bf16, H200), the weakest ones had 65 to 256
-rows beside weights of more than 60 million elements, and a K that is not a multiple of 16. The rows of such weights
-start inside of sectors of L2, so each load takes more requests. The 16 products of this kind had 0.959 of the speed of
+On 2026-11-29 and 2026-11-30, 1,600 products were drawn in tn (bf16, H200). The slowest ones, relative to torch, had 65
+to 256 rows, weights of more than 60 million elements, and a K that is not a multiple of 16. The rows of such weights do
+not start on sectors of L2, so each load takes more requests. The 16 products of this kind had 0.959 of the speed of
 torch (geometric mean), and at least 0.780. Of the same size, 50 products whose rows start on lines of L2 had 1.038.
 
-Since then, the choice takes more clusters of two for such weights, and some of the weights are no longer the first to
-leave L2 ([cost model](cost-model.md#terms), [choice](schedule.md#notes)). In races of 27 such products, some of them
-picked because they were weak, the kernels that are chosen now have 0.99 of the speed of torch (0.81 to 1.29).
+Since then, clusters of two are chosen more often for such weights ([cost model](cost-model.md#terms)), and some of
+these weights are no longer evicted first from L2 ([choice](schedule.md#how-it-is-chosen)). Of such products, 27 were
+raced, some of them because they were slow. The kernels that are chosen now have 0.99 of the speed of torch (geometric
+mean; 0.81 to 1.29).
 
 ## Run it
 

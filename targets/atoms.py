@@ -328,6 +328,7 @@ def _has_width(n: int, c_dtype: str) -> bool:
     return element_type(c_dtype).is_float or n <= _NARROW_INTEGER_N or n % 16 == 0
 
 
+@cache
 def wgmma_atom(n: int, c_dtype: str, a_dtype: str, b_dtype: str) -> MmaAtom:
     """wgmma m64nNk…: A (64, K) and B (N, K) from shared memory, of types with the same width; C (64, N) in
     registers."""

@@ -17,6 +17,8 @@ LEVELS = ("problem", "cta", "smem", "pipelined", "atoms", "epilogue", "nvvm", "l
 ROLES = lt.Schedule().with_(grid_tile=(64, 64), k=64, roles="cooperative(1)", stages=3)
 WARPS = lt.Schedule().with_(grid_tile=(64, 64), k=64, roles="single")
 DIRECT = ROLES.with_(epilogue_path="direct")
+# No wgmma of integers has 40 columns, as the shares and the parts of D have here.
+SHARES = DIRECT.with_(grid_tile=(64, 80), grid_k_division="scatter(2)", epilogue_tile=(64, 40))
 SHAPE = (100, 80, 208)  # ragged; with one SM some CTA computes more than three tiles
 
 
@@ -43,6 +45,7 @@ CASES = {
     "bytes that stream": ("s8", "s8", "s8", scaled, WARPS.with_(epilogue_path="direct", epilogue_cache="streaming")),
     "bf16": ("s8", "s8", "bf16", scaled, ROLES),
     "f32": ("s8", "s8", "f32", None, DIRECT),
+    "shares of 40 columns": ("s8", "s8", "s32", None, SHARES),
     "promoted": ("s8", "s8", "s32", None, ROLES.with_(promote="per_step")),
     "promoted by mma.sync": ("s8", "s8", "s32", None, WARPS.with_(promote="per_step")),
 }

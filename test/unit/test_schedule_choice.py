@@ -59,7 +59,7 @@ def test_an_operand_that_is_read_once_is_evicted_first() -> None:
         (65536, 16392, (128, 256), True),  # two waves
     ],
 )
-def test_an_operand_stays_in_l2_if_k_steps_share_sectors_of_many_rows(
+def test_an_operand_is_not_evicted_first_if_k_steps_share_sectors_of_many_rows(
     n: int, k: int, tile: tuple[int, int], is_first: bool
 ) -> None:
     given = Schedule().with_(grid_tile=tile, grid_cluster=(1, 1))

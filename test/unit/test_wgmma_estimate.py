@@ -91,7 +91,9 @@ def test_large_clusters_take_longer_if_the_smaller_operand_is_k_major(cluster: t
         (128, {"row_bytes": (8208, 8192), "b_is_k_major": False}, False),
     ],
 )
-def test_pairs_gain_off_sectors_unless_they_share_few_rows(rows: int, changes: dict[str, Any], gains: bool) -> None:
+def test_clusters_of_two_gain_off_sectors_unless_they_share_few_rows(
+    rows: int, changes: dict[str, Any], gains: bool
+) -> None:
     pair = Grids.of([PLAIN._replace(rows=rows, columns=128, warpgroups=1, cluster_columns=2)])
     on, off = (cluster_factor(pair, of)[0] for of in (SQUARE, replace(SQUARE, **changes)))
     assert off < 0.97 * on if gains else off == on

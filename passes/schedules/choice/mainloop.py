@@ -28,9 +28,11 @@ from lowtide.targets import SwizzleChoice, Target
 from lowtide.targets.atoms import FMA, Operand
 
 OPERANDS: tuple[Operand, ...] = ("a", "b")
-# If CTAs read so many rows at once, L2 loses sectors that are evicted first between two K steps that share them: 21
-# products with 30,000 to 33,800 rows take 0.87 to 1.01 of the time without this policy, 0.96 on average. With 20,000 to
-# 30,000 rows, 30 products take 0.90 to 1.05, 1.00 on average; in several waves, five take 0.97 to 1.10 (bf16, H200).
+# If CTAs read at least so many rows of an operand at once, and it has `evict_first`, L2 loses sectors that two K steps
+# share: they are gone before the second step reads them. A row counts once for each CTA that reads it. Without
+# `evict_first`, 21 products with 30,000 to 33,800 rows take 0.87 to 1.01 of the time, 0.96 on average; 30 products with
+# 20,000 to 30,000 rows take 0.90 to 1.05, 1.00 on average; five products in several waves take 0.97 to 1.10 (bf16,
+# H200).
 _MANY_ROWS = 30_000
 _NO_SWIZZLE: SwizzleBits = (0, 3, 3)
 
@@ -58,8 +60,8 @@ def follow(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
 
 def _hints(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str, Any]:
     """If one row or one column of tiles, or of clusters, covers D, the larger operand is read once: L2 then evicts it
-    first, and keeps the smaller one, which all CTAs read. If extents are known only at run time, the expected ones
-    decide. They do not decide for groups, whose extents differ."""
+    first, and keeps the smaller one, which all CTAs read. `_reads_sectors_twice` is the exception. If extents are known
+    only at run time, the expected ones decide. They do not decide for groups, whose extents differ."""
     known = problem.compiled if problem.is_grouped or problem.k_is_grouped else problem
     m, n = known.m, known.n
     if schedule.copied_by_threads or not problem.is_plain or m is None or n is None:
@@ -72,8 +74,9 @@ def _hints(schedule: Schedule, problem: Problem, target: Target) -> Mapping[str,
 
 
 def _reads_sectors_twice(operand: Operand, schedule: Schedule, problem: Problem, target: Target) -> bool:
-    """Whether K steps share sectors, as K is contiguous and rows do not start on sectors, and the CTAs of a grid of one
-    wave read so many rows at once that L2 may lose these sectors between two steps."""
+    """Whether two K steps read the same sectors of an operand, and L2 may lose them in between. K steps share sectors
+    if K is contiguous and rows do not start on sectors. L2 may lose them if the grid has one wave, and its CTAs read at
+    least `_MANY_ROWS` rows at once."""
     if contiguous_extent(operand, problem)[0] != "K" or starts_on_sectors(operand, problem):
         return False
     division = schedule.k_division

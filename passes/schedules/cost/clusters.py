@@ -20,18 +20,19 @@ _CLUSTERS_WAIT = 1.04
 # Clusters of tiles of one warpgroup take longer by this factor if the tiles have at least so many columns: 207 kernels
 # of the calibration took 1.04 of the estimates, relative to the best estimate of another tile.
 _WIDE, _WIDE_IN_CLUSTERS = 200, 1.04
-# Clusters of four CTAs or more take longer by this factor than the constants account for, if the smaller of A and B is
-# K-major. 30 products whose choice changes take 0.80 to 1.02 of the time: 23 in tn with rows on sectors 0.949, seven in
-# tt 0.936 on average. If the smaller one is not K-major, ten products of up to 600 rows in nt would take 0.99 to 1.17
-# (bf16, H200).
+# If the smaller of A and B is K-major, clusters of four CTAs or more take longer by this factor than the constants
+# account for. With this factor, 30 products whose choice changes take 0.80 to 1.02 of the time: on average 0.949 for 23
+# in tn whose rows start on sectors of L2, and 0.936 for seven in tt. If the factor also applied to a smaller operand
+# that is not K-major, ten products of up to 600 rows in nt would take 0.99 to 1.17 of the time (bf16, H200).
 _LARGE, _IN_LARGE = 4, 1.03
-# If A and B are K-major and their rows do not start on sectors of L2, clusters of two take less time than the constants
-# account for, by this factor. With it and the factor before, 64 products whose choice changes, most of them from larger
-# clusters, take 0.84 to 1.13 of the time, 0.965 on average (bf16 tn, H200). Not if the CTAs share at most `_FEW_SHARED`
-# rows or columns: twelve such products took 0.89 to 1.06, 1.01 on average.
+# If A and B are K-major and rows of A or B do not start on sectors of L2, clusters of two take less time by this factor
+# than the constants account for. With this factor and the one above, 64 products whose choice changes take 0.84 to 1.13
+# of the time, 0.965 on average; most of them had larger clusters before (bf16 tn, H200). The factor does not apply if
+# the CTAs share at most `_FEW_SHARED` rows or columns: with it, twelve such products took 0.89 to 1.06 of the time,
+# 1.01 on average.
 _PAIR_OFF_SECTORS = 0.95
-# The next two costs apply if the rows of A and B start on lines of L2. With other rows, clusters save more than they
-# cost: in smaller clusters, 20 products took 0.93 to 1.13 of the time, geometric mean 1.014 (M from 7,000 to 102,000,
+# The next two costs apply if the rows of A and B start on lines of L2. For other rows, clusters save more than they
+# cost: 20 products took 0.93 to 1.13 of the time in smaller clusters, geometric mean 1.014 (M from 7,000 to 102,000,
 # H200).
 # If A and B are K-major, and the CTAs of a cluster share at most so many columns, such as the few rows of a swapped
 # product, reads from memory take longer by this factor. 14 products of 13 to 32 rows took 0.99 to 1.05 of the time of

@@ -154,7 +154,7 @@ def tiles_of(grids: Grids, product: Product) -> tuple[np.ndarray, np.ndarray]:
 
 
 def is_multiple(size: Numbers, unit: Numbers) -> np.ndarray:
-    """Whether a size is a multiple of a unit. numpy's remainder would take longer."""
+    """Whether a size is a multiple of a unit. This is faster than numpy's remainder."""
     return np.asarray(np.floor(size / unit) * unit == size)
 
 

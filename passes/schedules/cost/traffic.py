@@ -87,8 +87,8 @@ def straddles_sectors(problem: Problem) -> bool:
 
 
 def starts_on_sectors(operand: Operand, problem: Problem) -> bool:
-    """Whether the rows of an operand start on sectors of L2; true if their length is known only at run time. Rows that
-    TMA cannot read are packed to L2 lines."""
+    """Whether the rows of an operand start on sectors of L2. This is also true if their length is known only at run
+    time, and for rows that TMA cannot read: these are packed to lines of L2."""
     _, extent = contiguous_extent(operand, problem)
     size = 0 if extent is None else extent * element_type(problem.stream(operand).element).bits // 8
     return size % SECTOR_BYTES == 0 or size % TMA_BYTES != 0

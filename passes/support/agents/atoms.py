@@ -1,6 +1,5 @@
 """The tiled mma and the tiled copies that a schedule asks for, built from the target's atoms."""
 
-import re
 from dataclasses import dataclass, replace
 
 from mlir import ir
@@ -18,7 +17,7 @@ from lowtide.passes.support.problem.matrix_layouts import a_is_mk, b_is_nk, k_is
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.passes.support.streams.buffers import is_transposed_buffer
 from lowtide.targets import TiledCopy, TiledMma
-from lowtide.targets.atoms import with_a_in_registers
+from lowtide.targets.atoms import wgmma_atom, with_a_in_registers
 from lowtide.targets.banks import SECTOR_BYTES
 from lowtide.targets.tv import neighbours
 
@@ -62,12 +61,13 @@ def with_held_a(tiled: TiledMma) -> TiledMma:
 def part_of(mma: TiledMma, shape: tuple[int, int]) -> TiledMma:
     """The tiled mma whose accumulator layout for a part of the tile, `shape`, is that of `mma` within the whole tile.
 
-    A wgmma of any width holds its columns in runs of 8: a narrower atom holds fewer runs in the same layout.
+    A wgmma of any width holds its columns in runs of 8: a narrower atom holds fewer runs in the same layout. The part
+    is not multiplied by it, so hardware may lack the width: for integers, N = 40.
     """
     if mma.atom.issuer != "warpgroup":
         return mma
-    name = re.sub(r"m64n\d+k", f"m64n{shape[1]}k", mma.atom.name)
-    return TiledMma(targets.mma_atom(name), mma.atom_layout)
+    types = mma.atom.c_dtype, mma.atom.a_dtype, mma.atom.b_dtype
+    return TiledMma(wgmma_atom(shape[1], *types), mma.atom_layout)
 
 
 def stacked_tv(mma: TiledMma, shape: tuple[int, int]) -> Layout:
