@@ -78,8 +78,8 @@ def test_large_clusters_take_longer_if_the_smaller_operand_is_k_major(cluster: t
     grids = Grids.of([PLAIN._replace(cluster_rows=cluster[0], cluster_columns=cluster[1])])
     few = replace(SQUARE, m=1024)
     by_a, by_b = replace(few, b_is_k_major=False), replace(few, a_is_k_major=False)
-    along_k, across_k = (cluster_factor(grids, each)[0] for each in (by_a, by_b))
-    assert (along_k > 1.02 * across_k) == longer
+    along_k, across_k, in_batch = (cluster_factor(grids, each)[0] for each in (by_a, by_b, replace(by_a, batch=16)))
+    assert (along_k > 1.02 * across_k) == longer and in_batch == across_k
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,8 @@ def test_large_clusters_take_longer_if_the_smaller_operand_is_k_major(cluster: t
         (64, {"row_bytes": (8208, 8192)}, False),  # the CTAs share few rows
         (128, {"row_bytes": (8224, 8192)}, False),  # rows start on sectors
         (128, {"row_bytes": (8208, 8192), "b_is_k_major": False}, False),
+        (128, {"row_bytes": (8208, 8192), "batch": 16}, False),
+        (128, {"row_bytes": (8208, 8192), "operand_bytes": 1.0}, False),
     ],
 )
 def test_clusters_of_two_gain_off_sectors_unless_they_share_few_rows(

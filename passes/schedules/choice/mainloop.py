@@ -77,7 +77,8 @@ def _reads_sectors_twice(operand: Operand, schedule: Schedule, problem: Problem,
     """Whether two K steps read the same sectors of an operand, and L2 may lose them in between. K steps share sectors
     if K is contiguous and rows do not start on sectors. L2 may lose them if the grid has one wave, and its CTAs read at
     least `_MANY_ROWS` rows at once."""
-    if contiguous_extent(operand, problem)[0] != "K" or starts_on_sectors(operand, problem):
+    is_along_k = contiguous_extent(operand, problem)[0] == "K"
+    if problem.is_batched or not is_along_k or starts_on_sectors(operand, problem):  # batches were not measured
         return False
     division = schedule.k_division
     parts = 1 if division is None or division.is_of_tail else division.parts

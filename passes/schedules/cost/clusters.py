@@ -20,6 +20,8 @@ _CLUSTERS_WAIT = 1.04
 # Clusters of tiles of one warpgroup take longer by this factor if the tiles have at least so many columns: 207 kernels
 # of the calibration took 1.04 of the estimates, relative to the best estimate of another tile.
 _WIDE, _WIDE_IN_CLUSTERS = 200, 1.04
+# The next two factors apply to single products of 16-bit operands. Batches and other types were not measured.
+_BYTES = 2
 # If the smaller of A and B is K-major, clusters of four CTAs or more take longer by this factor than the constants
 # account for. With this factor, 30 products whose choice changes take 0.80 to 1.02 of the time: on average 0.949 for 23
 # in tn whose rows start on sectors of L2, and 0.936 for seven in tt. If the factor also applied to a smaller operand
@@ -59,10 +61,12 @@ def cluster_factor(grids: Grids, product: Product) -> np.ndarray:
     is_wide = (grids.warpgroups == 1) & (grids.columns >= _WIDE)
     factor *= np.where((grids.cluster > 1) & is_wide, _WIDE_IN_CLUSTERS, 1.0)
     smaller_is_k_major = np.where(product.m <= product.n, product.a_is_k_major, product.b_is_k_major)
-    factor *= np.where((grids.cluster >= _LARGE) & smaller_is_k_major, _IN_LARGE, 1.0)
+    is_measured = (np.asarray(product.operand_bytes) == _BYTES) & (np.asarray(product.batch) == 1)
+    factor *= np.where((grids.cluster >= _LARGE) & smaller_is_k_major & is_measured, _IN_LARGE, 1.0)
     off_sectors = product.a_is_k_major & product.b_is_k_major & ~rows_start_on(SECTOR_BYTES, product)
     shares_many = np.where(grids.cluster_rows > 1, grids.columns, grids.rows) > _FEW_SHARED
-    return np.asarray(factor * np.where(is_pair & shares_many & off_sectors, _PAIR_OFF_SECTORS, 1.0))
+    gains = is_pair & shares_many & off_sectors & is_measured
+    return np.asarray(factor * np.where(gains, _PAIR_OFF_SECTORS, 1.0))
 
 
 def factor_of_few_shared(grids: Grids, product: Product) -> np.ndarray:
