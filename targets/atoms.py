@@ -330,8 +330,7 @@ def _has_width(n: int, c_dtype: str) -> bool:
 
 @cache
 def wgmma_atom(n: int, c_dtype: str, a_dtype: str, b_dtype: str) -> MmaAtom:
-    """wgmma m64nNk…: A (64, K) and B (N, K) from shared memory, of types with the same width; C (64, N) in
-    registers."""
+    """wgmma m64nNk…: A (64, K) and B (N, K) of types of one width in shared memory, C (64, N) in registers."""
     a, b, c = (element_type(name) for name in (a_dtype, b_dtype, c_dtype))
     k = _WGMMA_K_BITS // a.bits
     shape = f"m{WGMMA_ROWS}n{n}k{k}"

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import prod
 from typing import Any
 
 from lowtide import targets
@@ -12,7 +11,7 @@ from lowtide.dialects.tile.layouts import SwizzleBits
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.elements import element_type
 from lowtide.errors import ScheduleError
-from lowtide.passes.schedules.cost.traffic import clusters_of, starts_on_sectors, tile_of
+from lowtide.passes.schedules.cost.traffic import ctas_of, starts_on_sectors
 from lowtide.passes.schedules.facts.resources import swizzle_base, threads_of
 from lowtide.passes.schedules.rules.tma import contiguous_extent, panel_swizzle
 from lowtide.passes.support.agents.atoms import (
@@ -80,9 +79,7 @@ def _reads_sectors_twice(operand: Operand, schedule: Schedule, problem: Problem,
     is_along_k = contiguous_extent(operand, problem)[0] == "K"
     if problem.is_batched or not is_along_k or starts_on_sectors(operand, problem):  # batches were not measured
         return False
-    division = schedule.k_division
-    parts = 1 if division is None or division.is_of_tail else division.parts
-    ctas = clusters_of(tile_of(schedule), problem) * prod(schedule.cluster) * parts
+    ctas = ctas_of(schedule, problem)
     return ctas <= target.sm_count and ctas * schedule.tile_mnk[OPERANDS.index(operand)] >= _MANY_ROWS
 
 

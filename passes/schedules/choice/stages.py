@@ -1,13 +1,11 @@
 """How many stages the ring of a schedule has: as many as fit, within the limits of `cost/rings.py`."""
 
-from math import prod
-
 from lowtide.dialects.tile import StorePath
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.schedules.cost.described import fields_of, grid_of, product_of
 from lowtide.passes.schedules.cost.grids import Grids
 from lowtide.passes.schedules.cost.rings import FEWEST_OF_TWO, MOST_STAGES, most_stages, shares_pairs
-from lowtide.passes.schedules.cost.traffic import clusters_of, tile_of
+from lowtide.passes.schedules.cost.traffic import ctas_of
 from lowtide.passes.schedules.facts.resources import shared_memory_by_stages, threads_of
 from lowtide.passes.support.problem.problem import Problem
 from lowtide.targets import Target
@@ -21,8 +19,7 @@ def stages(schedule: Schedule, problem: Problem, target: Target) -> int:
     by_tma = schedule.agents.has_producer and schedule.epilogue.path is StorePath.tma
     if most < MOST_STAGES or not by_tma or not (division is None or division.is_scattered):
         return most
-    parts = 1 if division is None or division.is_of_tail else division.parts
-    ctas = clusters_of(tile_of(schedule), problem) * prod(schedule.cluster) * parts
+    ctas = ctas_of(schedule, problem)
     deepest = most_stages(Grids.of([grid_of(fields_of(schedule), target)]), product_of(problem), target.sm_count)
     deep = fitting_stages(schedule, problem, target, int(deepest[0]))
     if not shares_pairs(ctas, target.sm_count) or consumer.all_warpgroups > 1 or schedule.cluster != (1, 1):

@@ -62,6 +62,14 @@ def clusters_of(tile: Tile, problem: Problem) -> int:
     return prod(grid_of(tile, problem)) // prod(tile.cluster) * batch_of(problem)
 
 
+def ctas_of(schedule: Schedule, problem: Problem) -> int:
+    """CTAs of the grid of a schedule that decides its division of K. Each part of K has its own, but not those of a
+    tail."""
+    division = schedule.k_division
+    parts = 1 if division is None or division.is_of_tail else division.parts
+    return clusters_of(tile_of(schedule), problem) * prod(schedule.cluster) * parts
+
+
 def clusters_at_once(size: int, target: Target) -> int:
     """Clusters of so many CTAs that run at the same time, with one CTA per SM."""
     return dict(target.clusters_at_once).get(size) or max(1, target.sm_count // size)
