@@ -1,14 +1,16 @@
 """Calibrates the cost model of wgmma tiles: compiles schedules, times them on drawn shapes, and fits the constants.
 
     python benchmarks/calibrate.py compile --kernels DIR [--dtype bf16] [--layout tn] [--jobs N] [--minutes 30]
-    python benchmarks/calibrate.py time --kernels DIR --journal DIR [--seed 7] [--count 300] [--minutes 9] [--rounds 3]
+    python benchmarks/calibrate.py time --kernels DIR --journal DIR [--seed 7] [--count 300] [--minutes 9]
+        [--rounds 3] [--most-rounds 12]
     python benchmarks/calibrate.py record --kernels DIR --journal DIR --name NAME
     python benchmarks/calibrate.py fit [--write | --judge] [--record]
 
 `compile` saves a kernel for each schedule of measurement/calibration/forms.py, with run-time extents. `time` draws
 shapes as any_shape.py does. For each shape it picks about ten schedules by the model, races them beside torch, and
-writes a line of the journal. It needs a GPU, but no compiler. A later run continues with the next shape. `record`
-writes the journal to a file of benchmarks/results/calibration/.
+writes a line of the journal. A shape gets `--rounds`, then more until the schedules within 10 % of the fastest are
+known to 2 %, at most `--most-rounds` in all. It needs a GPU, but no compiler. A later run continues with the next
+shape. `record` writes the journal to a file of benchmarks/results/calibration/.
 
 `fit` fits the constants to all files of that folder. It prints how well the model then estimates and chooses: on the
 same shapes, on pairs of N and K that were held out, and on the files of `afterwards/`, which are never part of a fit.
@@ -36,6 +38,7 @@ from lowtide.compiler.whole_files import write_whole
 from lowtide.markdown import markdown
 from lowtide.measurement.bench.any_shape.draws import Draw, read_layers
 from lowtide.measurement.bench.any_shape.journal import Journal, Origin, origin_of
+from lowtide.measurement.bench.any_shape.precision import until_compared
 from lowtide.measurement.bench.any_shape.races import DONE, OUT_OF_TIME, end_process_after
 from lowtide.measurement.bench.any_shape.racing import Settings
 from lowtide.measurement.calibration import rows
@@ -104,13 +107,14 @@ def time_command(arguments: argparse.Namespace) -> int:
     shapes = found.draw.shapes(read_layers(HERE / "model_layers.txt"))
     until = STARTED + 60.0 * arguments.minutes
     end_process_after(60.0 * arguments.minutes + _GRACE, OUT_OF_TIME)
+    runs_on = until_compared(arguments.most_rounds)
     timing = Timing(
         folder=folder,
         journal=Journal(arguments.journal),
         constants=FITTED,
         target=get(arguments.target),
         picks=Picks(),
-        settings=Settings(arguments.rounds, arguments.warm, arguments.timed),
+        settings=Settings(arguments.rounds, arguments.warm, arguments.timed, runs_on=runs_on),
         seed=found.draw.seed,
     )
     return timing.run(shapes, until, say)
@@ -224,6 +228,7 @@ def commands() -> Commands:
     timing.add_argument("--count", type=int, default=300, help="shapes; default 300")
     timing.add_argument("--minutes", type=float, default=9.0, help="after which nothing is started; default 9")
     timing.add_argument("--rounds", type=int, default=3, help="counted rounds; default 3")
+    timing.add_argument("--most-rounds", type=int, default=12, help="the most, if needed; default 12")
     timing.add_argument("--warm", type=float, default=15.0, help="ms before each timing; a quarter for cool kernels")
     timing.add_argument("--timed", type=float, default=25.0, help="ms of each timing; a quarter for cool kernels")
     recording.add_argument("--name", required=True, help="of the file, without .json")

@@ -15,14 +15,15 @@ from lowtide.passes.schedules.cost.wgmma import cycles
 from lowtide.targets import Target
 
 _CLOCK = 1.98e9  # Hz; the highest of an H200
-_ROUNDS = 3  # that all files have
+_ROUNDS = 3  # the fewest of a file
 _ALIGNED, _LINE = 16, 128  # bytes: TMA reads rows that are multiples of 16; others are packed to lines of 128
 
 
 @dataclass(frozen=True)
 class Samples:
     """`shape`: the number of the shape of each element, from 0; `pair`: of its N and K. `m`: rows of D, also of swapped
-    products. `weight`: of the shape in a fit. `rounds`: seconds, with a column for each of the first rounds."""
+    products. `weight`: of the shape in a fit. `seconds`: medians of all rounds. `rounds`: columns with the medians of
+    every third round, from the first, the second and the third."""
 
     grids: Grids
     product: Product
@@ -30,15 +31,11 @@ class Samples:
     pair: np.ndarray
     m: np.ndarray
     weight: np.ndarray
+    seconds: np.ndarray
     rounds: np.ndarray
 
     def __len__(self) -> int:
         return len(self.rounds)
-
-    @cached_property
-    def seconds(self) -> np.ndarray:
-        """Medians of the rounds."""
-        return np.median(self.rounds, axis=1)
 
     @cached_property
     def spread(self) -> np.ndarray:
@@ -67,7 +64,7 @@ class Samples:
         numbers = {name: value[mask] for name, value in vars(self.product).items() if isinstance(value, np.ndarray)}
         product = replace(self.product, row_bytes=(of_a[mask], of_b[mask]), **numbers)  # type: ignore[index]
         _, shape = np.unique(self.shape[mask], return_inverse=True)
-        rest = (values[mask] for values in (self.pair, self.m, self.weight, self.rounds))
+        rest = (values[mask] for values in (self.pair, self.m, self.weight, self.seconds, self.rounds))
         return Samples(grids, product, shape, *rest)
 
 
@@ -93,7 +90,8 @@ def samples_of(files: Sequence[Rows]) -> Samples:
         pair=np.array([pairs.setdefault((shape.n, shape.k), len(pairs)) for _, shape, *_ in timed]),
         m=np.array([shape.m for _, shape, *_ in timed], dtype=float),
         weight=np.array([file.weight for *_, file, _ in timed], dtype=float),
-        rounds=1e-6 * np.array([times[:_ROUNDS] for *_, times in timed]),
+        seconds=1e-6 * np.array([np.median(times) for *_, times in timed]),
+        rounds=1e-6 * np.array([[np.median(times[at::_ROUNDS]) for at in range(_ROUNDS)] for *_, times in timed]),
     )
 
 

@@ -34,6 +34,7 @@ START = Constants(
     step_sharpness=8,
     memory=2400,
     memory_of_pair=60,
+    even_memory=0.5,
     last_of_cta=80,
     narrow_rows=1.1,
     written=1,

@@ -176,6 +176,13 @@ def test_quality_is_what_choices_lose() -> None:
     assert found["257 to 1024"].repeated[0] > 1.3
 
 
+def test_samples_have_medians_of_all_rounds() -> None:
+    times = (3.0, 9.0, 1.0, 4.0, 8.0, 2.0)
+    found = samples_of([rows(shape(8, 256, 512, {0: times, 1: times}))])
+    np.testing.assert_allclose(1e6 * found.seconds, 3.5)
+    np.testing.assert_allclose(1e6 * found.rounds[0], (3.5, 8.5, 1.5))
+
+
 def test_shapes_of_a_file_count_by_its_weight() -> None:
     files = [timed_by(replace(START, launch=1000.0), 1), timed_by(replace(START, launch=9000.0), 2)]
 

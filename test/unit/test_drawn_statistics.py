@@ -12,7 +12,7 @@ import pytest
 
 from lowtide.measurement.bench.any_shape import lines
 from lowtide.measurement.bench.any_shape.lines import HELD, INCOMPLETE, LINES, MISSED, Bounds, Line, judged
-from lowtide.measurement.bench.any_shape.precision import until_narrow
+from lowtide.measurement.bench.any_shape.precision import until_compared, until_narrow
 from lowtide.measurement.bench.any_shape.report import Run, run_tables, verdict_table
 from lowtide.measurement.bench.any_shape.rows import (
     BEST_PEER,
@@ -256,3 +256,15 @@ def test_a_race_runs_on_until_all_ratios_are_known() -> None:
     assert runs_on(contenders(**{"torch.matmul": [5 * time for time in wide]}, own=even))  # far from all limits too
     assert runs_on(contenders(old=wide, new=even)) and not runs_on(contenders(torch=wide))
     assert not runs_on(contenders(torch=even + even[:2], own=wide + wide[:2]))  # as many rounds as allowed
+
+
+def test_a_race_of_schedules_runs_on_until_close_ones_are_compared() -> None:
+    def contenders(**times: Sequence[float]) -> list[Contender]:
+        return [Contender(name, print, [*of_rounds]) for name, of_rounds in times.items()]
+
+    runs_on = until_compared(7)
+    even, wide = (1.0,) * 5, (0.95, 1.0, 1.02, 1.05, 1.1)
+    assert runs_on(contenders(a=even, b=wide, torch=even))
+    assert not runs_on(contenders(a=even, b=[1.2 * time for time in wide]))  # far from the fastest
+    assert not runs_on(contenders(a=even, b=even, torch=wide))
+    assert not runs_on(contenders(a=even + even[:2], b=wide + wide[:2]))  # as many rounds as allowed

@@ -44,7 +44,7 @@ def test_few_rows_are_columns_of_the_transpose(layout: str, m: int) -> None:
     ],
 )
 def test_d_is_transposed_on_its_way_as_its_rows_allow(n: int | None, path: StorePath, store: int | None) -> None:
-    epilogue = chosen(16, n, 4096).schedule.epilogue
+    epilogue = chosen(16, n, 4096, given={"operands": "swapped"}).schedule.epilogue
     assert (epilogue.path, epilogue.store) == (path, store)
     given = {"operands": "swapped", "epilogue_path": "smem"}
     by_threads = chosen(16, n, 4096, given=given).schedule.epilogue
@@ -54,7 +54,8 @@ def test_d_is_transposed_on_its_way_as_its_rows_allow(n: int | None, path: Store
 @pytest.mark.parametrize(("d", "path"), [("f16", StorePath.tma), ("f32", StorePath.direct)])
 def test_elements_of_16_bits_are_transposed(d: str, path: StorePath) -> None:
     problem = Problem(16, 4096, 4096, "f16", "f16", "f32", d, GemmLayout.tn)
-    assert choose(problem, targets.get("sm_90a"), lt.Schedule()).schedule.epilogue.path is path
+    given = lt.Schedule.parse("grid.operands = swapped")
+    assert choose(problem, targets.get("sm_90a"), given).schedule.epilogue.path is path
 
 
 @pytest.mark.parametrize(("operands", "path"), [("swapped", StorePath.tma), ("as_given", StorePath.direct)])

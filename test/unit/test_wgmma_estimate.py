@@ -66,13 +66,6 @@ def test_a_last_wave_of_a_few_ctas_takes_longer_than_its_share_of_memory() -> No
     assert (more - one) / (two - one) > 1.3 * 36 / 132
 
 
-def test_oblong_clusters_take_longer_where_square_ones_are_as_good() -> None:
-    low, square = PLAIN._replace(columns=128), PLAIN._replace(columns=128, cluster_rows=2, cluster_columns=2)
-    of = [replace(SQUARE, m=1024, n=n) for n in (256, 512)]
-    few, many = (one / other for one, other in (estimated(each, low._replace(cluster_rows=4), square) for each in of))
-    assert many > 1.02 * few
-
-
 @pytest.mark.parametrize(("cluster", "longer"), [((2, 2), True), ((4, 1), True), ((2, 1), False)])
 def test_large_clusters_take_longer_if_the_smaller_operand_is_k_major(cluster: tuple[int, int], longer: bool) -> None:
     grids = Grids.of([PLAIN._replace(cluster_rows=cluster[0], cluster_columns=cluster[1])])
@@ -83,22 +76,35 @@ def test_large_clusters_take_longer_if_the_smaller_operand_is_k_major(cluster: t
 
 
 @pytest.mark.parametrize(
-    ("rows", "changes", "gains"),
+    ("cluster", "changes", "gains"),
     [
-        (128, {"row_bytes": (8208, 8192)}, True),
-        (64, {"row_bytes": (8208, 8192)}, False),  # the CTAs share few rows
-        (128, {"row_bytes": (8224, 8192)}, False),  # rows start on sectors
-        (128, {"row_bytes": (8208, 8192), "b_is_k_major": False}, False),
-        (128, {"row_bytes": (8208, 8192), "batch": 16}, False),
-        (128, {"row_bytes": (8208, 8192), "operand_bytes": 1.0}, False),
+        ((1, 2), {"row_bytes": (8208, 8192)}, True),
+        ((4, 1), {"row_bytes": (8208, 8192)}, True),
+        ((2, 2), {"row_bytes": (8208, 8192)}, False),
+        ((1, 2), {"row_bytes": (8224, 8192)}, False),  # rows start on sectors
+        ((1, 2), {"row_bytes": (8208, 8192), "b_is_k_major": False}, False),
+        ((1, 2), {"row_bytes": (8208, 8192), "batch": 16}, False),
+        ((1, 2), {"row_bytes": (8208, 8192), "operand_bytes": 1.0}, False),
     ],
 )
-def test_clusters_of_two_gain_off_sectors_unless_they_share_few_rows(
-    rows: int, changes: dict[str, Any], gains: bool
+def test_clusters_in_a_row_or_a_column_gain_off_sectors(
+    cluster: tuple[int, int], changes: dict[str, Any], gains: bool
 ) -> None:
-    pair = Grids.of([PLAIN._replace(rows=rows, columns=128, warpgroups=1, cluster_columns=2)])
-    on, off = (cluster_factor(pair, of)[0] for of in (SQUARE, replace(SQUARE, **changes)))
+    grids = Grids.of([PLAIN._replace(cluster_rows=cluster[0], cluster_columns=cluster[1])])
+    without = {name: value for name, value in changes.items() if name != "row_bytes"}
+    on, off = (cluster_factor(grids, replace(SQUARE, **each))[0] for each in (without, changes))
     assert off < 0.97 * on if gains else off == on
+
+
+def test_ctas_share_memory_more_evenly_than_pairs_of_sms() -> None:
+    """With 80 CTAs on 132 SMs, some pairs have two. With 66 each pair has one, and with 132 each has two."""
+    low = PLAIN._replace(rows=64, columns=64, warpgroups=1, band=WHOLE_COLUMN)
+    of = [replace(SQUARE, m=8, n=64 * count) for count in (66, 80, 132)]
+    pairs, even = (
+        [estimated(each, low, by=replace(FITTED, even_memory=share))[0] for each in of] for share in (1e-9, 1.0)
+    )
+    assert even[1] < 0.95 * pairs[1]
+    assert even[0] == pytest.approx(pairs[0]) and even[2] == pytest.approx(pairs[2])
 
 
 def test_clusters_of_wide_tiles_of_one_warpgroup_take_longer() -> None:
@@ -243,14 +249,6 @@ def test_groups_come_one_after_the_other() -> None:
     of_one = replace(SQUARE, m=1024, n=65536, ends_anywhere=True, in_turn=True)
     grid = PLAIN._replace(band=WHOLE_COLUMN)
     assert estimated(replace(of_one, batch=8), grid)[0] < 8 * estimated(of_one, grid)[0]
-
-
-def test_rows_that_boxes_leave_in_a_ring_count_once() -> None:
-    """56 rows in each of eight stages: they do not depend on K. Consumers take turns, so the
-    term of the last wave is 0."""
-    grid = PLAIN._replace(rows=64, columns=64, warpgroups=1, turns=2)
-    few, full = (estimated(Product(m, 64, 64, 1, 2.0, 2.0, (128, 128), stores_columns=False), grid)[0] for m in (8, 64))
-    assert few - full == pytest.approx(56 * 64 * 2 * 8 / 128, rel=0.2)  # and fewer rows are loaded
 
 
 def test_reads_from_memory_hide_no_epilogue_of_the_last_wave() -> None:

@@ -1,12 +1,14 @@
 """When a shape has enough rounds: each of its ratios is known to two percent, whatever its value is."""
 
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 
-from lowtide.measurement.bench.any_shape.rows import Pair, ratios_of, with_best_peer
-from lowtide.measurement.bench.any_shape.statistics import Interval
+from lowtide.measurement.bench.any_shape.rows import TORCH, Pair, ratios_of, with_best_peer
+from lowtide.measurement.bench.any_shape.statistics import Interval, median_interval
 from lowtide.measurement.bench.gpu_timing import Contender, RunsOn
 
 WIDTH = 0.02  # from the median to the farther end of the interval, as a share of the median
+_NEAR = 1.1  # times the median of the fastest kernel
 
 
 def is_wider(found: Interval, width: float) -> bool:
@@ -30,3 +32,20 @@ def until_narrow(most_rounds: int) -> RunsOn:
     """A rule that asks for another round while the interval of one of the shape's ratios is wider than `WIDTH` (as in
     `is_wider`), up to `most_rounds` counted rounds."""
     return while_uncertain(lambda ratios: any(is_wider(each, WIDTH) for each in ratios.values()), most_rounds)
+
+
+def until_compared(most_rounds: int) -> RunsOn:
+    """A rule that asks for another round while the interval of a kernel's time, relative to the fastest kernel, is
+    wider than `WIDTH`, up to `most_rounds` counted rounds. Torch does not count, and neither do kernels that take at
+    least `_NEAR` times as long."""
+
+    def runs_on(contenders: Sequence[Contender]) -> bool:
+        times = [one.sustained for one in contenders if one.name != TORCH]
+        if not times or len(times[0]) >= most_rounds:
+            return False
+        fastest = min(times, key=statistics.median)
+        of_rounds = [[x / y for x, y in zip(each, fastest, strict=True)] for each in times if each is not fastest]
+        found = [median_interval(ratios) for ratios in of_rounds if statistics.median(ratios) < _NEAR]
+        return any(is_wider(each, WIDTH) for each in found)
+
+    return runs_on

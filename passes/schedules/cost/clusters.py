@@ -2,18 +2,11 @@
 
 import numpy as np
 
-from lowtide.passes.schedules.cost.grids import LINE_BYTES, SECTOR_BYTES, Grids, Product, rows_start_on, tiles_of
+from lowtide.passes.schedules.cost.grids import LINE_BYTES, SECTOR_BYTES, Grids, Product, rows_start_on
 from lowtide.passes.schedules.cost.rings import stages_of
 
 # No calibration has larger clusters. With them the same tiles took 0.94 to 1.015 of the time in [2, 2] (H200, H100).
 _MOST_FITTED, _NOT_FITTED = 4, 1.03
-# A cluster of two that shares the shorter side of a tile loads more than one that shares the longer side: [2, 1] more
-# than [1, 2], if the tile is 256×176. Beyond what the constants account for, it took longer by this factor (84 pairs of
-# kernels of the calibration, H200).
-_PAIR, _LOADS_MORE = 2, 1.02
-# Clusters of four CTAs in a row or a column took longer by this factor than the constants account for, if D has at
-# least four tiles along each side (the calibration, and 38 products in tt that were slow, H200).
-_OBLONG, _SIDE = 1.03, 4
 # If TMA loads operands of the epilogue, the CTAs of a cluster also wait for each other's epilogues. That took longer by
 # this factor, more than the constants account for (median of 20 pairs of kernels, which took 0.96 to 1.18, H200).
 _CLUSTERS_WAIT = 1.04
@@ -23,16 +16,14 @@ _WIDE, _WIDE_IN_CLUSTERS = 200, 1.04
 # The next two factors apply to single products of 16-bit operands. Batches and other types were not measured.
 _BYTES = 2
 # If the smaller of A and B is K-major, clusters of four CTAs or more take longer by this factor than the constants
-# account for. With this factor, 30 products whose choice changes take 0.80 to 1.02 of the time: on average 0.949 for 23
-# in tn whose rows start on sectors of L2, and 0.936 for seven in tt. If the factor also applied to a smaller operand
-# that is not K-major, ten products of up to 600 rows in nt would take 0.99 to 1.17 of the time (bf16, H200).
+# account for. Without it, the constants fitted to the same rows choose worse: 1.014 times the time of the better kernel
+# for 172 pairs of kernels that were compiled for their shape, with it 1.012. If the factor also applied to a smaller
+# operand that is not K-major, ten products of up to 600 rows in nt would take 0.99 to 1.17 of the time (bf16, H200).
 _LARGE, _IN_LARGE = 4, 1.03
-# If A and B are K-major and rows of A or B do not start on sectors of L2, clusters of two take less time by this factor
-# than the constants account for. With this factor and the one above, 64 products whose choice changes take 0.84 to 1.13
-# of the time, 0.965 on average; most of them had larger clusters before (bf16 tn, H200). The factor does not apply if
-# the CTAs share at most `_FEW_SHARED` rows or columns: with it, twelve such products took 0.89 to 1.06 of the time,
-# 1.01 on average.
-_PAIR_OFF_SECTORS = 0.95
+# If A and B are K-major and rows of A or B do not start on sectors of L2, clusters in a row or a column take less time
+# by this factor than the constants account for. Without it, their estimates were 1.07 to 1.12 times the measured times,
+# relative to those of other tiles (clusters of four, 17 products of the calibration).
+_OFF_SECTORS = 0.95
 # The next two costs apply if the rows of A and B start on lines of L2. For other rows, clusters save more than they
 # cost: 20 products took 0.93 to 1.13 of the time in smaller clusters, geometric mean 1.014 (M from 7,000 to 102,000,
 # H200).
@@ -49,24 +40,17 @@ _TILE_IN_PAIR, _TILE_IN_CLUSTER = 800.0, 1000.0
 
 def cluster_factor(grids: Grids, product: Product) -> np.ndarray:
     """The factor of the cycles of each grid; 1 without clusters."""
+    in_cluster = grids.cluster > 1
     factor = np.where(grids.cluster > _MOST_FITTED, _NOT_FITTED, 1.0)
-    least = np.minimum(*tiles_of(grids, product))
-    is_pair = grids.cluster == _PAIR
-    more = (grids.rows - grids.columns) * (grids.cluster_rows - grids.cluster_columns) > 0
-    more &= is_pair & (least >= _PAIR)  # the other pair is possible, too
-    factor *= np.where(more, _LOADS_MORE, 1.0)
-    is_oblong = (grids.cluster == _SIDE) & (grids.cluster_rows != grids.cluster_columns)
-    factor *= np.where(is_oblong & (least >= _SIDE), _OBLONG, 1.0)
-    factor *= np.where((grids.cluster > 1) & (np.asarray(product.awaited) > 0), _CLUSTERS_WAIT, 1.0)
+    factor *= np.where(in_cluster & (np.asarray(product.awaited) > 0), _CLUSTERS_WAIT, 1.0)
     is_wide = (grids.warpgroups == 1) & (grids.columns >= _WIDE)
-    factor *= np.where((grids.cluster > 1) & is_wide, _WIDE_IN_CLUSTERS, 1.0)
-    smaller_is_k_major = np.where(product.m <= product.n, product.a_is_k_major, product.b_is_k_major)
+    factor *= np.where(in_cluster & is_wide, _WIDE_IN_CLUSTERS, 1.0)
     is_measured = (np.asarray(product.operand_bytes) == _BYTES) & (np.asarray(product.batch) == 1)
+    smaller_is_k_major = np.where(product.m <= product.n, product.a_is_k_major, product.b_is_k_major)
     factor *= np.where((grids.cluster >= _LARGE) & smaller_is_k_major & is_measured, _IN_LARGE, 1.0)
+    in_line = in_cluster & ((grids.cluster_rows == 1) | (grids.cluster_columns == 1))
     off_sectors = product.a_is_k_major & product.b_is_k_major & ~rows_start_on(SECTOR_BYTES, product)
-    shares_many = np.where(grids.cluster_rows > 1, grids.columns, grids.rows) > _FEW_SHARED
-    gains = is_pair & shares_many & off_sectors & is_measured
-    return np.asarray(factor * np.where(gains, _PAIR_OFF_SECTORS, 1.0))
+    return np.asarray(factor * np.where(in_line & off_sectors & is_measured, _OFF_SECTORS, 1.0))
 
 
 def factor_of_few_shared(grids: Grids, product: Product) -> np.ndarray:

@@ -12,7 +12,7 @@ LIMITED = 1.08
 # A grid that waits takes this share of the time: 31 such kernels took 0.81 to 1.03 of the time of programmatic
 # launches, 0.946 on average (11 to 34 µs, H200). 26 others, with up to 73 CTAs or less limited by memory, took 0.96 to
 # 1.05, 1.015 on average. Grids of up to `LONG` cycles do not wait, since a later start costs them a larger share.
-WAITING, LONG = 0.95, 20_000
+WAITING, LONG = 0.98, 20_000
 
 
 def may_wait(grids: Grids, product: Product, sm_count: int) -> np.ndarray:

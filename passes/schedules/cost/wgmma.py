@@ -133,7 +133,7 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     def wave(running: np.ndarray, parts: np.ndarray, *, is_last: bool) -> Wave:
         """A wave of `running` CTAs. `parts`: CTAs that share the rows of a tile."""
         of_cta = cta(running, parts)
-        of_byte = _cycles_per_byte(running, found.memory, of_pair, sm_count)
+        of_byte = _cycles_per_byte(running, found.memory, of_pair, found.even_memory, sm_count)
         if is_last:  # a few CTAs have one more tile than the others
             of_byte = np.where(full > 0, either(of_byte, np.asarray(1 / found.last_of_cta), _LAST_SHARPNESS), of_byte)
         from_memory = moved / ctas / parts * of_byte * of_few
@@ -160,7 +160,6 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     total = total + np.where(grids.turns > 1, after_turns, 0) + np.where(grids.cluster > 1, of_clusters, 0)
     beside_last = max(0, found.launch - found.launch_beside)
     total += np.where(fit, beside_last, found.launch) + found.launch_of_cta * busy
-    total += _rest_of_ring(grids, product, sm_count)
     limit = _at_power_limit(grids, product, found, requests, moved, sm_count)
     is_limited = last_wave.memory > LIMITED * last_wave.cta.total
     waits = may_wait(grids, product, sm_count) & ~fit & (total > LONG) & is_limited
@@ -189,13 +188,16 @@ def may_be_halved(grids: Grids, product: Product, sm_count: int, large_clusters:
     return np.asarray(found & is_multiple(grids.rows, 2 * _ROWS * grids.warpgroups))
 
 
-def _cycles_per_byte(running: np.ndarray, rate: float, of_pair: Numbers, sm_count: int) -> np.ndarray:
-    """The cycles until each of `running` CTAs has received a byte. Pairs of SMs (TPCs) get equal shares. If some pairs
-    have two CTAs and others have one, pairs with one CTA end first; then the rate of a pair limits the others."""
+def _cycles_per_byte(running: np.ndarray, rate: float, of_pair: Numbers, even: float, sm_count: int) -> np.ndarray:
+    """The cycles until each of `running` CTAs has received a byte, if some pairs of SMs (TPCs) have two CTAs and others
+    have one. If pairs get equal shares of the rate, those with one CTA end first; then the rate of a pair limits the
+    others. If CTAs get equal shares, all end at the same time. `even`: from 0, for the first, to 1, for the second."""
     pairs = sm_count / 2
     of_first, of_second = np.minimum(running, pairs), np.maximum(0, running - pairs)
     first = np.maximum(of_first / rate, np.where(running > 0, 1 / of_pair, 0))
-    return first + np.maximum(of_second / rate, np.where(of_second > 0, 1 / of_pair, 0))
+    by_pairs = first + np.maximum(of_second / rate, np.where(of_second > 0, 1 / of_pair, 0))
+    by_ctas = np.maximum(running / rate, np.where(of_second > 0, 2, 1) / of_pair)
+    return np.where(of_second > 0, by_pairs + even * (by_ctas - by_pairs), by_pairs)
 
 
 def _requests(row_bytes: Numbers, is_k_major: "bool | np.ndarray", found: Constants) -> np.ndarray:
@@ -259,7 +261,7 @@ def _cta(
     computed, moved, awaited = _work(grids, product)
 
     def of(running: np.ndarray, parts: np.ndarray) -> Cta:
-        rate = _cycles_per_byte(running, sm_count * found.l2, found.l2_of_pair, sm_count)
+        rate = _cycles_per_byte(running, sm_count * found.l2, found.l2_of_pair, 0.0, sm_count)
         loads = bytes_of_step * rate + stores
         step = either(products / parts, loads, found.step_sharpness)
         of_steps = steps * (either(step, arrival, 4) + of_step)
@@ -347,21 +349,6 @@ def _clips(grids: Grids, product: Product) -> tuple[np.ndarray, np.ndarray]:
     return of_grid & product.a_is_k_major, of_grid & product.b_is_k_major
 
 
-def _rest_of_ring(grids: Grids, product: Product, sm_count: int) -> np.ndarray:
-    """The cycles for the rows of the ring that the boxes of the last tiles do not fill: as many as stores to these rows
-    would take. Kernels of the calibration stored zeros there. Kernels by wgmma no longer do, but without this term
-    slower ones are chosen (docs/tried.md)."""
-    clips_a, clips_b = _clips(grids, product)
-    of_a, of_b = _last_empty(product.m, grids.rows), _last_empty(product.n, grids.columns)
-    rows = np.where(clips_a, of_a, 0) + np.where(clips_b, of_b, 0)
-    return rows * grids.depth * product.operand_bytes * stages_of(grids, product, sm_count) / _SHARED_MEMORY
-
-
-def _last_empty(extent: Numbers, side: np.ndarray) -> np.ndarray:
-    """The rows of the last tile that lie outside of the matrix. numpy's remainder would take longer."""
-    return np.asarray(np.ceil(extent / side) * side - extent)
-
-
 def _empty_rows(
     grids: Grids, product: Product, found: Constants, of_rows: np.ndarray, of_columns: np.ndarray
 ) -> np.ndarray:
@@ -432,7 +419,7 @@ def _at_power_limit(
     scale = np.maximum(*requests) ** found.power_off_lines
     rows, columns = np.minimum(grids.rows, product.m), np.minimum(grids.columns, product.n)  # that exist
     # Not the loads of `_loaded`, which divide each side by the other side of the cluster. Those chose no better, also
-    # fitted again (docs/tried.md); `_LOADS_MORE` corrects pairs.
+    # fitted again (docs/tried.md).
     loads = scale * _ROWS * (1 / (rows * grids.cluster_columns) + 1 / (columns * grids.cluster_rows))
     energy = 1 + found.power_of_loads * loads + found.power_of_shared / columns
     return found.power * ideal * energy + found.power_of_memory * moved / found.memory + found.launch
