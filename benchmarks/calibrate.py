@@ -8,9 +8,9 @@
 
 `compile` saves a kernel for each schedule of measurement/calibration/forms.py, with run-time extents. `time` draws
 shapes as any_shape.py does. For each shape it picks about ten schedules by the model, races them beside torch, and
-writes a line of the journal. A shape gets `--rounds`, then more until the schedules within 10 % of the fastest are
-known to 2 %, at most `--most-rounds` in all. It needs a GPU, but no compiler. A later run continues with the next
-shape. `record` writes the journal to a file of benchmarks/results/calibration/.
+writes a line of the journal. A shape gets `--rounds`, then more until each schedule within 10 % of the fastest has a
+time, relative to it, that is known to 2 %; at most `--most-rounds` in all. `time` needs a GPU, but no compiler. A later
+run continues with the next shape. `record` writes the journal to a file of benchmarks/results/calibration/.
 
 `fit` fits the constants to all files of that folder. It prints how well the model then estimates and chooses: on the
 same shapes, on pairs of N and K that were held out, and on the files of `afterwards/`, which are never part of a fit.

@@ -55,11 +55,11 @@ to 256 rows, weights of more than 60 million elements, and a K that is not a mul
 not start on sectors of L2, so each load takes more requests. The 16 products of this kind had 0.959 of the speed of
 torch (geometric mean), and at least 0.780. Of the same size, 50 products whose rows start on lines of L2 had 1.038.
 
-Since then, clusters of two are chosen more often for such weights ([cost model](cost-model.md#terms)), and some of
-these weights are no longer evicted first from L2 ([choice](schedule.md#how-it-is-chosen)). Of such products, 27 were
-raced, some of them because they were slow. The kernels that were chosen then had 0.99 of the speed of torch (geometric
-mean; 0.81 to 1.29). After that, the constants of the cost model were fitted again. The slowest product of 1 to 256 rows
-below is of this kind, too: 208×24176×13480 (0.80).
+Since then, clusters in a row or a column are chosen more often for such weights ([cost model](cost-model.md#terms)),
+and some of these weights are no longer evicted first from L2 ([choice](schedule.md#how-it-is-chosen)). Of such
+products, 27 were raced, some of them because they were slow. The kernels that were chosen then had 0.99 of the speed of
+torch (geometric mean; 0.81 to 1.29). After that, the constants of the cost model were fitted again. In the later run of
+1 to 256 rows (below), the slowest product is of this kind, too: 208×24176×13480 (0.80).
 
 ## Run it
 

@@ -15,15 +15,15 @@ from lowtide.passes.schedules.cost.wgmma import cycles
 from lowtide.targets import Target
 
 _CLOCK = 1.98e9  # Hz; the highest of an H200
-_ROUNDS = 3  # the fewest of a file
+_ROUNDS = 3  # each file has at least so many
 _ALIGNED, _LINE = 16, 128  # bytes: TMA reads rows that are multiples of 16; others are packed to lines of 128
 
 
 @dataclass(frozen=True)
 class Samples:
     """`shape`: the number of the shape of each element, from 0; `pair`: of its N and K. `m`: rows of D, also of swapped
-    products. `weight`: of the shape in a fit. `seconds`: medians of all rounds. `rounds`: columns with the medians of
-    every third round, from the first, the second and the third."""
+    products. `weight`: of the shape in a fit. `seconds`: the median of all rounds. `rounds`: seconds in three columns.
+    The first is the median of rounds 1, 4, 7, …; the second, of rounds 2, 5, 8, …; the third, of rounds 3, 6, 9, …"""
 
     grids: Grids
     product: Product
@@ -39,7 +39,7 @@ class Samples:
 
     @cached_property
     def spread(self) -> np.ndarray:
-        """Standard deviations of the logarithms of the rounds."""
+        """Standard deviations of the logarithms of `rounds`."""
         return np.std(np.log(self.rounds), axis=1)
 
     @property

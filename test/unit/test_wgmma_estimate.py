@@ -97,7 +97,7 @@ def test_clusters_in_a_row_or_a_column_gain_off_sectors(
 
 
 def test_ctas_share_memory_more_evenly_than_pairs_of_sms() -> None:
-    """With 80 CTAs on 132 SMs, some pairs have two. With 66 each pair has one, and with 132 each has two."""
+    """With 66 CTAs on 132 SMs, each pair of SMs has one. With 80, some pairs have two. With 132, each pair has two."""
     low = PLAIN._replace(rows=64, columns=64, warpgroups=1, band=WHOLE_COLUMN)
     of = [replace(SQUARE, m=8, n=64 * count) for count in (66, 80, 132)]
     pairs, even = (

@@ -8,7 +8,7 @@ from lowtide.measurement.bench.any_shape.statistics import Interval, median_inte
 from lowtide.measurement.bench.gpu_timing import Contender, RunsOn
 
 WIDTH = 0.02  # from the median to the farther end of the interval, as a share of the median
-_NEAR = 1.1  # times the median of the fastest kernel
+_NEAR = 1.1  # times the time of the fastest kernel
 
 
 def is_wider(found: Interval, width: float) -> bool:
@@ -35,9 +35,9 @@ def until_narrow(most_rounds: int) -> RunsOn:
 
 
 def until_compared(most_rounds: int) -> RunsOn:
-    """A rule that asks for another round while the interval of a kernel's time, relative to the fastest kernel, is
-    wider than `WIDTH`, up to `most_rounds` counted rounds. Torch does not count, and neither do kernels that take at
-    least `_NEAR` times as long."""
+    """A rule that asks for another round while a ratio is uncertain, up to `most_rounds` counted rounds. The ratios are
+    the times of the kernels to that of the fastest one. A ratio is uncertain if its interval is wider than `WIDTH` (as
+    in `is_wider`). Torch does not count, and neither do ratios of `_NEAR` or more."""
 
     def runs_on(contenders: Sequence[Contender]) -> bool:
         times = [one.sustained for one in contenders if one.name != TORCH]

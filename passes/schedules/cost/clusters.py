@@ -16,14 +16,14 @@ _WIDE, _WIDE_IN_CLUSTERS = 200, 1.04
 # The next two factors apply to single products of 16-bit operands. Batches and other types were not measured.
 _BYTES = 2
 # If the smaller of A and B is K-major, clusters of four CTAs or more take longer by this factor than the constants
-# account for. Without it, constants fitted to the same rows choose worse: for 172 pairs of kernels that were compiled
-# for their shape, 1.016 times the time of the better one (held out), with it 1.012. If the factor also applied to a
-# smaller operand that is not K-major, ten products of up to 600 rows in nt would take 0.99 to 1.17 of the time (bf16,
-# H200).
+# account for. Of 172 pairs of kernels that were compiled for their shape, the chosen one takes 1.012 times the time of
+# the better one (N and K held out). If the constants are fitted without this factor, it takes 1.016 times as long. If
+# the factor also applied to a smaller operand that is not K-major, ten products of up to 600 rows in nt would take 0.99
+# to 1.17 of the time (bf16, H200).
 _LARGE, _IN_LARGE = 4, 1.03
 # If A and B are K-major and rows of A or B do not start on sectors of L2, clusters in a row or a column take less time
-# by this factor than the constants account for: clusters of four took 0.93 of the estimates without it, relative to
-# tiles without clusters (14 products of the calibration of more than 64 rows, H200).
+# by this factor than the constants account for. Clusters of four took 0.93 of the estimates without this factor,
+# relative to tiles without clusters (14 products of the calibration, of more than 64 rows, H200).
 _OFF_SECTORS = 0.95
 # The next two costs apply if the rows of A and B start on lines of L2. For other rows, clusters save more than they
 # cost: 20 products took 0.93 to 1.13 of the time in smaller clusters, geometric mean 1.014 (M from 7,000 to 102,000,

@@ -10,9 +10,10 @@ _SOME, _MOST = 0.56, 0.75
 # A grid waits only if its reads from memory take more than this many times as long as all else that its CTAs do.
 LIMITED = 1.08
 # 31 kernels that waited took 0.81 to 1.03 of the time of programmatic launches, 0.946 on average (11 to 34 µs, H200).
-# 26 others, with up to 73 CTAs or less limited by memory, took 0.96 to 1.05, 1.015 on average. The factor of the
-# estimate is nearer to 1: with 0.95, seven products changed to such a grid, and took 1.01 to 1.06 of the time. Grids of
-# up to `LONG` cycles do not wait, since a later start costs them a larger share.
+# 26 others, with up to 73 CTAs or less limited by memory, took 0.96 to 1.05, 1.015 on average. The estimate of a grid
+# that waits is multiplied by `WAITING`. This factor is not as low as 0.946: with 0.95, seven products changed to such a
+# grid, and took 1.01 to 1.06 of the time before. Grids of up to `LONG` cycles do not wait, since a later start costs
+# them a larger share.
 WAITING, LONG = 0.98, 20_000
 
 

@@ -189,9 +189,9 @@ def may_be_halved(grids: Grids, product: Product, sm_count: int, large_clusters:
 
 
 def _cycles_per_byte(running: np.ndarray, rate: float, of_pair: Numbers, even: float, sm_count: int) -> np.ndarray:
-    """The cycles until each of `running` CTAs has received a byte, if some pairs of SMs (TPCs) have two CTAs and others
-    have one. If pairs get equal shares of the rate, those with one CTA end first; then the rate of a pair limits the
-    others. If CTAs get equal shares, all end at the same time. `even`: from 0, for the first, to 1, for the second."""
+    """The cycles until each of `running` CTAs has received a byte. `even` counts if some pairs of SMs (TPCs) have two
+    CTAs and others have one. If it is 0, each pair gets an equal share of the rate: pairs with one CTA end first; then
+    the rate of a pair limits the others. If it is 1, each CTA gets an equal share, and all end at the same time."""
     pairs = sm_count / 2
     of_first, of_second = np.minimum(running, pairs), np.maximum(0, running - pairs)
     first = np.maximum(of_first / rate, np.where(running > 0, 1 / of_pair, 0))
