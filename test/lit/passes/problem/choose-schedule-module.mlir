@@ -6,12 +6,12 @@
 // CHECK: start = first_rows
 // CHECK-LABEL: func.func @known
 module attributes {tile.level = "problem", tile.target = "sm_90a"} {
-func.func @known(%a: memref<4096x3072xbf16>, %b: memref<3072x3072xbf16>, %d: memref<4096x3072xbf16>) {
+func.func @known(%a: memref<6144x6144xbf16>, %b: memref<6144x6144xbf16>, %d: memref<6144x6144xbf16>) {
   tile.gemm tn %a, %b into %d acc(f32) {
   ^bb0(%x: f32):
     %y = arith.truncf %x : f32 to bf16
     tile.yield %y : bf16
-  } : memref<4096x3072xbf16>, memref<3072x3072xbf16>, memref<4096x3072xbf16>
+  } : memref<6144x6144xbf16>, memref<6144x6144xbf16>, memref<6144x6144xbf16>
   func.return
 }
 }
@@ -22,7 +22,7 @@ func.func @known(%a: memref<4096x3072xbf16>, %b: memref<3072x3072xbf16>, %d: mem
 // CHECK-NEXT: grid = <tile = [256, 192]
 // CHECK-NOT: start = first_rows
 // CHECK-LABEL: func.func @expected
-module attributes {tile.expected = {k = 3072, m = 4096, n = 3072}, tile.level = "problem", tile.target = "sm_90a"} {
+module attributes {tile.expected = {k = 6144, m = 6144, n = 6144}, tile.level = "problem", tile.target = "sm_90a"} {
 func.func @expected(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>) {
   tile.gemm tn %a, %b into %d acc(f32) {
   ^bb0(%x: f32):
