@@ -103,6 +103,8 @@ def origin(arguments: argparse.Namespace) -> Origin:
 
 
 def time_command(arguments: argparse.Namespace) -> int:
+    if arguments.rounds < rows.FEWEST_ROUNDS:
+        raise lt.Error(f"--rounds {arguments.rounds}: a fit needs at least {rows.FEWEST_ROUNDS}; pass more")
     folder, found = FormFolder(arguments.kernels), origin(arguments)
     shapes = found.draw.shapes(read_layers(HERE / "model_layers.txt"))
     until = STARTED + 60.0 * arguments.minutes

@@ -14,6 +14,7 @@ from lowtide.errors import Error
 from lowtide.passes.schedules.cost.grids import Grid
 
 _FIELDS = Grid._fields
+FEWEST_ROUNDS = 3  # of a schedule on a shape
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,8 @@ def load(path: Path) -> Rows:
         shapes = tuple(map(_of_json, held.pop("shapes")))
         if any(number not in range(len(forms)) for shape in shapes for number in shape.microseconds):
             raise ValueError("a shape names a schedule that is not in the table")
+        if any(len(times) < FEWEST_ROUNDS for shape in shapes for times in shape.microseconds.values()):
+            raise ValueError(f"a schedule has fewer than {FEWEST_ROUNDS} rounds")
         return Rows(**held, forms=forms, shapes=shapes)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Error(

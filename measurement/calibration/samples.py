@@ -8,14 +8,13 @@ from math import prod
 import numpy as np
 
 from lowtide.elements import element_type
-from lowtide.measurement.calibration.rows import Form, Rows, Shape
+from lowtide.measurement.calibration.rows import FEWEST_ROUNDS, Form, Rows, Shape
 from lowtide.passes.schedules.cost.constants import Constants
 from lowtide.passes.schedules.cost.grids import Grids, Product
 from lowtide.passes.schedules.cost.wgmma import cycles
 from lowtide.targets import Target
 
 _CLOCK = 1.98e9  # Hz; the highest of an H200
-_ROUNDS = 3  # each file has at least so many
 _ALIGNED, _LINE = 16, 128  # bytes: TMA reads rows that are multiples of 16; others are packed to lines of 128
 
 
@@ -91,7 +90,8 @@ def samples_of(files: Sequence[Rows]) -> Samples:
         m=np.array([shape.m for _, shape, *_ in timed], dtype=float),
         weight=np.array([file.weight for *_, file, _ in timed], dtype=float),
         seconds=1e-6 * np.array([np.median(times) for *_, times in timed]),
-        rounds=1e-6 * np.array([[np.median(times[at::_ROUNDS]) for at in range(_ROUNDS)] for *_, times in timed]),
+        rounds=1e-6
+        * np.array([[np.median(times[at::FEWEST_ROUNDS]) for at in range(FEWEST_ROUNDS)] for *_, times in timed]),
     )
 
 

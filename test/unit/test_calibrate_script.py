@@ -98,6 +98,8 @@ def test_a_run_goes_on_and_its_journal_becomes_a_file_of_rows(
     assert script.main(["time", *where, "--seed", "7", "--count", "3", "--minutes", "0"]) == 3
     assert script.main(["record", *where, "--name", "x"]) == 2
     assert "[calibration-empty]" in capsys.readouterr().err
+    assert script.main(["time", *where, "--rounds", "2"]) == 2
+    assert "at least 3" in capsys.readouterr().err
     assert script.main(["time", *where, "--rounds", "3"]) == 0
     assert script.main(["time", *where]) == 0
     assert len(raced) == 3 and all(len(numbers) > 1 for numbers in raced)

@@ -67,7 +67,8 @@ def test_a_file_of_rows_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new"), [('"turns"', '"terms"'), ("[5,3.0", "[6,3.0"), ('"seed"', '"seat"'), ("]\n}", "]")]
+    ("old", "new"),
+    [('"turns"', '"terms"'), ("[5,3.0", "[6,3.0"), ("[5,3.0,", "[5,"), ('"seed"', '"seat"'), ("]\n}", "]")],
 )
 def test_files_of_other_things_are_refused(old: str, new: str, tmp_path: Path) -> None:
     text = rows(shape(3, 256, 512, {0: (1.5, 1.25, 2.0), 5: (3.0, 3.5, 3.0)})).text()

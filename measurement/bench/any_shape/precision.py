@@ -1,4 +1,4 @@
-"""When a shape has enough rounds: each of its ratios is known to two percent, whatever its value is."""
+"""When a shape has enough rounds: each ratio that counts is known to two percent, whatever its value is."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -21,11 +21,7 @@ def while_uncertain(is_uncertain: Callable[[Mapping[Pair, Interval]], bool], mos
     """A rule that asks for another round while the ratios are uncertain, up to `most_rounds` counted rounds. The ratios
     are those of `ratios_of`, also to the best peer."""
 
-    def runs_on(contenders: Sequence[Contender]) -> bool:
-        seconds = with_best_peer({one.name: one.sustained for one in contenders})
-        return max(map(len, seconds.values())) < most_rounds and is_uncertain(ratios_of(seconds))
-
-    return runs_on
+    return _while(lambda seconds: is_uncertain(ratios_of(with_best_peer(seconds))), most_rounds)
 
 
 def until_narrow(most_rounds: int) -> RunsOn:
@@ -39,13 +35,20 @@ def until_compared(most_rounds: int) -> RunsOn:
     the times of the kernels to that of the fastest one. A ratio is uncertain if its interval is wider than `WIDTH` (as
     in `is_wider`). Torch does not count, and neither do ratios of `_NEAR` or more."""
 
+    def is_uncertain(seconds: Mapping[str, Sequence[float]]) -> bool:
+        times = [of_rounds for name, of_rounds in seconds.items() if name != TORCH]
+        fastest = min(times, key=statistics.median, default=())
+        ratios = [[x / y for x, y in zip(each, fastest, strict=True)] for each in times if each is not fastest]
+        return any(is_wider(median_interval(each), WIDTH) for each in ratios if statistics.median(each) < _NEAR)
+
+    return _while(is_uncertain, most_rounds)
+
+
+def _while(is_uncertain: Callable[[Mapping[str, Sequence[float]]], bool], most_rounds: int) -> RunsOn:
+    """`is_uncertain`: takes the seconds of each round, by contender."""
+
     def runs_on(contenders: Sequence[Contender]) -> bool:
-        times = [one.sustained for one in contenders if one.name != TORCH]
-        if not times or len(times[0]) >= most_rounds:
-            return False
-        fastest = min(times, key=statistics.median)
-        of_rounds = [[x / y for x, y in zip(each, fastest, strict=True)] for each in times if each is not fastest]
-        found = [median_interval(ratios) for ratios in of_rounds if statistics.median(ratios) < _NEAR]
-        return any(is_wider(each, WIDTH) for each in found)
+        seconds = {one.name: one.sustained for one in contenders}
+        return max(map(len, seconds.values())) < most_rounds and is_uncertain(seconds)
 
     return runs_on

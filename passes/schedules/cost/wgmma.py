@@ -196,8 +196,8 @@ def _cycles_per_byte(running: np.ndarray, rate: float, of_pair: Numbers, even: f
     of_first, of_second = np.minimum(running, pairs), np.maximum(0, running - pairs)
     first = np.maximum(of_first / rate, np.where(running > 0, 1 / of_pair, 0))
     by_pairs = first + np.maximum(of_second / rate, np.where(of_second > 0, 1 / of_pair, 0))
-    by_ctas = np.maximum(running / rate, np.where(of_second > 0, 2, 1) / of_pair)
-    return np.where(of_second > 0, by_pairs + even * (by_ctas - by_pairs), by_pairs)
+    by_ctas = np.where(of_second > 0, np.maximum(running / rate, 2 / of_pair), first)
+    return by_pairs + even * (by_ctas - by_pairs)
 
 
 def _requests(row_bytes: Numbers, is_k_major: "bool | np.ndarray", found: Constants) -> np.ndarray:
