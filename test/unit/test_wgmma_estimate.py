@@ -76,33 +76,33 @@ def test_large_clusters_take_longer_if_the_smaller_operand_is_k_major(cluster: t
 
 
 @pytest.mark.parametrize(
-    ("cluster", "changes", "gains"),
+    ("cluster", "parts", "changes", "gains"),
     [
-        ((1, 2), {"row_bytes": (8208, 8192)}, True),
-        ((4, 1), {"row_bytes": (8208, 8192)}, True),
-        ((2, 2), {"row_bytes": (8208, 8192)}, False),
-        ((1, 2), {"row_bytes": (8224, 8192)}, False),  # rows start on sectors
-        ((1, 2), {"row_bytes": (8208, 8192), "b_is_k_major": False}, False),
-        ((1, 2), {"row_bytes": (8208, 8192), "batch": 16}, False),
-        ((1, 2), {"row_bytes": (8208, 8192), "operand_bytes": 1.0}, False),
+        ((1, 2), 1, {"row_bytes": (8208, 8192)}, True),
+        ((4, 1), 1, {"row_bytes": (8208, 8192)}, True),
+        ((2, 2), 1, {"row_bytes": (8208, 8192)}, True),
+        ((1, 1), 1, {"row_bytes": (8208, 8192)}, False),
+        ((1, 2), 2, {"row_bytes": (8208, 8192)}, False),
+        ((1, 2), 1, {"row_bytes": (8224, 8192)}, False),  # rows start on sectors
+        ((1, 2), 1, {"row_bytes": (8208, 8192), "b_is_k_major": False}, False),
+        ((1, 2), 1, {"row_bytes": (8208, 8192), "batch": 16}, False),
+        ((1, 2), 1, {"row_bytes": (8208, 8192), "operand_bytes": 1.0}, False),
     ],
 )
-def test_clusters_in_a_row_or_a_column_gain_off_sectors(
-    cluster: tuple[int, int], changes: dict[str, Any], gains: bool
+def test_clusters_of_whole_tiles_gain_off_sectors(
+    cluster: tuple[int, int], parts: int, changes: dict[str, Any], gains: bool
 ) -> None:
-    grids = Grids.of([PLAIN._replace(cluster_rows=cluster[0], cluster_columns=cluster[1])])
+    grids = Grids.of([PLAIN._replace(cluster_rows=cluster[0], cluster_columns=cluster[1], parts=parts)])
     without = {name: value for name, value in changes.items() if name != "row_bytes"}
     on, off = (cluster_factor(grids, replace(SQUARE, **each))[0] for each in (without, changes))
     assert off < 0.97 * on if gains else off == on
 
 
-def test_ctas_share_memory_more_evenly_than_pairs_of_sms() -> None:
+def test_ctas_share_rates_more_evenly_than_pairs_of_sms() -> None:
     """With 66 CTAs on 132 SMs, each pair of SMs has one. With 80, some pairs have two. With 132, each pair has two."""
     low = PLAIN._replace(rows=64, columns=64, warpgroups=1, band=WHOLE_COLUMN)
     of = [replace(SQUARE, m=8, n=64 * count) for count in (66, 80, 132)]
-    pairs, even = (
-        [estimated(each, low, by=replace(FITTED, even_memory=share))[0] for each in of] for share in (1e-9, 1.0)
-    )
+    pairs, even = ([estimated(each, low, by=replace(FITTED, even=share))[0] for each in of] for share in (1e-9, 1.0))
     assert even[1] < 0.95 * pairs[1]
     assert even[0] == pytest.approx(pairs[0]) and even[2] == pytest.approx(pairs[2])
 

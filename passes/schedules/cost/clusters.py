@@ -21,9 +21,10 @@ _BYTES = 2
 # the factor also applied to a smaller operand that is not K-major, ten products of up to 600 rows in nt would take 0.99
 # to 1.17 of the time (bf16, H200).
 _LARGE, _IN_LARGE = 4, 1.03
-# If A and B are K-major and rows of A or B do not start on sectors of L2, clusters in a row or a column take less time
-# by this factor than the constants account for. Clusters of four took 0.93 of the estimates without this factor,
-# relative to tiles without clusters (14 products of the calibration, of more than 64 rows, H200).
+# If A and B are K-major and rows of A or B do not start on sectors of L2, clusters take less time by this factor than
+# the constants account for. Clusters of four took 0.93 of the estimates without this factor, relative to tiles without
+# clusters (14 products of the calibration, of more than 64 rows, H200). If K is divided, they take 1.06 times as long
+# relative to whole tiles in clusters, so the factor does not apply (28 products of 65 to 214 rows with large weights).
 _OFF_SECTORS = 0.95
 # The next two costs apply if the rows of A and B start on lines of L2. For other rows, clusters save more than they
 # cost: 20 products took 0.93 to 1.13 of the time in smaller clusters, geometric mean 1.014 (M from 7,000 to 102,000,
@@ -49,9 +50,9 @@ def cluster_factor(grids: Grids, product: Product) -> np.ndarray:
     is_measured = (np.asarray(product.operand_bytes) == _BYTES) & (np.asarray(product.batch) == 1)
     smaller_is_k_major = np.where(product.m <= product.n, product.a_is_k_major, product.b_is_k_major)
     factor *= np.where((grids.cluster >= _LARGE) & smaller_is_k_major & is_measured, _IN_LARGE, 1.0)
-    in_line = in_cluster & ((grids.cluster_rows == 1) | (grids.cluster_columns == 1))
     off_sectors = product.a_is_k_major & product.b_is_k_major & ~rows_start_on(SECTOR_BYTES, product)
-    return np.asarray(factor * np.where(in_line & off_sectors & is_measured, _OFF_SECTORS, 1.0))
+    is_whole = in_cluster & (grids.parts == 1)
+    return np.asarray(factor * np.where(is_whole & off_sectors & is_measured, _OFF_SECTORS, 1.0))
 
 
 def factor_of_few_shared(grids: Grids, product: Product) -> np.ndarray:

@@ -67,9 +67,9 @@ class Constants:
     """Bytes per cycle of all SMs from memory."""
     memory_of_pair: float
     """Bytes per cycle of a pair of SMs from memory, unless the CTAs of the next grid fit beside those of this one."""
-    even_memory: float
-    """How evenly CTAs share the rate of memory, if some pairs of SMs have two CTAs and others have one. With 0, each
-    pair gets an equal share; with 1, each CTA does."""
+    even: float
+    """How evenly CTAs share the rates of L2 and of memory, if some pairs of SMs have two CTAs and others have one. With
+    0, each pair gets an equal share; with 1, each CTA does."""
     last_of_cta: float
     """Bytes per cycle that one CTA receives from memory in a last wave after full waves."""
     narrow_rows: float

@@ -133,7 +133,7 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     def wave(running: np.ndarray, parts: np.ndarray, *, is_last: bool) -> Wave:
         """A wave of `running` CTAs. `parts`: CTAs that share the rows of a tile."""
         of_cta = cta(running, parts)
-        of_byte = _cycles_per_byte(running, found.memory, of_pair, found.even_memory, sm_count)
+        of_byte = _cycles_per_byte(running, found.memory, of_pair, found.even, sm_count)
         if is_last:  # a few CTAs have one more tile than the others
             of_byte = np.where(full > 0, either(of_byte, np.asarray(1 / found.last_of_cta), _LAST_SHARPNESS), of_byte)
         from_memory = moved / ctas / parts * of_byte * of_few
@@ -261,7 +261,7 @@ def _cta(
     computed, moved, awaited = _work(grids, product)
 
     def of(running: np.ndarray, parts: np.ndarray) -> Cta:
-        rate = _cycles_per_byte(running, sm_count * found.l2, found.l2_of_pair, 0.0, sm_count)
+        rate = _cycles_per_byte(running, sm_count * found.l2, found.l2_of_pair, found.even, sm_count)
         loads = bytes_of_step * rate + stores
         step = either(products / parts, loads, found.step_sharpness)
         of_steps = steps * (either(step, arrival, 4) + of_step)
