@@ -187,7 +187,7 @@ def test_fields_that_need_known_extents_are_left_out_of_plans() -> None:
 def test_what_was_tuned_for_known_extents_serves_others_without_the_fields_that_need_them() -> None:
     of = family_with(3072, 2880)
     chip = targets.get("sm_90a")
-    tuned = choose(seen_by_passes(of.example(None, 4096), chip), chip, Schedule()).schedule
+    tuned = choose(seen_by_passes(of.example(None, 2048), chip), chip, Schedule()).schedule
     assert tuned.epilogue.start is EpilogueStart.first_rows
     kernel = compile_tuned(of, None, tuned.shorthand(), planned(tuned).shorthand())
     assert kernel.schedule.epilogue.start is None

@@ -214,7 +214,7 @@ def test_panels_of_n_contiguous_b_are_whole(layout: GemmLayout, size: int) -> No
 
 def test_an_n_contiguous_b_takes_another_tile_where_the_best_has_no_whole_panels() -> None:
     for layout in (GemmLayout.nt, GemmLayout.tt):
-        as_given = chosen(problem(1536, layout=layout), "operands = as_given")
+        as_given = chosen(problem(2304, layout=layout), "operands = as_given")
         assert as_given.tile_mnk == (128, 192, 64)
 
 

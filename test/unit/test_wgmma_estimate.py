@@ -15,7 +15,7 @@ from lowtide.dialects.tile.schedule import Schedule
 from lowtide.measurement.calibration.rows import Form, Shape
 from lowtide.measurement.calibration.samples import product_of as measured_product
 from lowtide.passes.schedules.choice.choice import choose
-from lowtide.passes.schedules.cost.clusters import cluster_factor
+from lowtide.passes.schedules.cost.clusters import cluster_factor, waits_for_cluster
 from lowtide.passes.schedules.cost.constants import Constants
 from lowtide.passes.schedules.cost.cost import cost, estimates, tails, widest_box
 from lowtide.passes.schedules.cost.described import fields_of, grid_of, is_estimated, product_of
@@ -122,10 +122,20 @@ def test_consumers_that_take_turns_share_little_of_the_least_step_if_they_have_a
     assert two == 1.0 < 1.05 < one
 
 
-def test_rows_off_sectors_cost_less_if_they_lie_across_k() -> None:
-    of = [replace(SQUARE, row_bytes=(8192, size), b_is_k_major=False) for size in (8192, 8208)]
-    on, off, along = (estimated(each, PLAIN)[0] for each in (*of, replace(of[1], b_is_k_major=True)))
-    assert on < off < along
+def test_an_sm_in_a_cluster_receives_what_other_ctas_load_for_it() -> None:
+    slow, fast = replace(FITTED, received=30.0), replace(FITTED, received=1e9)
+    alone, four = PLAIN, PLAIN._replace(cluster_columns=4)
+    assert estimated(SQUARE, alone, by=slow) == estimated(SQUARE, alone, by=fast)
+    assert estimated(SQUARE, four, by=slow)[0] > 1.1 * estimated(SQUARE, four, by=fast)[0]
+    on, off = (estimated(replace(SQUARE, row_bytes=(size, 8192)), four, by=slow)[0] for size in (8192, 8208))
+    assert off > on
+
+
+def test_a_low_tile_waits_for_its_cluster_off_lines_too() -> None:
+    off = replace(SQUARE, k=512.0, row_bytes=(1040, 1040))
+    low, high = (PLAIN._replace(rows=rows, warpgroups=1, turns=2, cluster_rows=2) for rows in (64, 128))
+    waits = [waits_for_cluster(Grids.of([each]), off, np.array([8.0]), SM_90A.sm_count)[0] for each in (low, high)]
+    assert waits[0] > 0 == waits[1]
 
 
 def test_consumers_in_turn_run_long_epilogues_at_the_same_time() -> None:

@@ -26,9 +26,9 @@ _LARGE, _IN_LARGE = 4, 1.03
 # clusters (14 products of the calibration, of more than 64 rows, H200). If K is divided, they take 1.06 times as long
 # relative to whole tiles in clusters, so the factor does not apply (28 products of 65 to 214 rows with large weights).
 _OFF_SECTORS = 0.95
-# The next two costs apply if the rows of A and B start on lines of L2. For other rows, clusters save more than they
-# cost: 20 products took 0.93 to 1.13 of the time in smaller clusters, geometric mean 1.014 (M from 7,000 to 102,000,
-# H200).
+# The next cost applies if the rows of A and B start on lines of L2, the one after it also to tiles of 64 rows. For
+# other rows and tiles, clusters save more than they cost: 20 products took 0.93 to 1.13 of the time in smaller
+# clusters, geometric mean 1.014 (M from 7,000 to 102,000, H200).
 # If A and B are K-major, and the CTAs of a cluster share at most so many columns, such as the few rows of a swapped
 # product, reads from memory take longer by this factor. 14 products of 13 to 32 rows took 0.99 to 1.05 of the time of
 # the best tile without clusters, geometric mean 1.02 (bf16 tn, H200).
@@ -36,8 +36,10 @@ _FEW_SHARED, _WITH_FEW_SHARED = 64, 1.05
 # If consumers take turns, each tile of a full wave after the first one waits for the other CTAs of its cluster. In
 # clusters of two, and in larger ones, it waits for so many cycles if the ring holds all K steps of a tile. With more
 # steps, a part of this is hidden. 13 products with N and K from 128 to 1024 took 1.01 to 1.13 of the time of the best
-# tile without clusters, geometric mean 1.065 (M from 8,000 to 160,000, H200).
-_TILE_IN_PAIR, _TILE_IN_CLUSTER = 800.0, 1000.0
+# tile without clusters, geometric mean 1.065 (M from 8,000 to 160,000, H200). Off lines, tiles of 64 rows took 1.04 to
+# 1.13 of the estimates without this cost, relative to other tiles (18 products). 3265×2032×704 in tt took 1.55 times as
+# long in such tiles as in the best tile without clusters.
+_TILE_IN_PAIR, _TILE_IN_CLUSTER, _LOW = 800.0, 1000.0, 64
 
 
 def cluster_factor(grids: Grids, product: Product) -> np.ndarray:
@@ -65,7 +67,8 @@ def factor_of_few_shared(grids: Grids, product: Product) -> np.ndarray:
 
 def waits_for_cluster(grids: Grids, product: Product, steps: np.ndarray, sm_count: int) -> np.ndarray:
     """The cycles for which a tile of so many K steps waits for the other CTAs of its cluster. 0 if consumers do not
-    take turns, or if rows do not start on lines of L2."""
+    take turns, or if rows do not start on lines of L2 and the tile has more than 64 rows."""
     waits = np.select([grids.cluster < 2, grids.cluster < 3], [0.0, _TILE_IN_PAIR], _TILE_IN_CLUSTER)
     waits = waits * np.minimum(1, stages_of(grids, product, sm_count) / steps)
-    return np.asarray(np.where((grids.turns > 1) & rows_start_on(LINE_BYTES, product), waits, 0))
+    may_wait = rows_start_on(LINE_BYTES, product) | (grids.rows <= _LOW)
+    return np.asarray(np.where((grids.turns > 1) & may_wait, waits, 0))

@@ -51,12 +51,12 @@ class Constants:
     """Bytes per cycle that a pair of SMs receives from L2 if the others are idle."""
     l2: float
     """Bytes per cycle and SM that all SMs receive from L2."""
+    received: float
+    """Bytes per cycle that an SM in a cluster receives."""
     off_lines: float
     """The factor of requests to L2 if rows start on sectors but not on lines. The next: if they do not start on
     sectors."""
     off_sectors: float
-    off_sectors_across: float
-    """`off_sectors` of an operand that is not K-major."""
     narrow_boxes: float
     """The factor of requests to L2 for each time that the rows of a box are half as long, beginning with a line."""
     latency: float

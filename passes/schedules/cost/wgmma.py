@@ -38,6 +38,7 @@ _ROWS = 64  # of a wgmma
 _SLICE = 32  # bytes of K that a wgmma multiplies
 _SHARED_MEMORY = 128  # bytes per cycle and SM
 _COLUMNS_PER_CYCLE = 2  # of a wgmma
+_MORE_SECTORS = 1 + SECTOR_BYTES / LINE_BYTES
 _STORE = 32  # bytes per cycle and SM of a tile's stores, times `Constants.store`
 _SUM = 4  # bytes of a partial sum, and of an element of A that threads load to registers
 # Such loads: lanes that share a bank, the cycles until the last one has arrived, and the share of all accesses to
@@ -123,8 +124,7 @@ def estimate_of(grids: Grids, product: Product, found: Constants, sm_count: int,
     slower = np.where(of_less, ONE_STAGE_LESS, 1.0)
     beside = _exchange(grids, found)
     empty = _empty_rows(grids, product, found, of_rows, of_columns)
-    k_major = (product.a_is_k_major, product.b_is_k_major)
-    requests = [_requests(*each, found) for each in zip(product.row_bytes, k_major, strict=True)]
+    requests = [_requests(each, found) for each in product.row_bytes]
     stored = _stores(grids, product, found)
     shared = np.where((ctas <= at_once) & (grids.turns > 1), found.turns_of_one, grids.turns)
     of_few = factor_of_few_shared(grids, product)
@@ -200,11 +200,10 @@ def _cycles_per_byte(running: np.ndarray, rate: float, of_pair: Numbers, even: f
     return by_pairs + even * (by_ctas - by_pairs)
 
 
-def _requests(row_bytes: Numbers, is_k_major: "bool | np.ndarray", found: Constants) -> np.ndarray:
+def _requests(row_bytes: Numbers, found: Constants) -> np.ndarray:
     """The number of requests to L2 for each line of a box, relative to that of rows that start on lines."""
-    off_sectors = np.where(is_k_major, found.off_sectors, found.off_sectors_across)
-    of_sectors = np.where(is_multiple(row_bytes, SECTOR_BYTES), found.off_lines, off_sectors)
-    return np.where(is_multiple(row_bytes, LINE_BYTES), 1.0, of_sectors)
+    off_lines = np.where(is_multiple(row_bytes, SECTOR_BYTES), found.off_lines, found.off_sectors)
+    return np.where(is_multiple(row_bytes, LINE_BYTES), 1.0, off_lines)
 
 
 def is_large_off_k(product: Product) -> np.ndarray:
@@ -235,6 +234,15 @@ def _loaded(grids: Grids, product: Product, found: Constants, requests: Sequence
     return rows / grids.cluster_columns * of_a + columns / grids.cluster_rows * of_b
 
 
+def _received(grids: Grids, product: Product, found: Constants) -> np.ndarray:
+    """The cycles in which an SM receives the rows of a K step; 0 without clusters, where the rate of L2 is the limit.
+    In a cluster, an SM also receives what other CTAs load for it. If rows do not start on sectors, a line of a box lies
+    in one more sector."""
+    of_a, of_b = (np.where(is_multiple(row, SECTOR_BYTES), 1.0, _MORE_SECTORS) for row in product.row_bytes)
+    of_step = (grids.rows * of_a + grids.columns * of_b) * grids.depth * product.operand_bytes
+    return np.where(grids.cluster > 1, of_step / found.received, 0)
+
+
 def _cta(
     grids: Grids,
     product: Product,
@@ -251,6 +259,7 @@ def _cta(
     in_turn = grids.turns > 1
     bytes_of_step = loaded * product.k / grids.parts / steps * product.operand_bytes  # the last step may be shorter
     stores = np.where(in_turn, stored / steps, 0)  # compete with the loads of the next tile
+    received = _received(grids, product, found)
     products, of_step = _products(grids, product, found, least), _step(grids, found)
     slices = _slices(grids, product)
     tensor, shared = slices * grids.columns / _COLUMNS_PER_CYCLE, slices * _reads(grids)
@@ -263,7 +272,7 @@ def _cta(
     def of(running: np.ndarray, parts: np.ndarray) -> Cta:
         rate = _cycles_per_byte(running, sm_count * found.l2, found.l2_of_pair, found.even, sm_count)
         loads = bytes_of_step * rate + stores
-        step = either(products / parts, loads, found.step_sharpness)
+        step = np.maximum(either(products / parts, loads, found.step_sharpness), received)
         of_steps = steps * (either(step, arrival, 4) + of_step)
         work = computed + moved + awaited
         # What the steps of the other consumers do not hide.
@@ -271,6 +280,7 @@ def _cta(
         total = np.asarray(of_steps + beside + np.where(in_turn, np.maximum(_COMPETES * moved, longer), work))
         epilogue = np.where(in_turn, beside + stored + work, total - of_steps)
         of_work = np.clip(stored + work - of_steps, 0, work)
+        loads = np.maximum(loads, received)
         return Cta(
             products / parts, tensor / parts, shared / parts, loads, arrival, of_step, steps, epilogue, of_work, total
         )
