@@ -23,11 +23,12 @@ _BYTES = 2
 _LARGE, _IN_LARGE = 4, 1.03
 # If A and B are K-major and rows of A or B do not start on sectors of L2, clusters take less time by this factor than
 # the constants account for. Clusters of four took 0.93 of the estimates without this factor, relative to tiles without
-# clusters (14 products of the calibration, of more than 64 rows, H200). If K is divided, they take 1.06 times as long
-# relative to whole tiles in clusters, so the factor does not apply (28 products of 65 to 214 rows with large weights).
+# clusters (14 products of the calibration, of more than 64 rows, H200). Relative to the estimates, clusters
+# with divided K took 1.06 times as long as clusters of whole tiles, so the factor does not apply to them (28 products
+# of 65 to 214 rows with large weights).
 _OFF_SECTORS = 0.95
-# The next cost applies if the rows of A and B start on lines of L2, the one after it also to tiles of 64 rows. For
-# other rows and tiles, clusters save more than they cost: 20 products took 0.93 to 1.13 of the time in smaller
+# The next two costs apply if the rows of A and B start on lines of L2. For tiles of 64 rows, the second one always
+# applies. In all other cases, clusters save more than they cost: 20 products took 0.93 to 1.13 of the time in smaller
 # clusters, geometric mean 1.014 (M from 7,000 to 102,000, H200).
 # If A and B are K-major, and the CTAs of a cluster share at most so many columns, such as the few rows of a swapped
 # product, reads from memory take longer by this factor. 14 products of 13 to 32 rows took 0.99 to 1.05 of the time of

@@ -46,7 +46,7 @@ class Constants:
     """For a K step in a cluster of two CTAs, in addition. The next: in a larger cluster."""
     step_of_cluster: float
     three: float
-    """The factor by which products take longer with three warpgroups."""
+    """The factor of the time of products with three warpgroups."""
     l2_of_pair: float
     """Bytes per cycle that a pair of SMs receives from L2 if the others are idle."""
     l2: float
