@@ -196,15 +196,18 @@ def test_the_estimate_at_several_m_is_that_at_each(target: str, changed: dict[st
     assert compared > len(rows)
 
 
-@pytest.mark.parametrize(("m", "is_swapped"), [(470, True), (3400, True), (6350, False)])
+@pytest.mark.parametrize(("m", "is_swapped"), [(470, True), (2850, False), (3400, True), (6350, False)])
 def test_the_best_candidate_has_the_order_of_operands_of_the_choice(m: int, is_swapped: bool) -> None:
-    """An estimate of a swapped product is divided by the share of the other estimate that it must stay below."""
+    """Bare estimates would swap the operands at each of these M. An estimate of a swapped product is divided by the
+    share of the other estimate that it must stay below."""
     at, given = problems_of(PLAIN, None)
     estimates = estimates_for(at, (8, MOST_ROWS), CHIP, given, ALL)
     found = estimates.candidates([m])
-    best = found[int(np.argmin(estimates.cycles(found, [m], np.full((len(found), 1), True))))]
+    cycles = estimates.cycles(found, [m], np.full((len(found), 1), True))[:, 0]
+    swapped = np.array([each.traits.is_swapped for each in found])
+    assert swapped[np.argmin(np.where(swapped, cycles * worth_swapping(m), cycles))]
     chosen = choose(at(m), CHIP, given).schedule
-    assert best.traits.is_swapped == (chosen.grid.operands is OperandsKind.swapped) == is_swapped
+    assert swapped[np.argmin(cycles)] == (chosen.grid.operands is OperandsKind.swapped) == is_swapped
 
 
 def test_each_trait_that_the_best_candidate_lacks_has_a_cost() -> None:

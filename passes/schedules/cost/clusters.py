@@ -23,9 +23,9 @@ _BYTES = 2
 _LARGE, _IN_LARGE = 4, 1.03
 # If A and B are K-major and rows of A or B do not start on sectors of L2, clusters take less time by this factor than
 # the constants account for. Clusters of four took 0.93 of the estimates without this factor, relative to tiles without
-# clusters (14 products of the calibration, of more than 64 rows, H200). Relative to the estimates, clusters
-# with divided K took 1.06 times as long as clusters of whole tiles, so the factor does not apply to them (28 products
-# of 65 to 214 rows with large weights).
+# clusters (14 products of the calibration, of more than 64 rows, H200). Relative to the estimates, clusters with
+# divided K took 1.06 times as long as clusters of whole tiles, so the factor does not apply to them (28 products of 65
+# to 214 rows with large weights).
 _OFF_SECTORS = 0.95
 # The next two costs apply if the rows of A and B start on lines of L2. For tiles of 64 rows, the second one always
 # applies. In all other cases, clusters save more than they cost: 20 products took 0.93 to 1.13 of the time in smaller
@@ -37,9 +37,10 @@ _FEW_SHARED, _WITH_FEW_SHARED = 64, 1.05
 # If consumers take turns, each tile of a full wave after the first one waits for the other CTAs of its cluster. In
 # clusters of two, and in larger ones, it waits for so many cycles if the ring holds all K steps of a tile. With more
 # steps, a part of this is hidden. 13 products with N and K from 128 to 1024 took 1.01 to 1.13 of the time of the best
-# tile without clusters, geometric mean 1.065 (M from 8,000 to 160,000, H200). Off lines, tiles of 64 rows took 1.04 to
-# 1.13 of the estimates without this cost, relative to other tiles (18 products). 3265×2032×704 in tt took 1.55 times as
-# long in such tiles as in the best tile without clusters.
+# tile without clusters, geometric mean 1.065 (M from 8,000 to 160,000, H200). Off lines, tiles of 64 rows took more
+# than the estimates without this cost, relative to other tiles: 1.00 to 1.08 in clusters of two (14 products of the
+# calibration), 1.00 to 1.02 in larger ones in tn (16), and 1.10 to 1.13 in larger ones in tt (6). 3265×2032×704 in tt
+# took 1.55 times as long in such tiles as in the best tile without clusters.
 _TILE_IN_PAIR, _TILE_IN_CLUSTER, _LOW = 800.0, 1000.0, 64
 
 
