@@ -197,7 +197,10 @@ class Contest:
         if not complaint(own, self.sets, spec, parts=TORCH_PARTS):
             self._say(f"{own.name}: takes part, within the bound of sums of parts of K in {spec.d}: {faults[0]}")
             return own
-        raise DeviceError(f"{own.name}'s own result is wrong: {faults[0]}; do not trust this GPU [gpu-untrusted]")
+        raise DeviceError(
+            f"{own.name}'s own result is wrong: {faults[0]}; its library is wrong for this shape, or this GPU is"
+            " [gpu-untrusted]"
+        )
 
     def _fault(self, contender: Contender) -> str:
         """What is wrong with the contender's results; or ""."""

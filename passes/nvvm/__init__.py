@@ -9,6 +9,7 @@ from lowtide.passes.nvvm.expand_math import ExpandMath
 from lowtide.passes.nvvm.interleave_parts import InterleaveParts
 from lowtide.passes.nvvm.overlap_promotion import OverlapPromotion
 from lowtide.passes.nvvm.overlap_stores import OverlapStores
+from lowtide.passes.nvvm.peel_first_loads import PeelFirstLoads
 from lowtide.passes.nvvm.spread_copies import SpreadCopies
 from lowtide.passes.nvvm.stamp_agents import StampAgents
 from lowtide.passes.nvvm.verify_registers import VerifyRegisters
@@ -18,6 +19,7 @@ STEPS = (
     Step(ConvertSmToNvvm, "one thread's program, from the layouts alone"),
     Step(OverlapPromotion, "moves whole K steps' heads, before their addresses are folded with what is around them"),
     Step(ExpandMath, "before LLVM, which would lower these math ops to library calls"),
+    Step(PeelFirstLoads, "writes out addresses of slots, before they are folded"),
     Step("cse,canonicalize,cse", "folds the addresses that the conversion writes out in full", "simplify"),
     Step(InterleaveParts, "orders what is left of the addresses and functions of a part"),
     Step(SpreadCopies, "moves the copies of a K step, which stand side by side by now"),
