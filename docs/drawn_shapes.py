@@ -61,6 +61,13 @@ schedules of each shape of cluster were raced on 2026-11-30. The schedules that 
 of torch (geometric mean; the least 0.83), and those that are chosen now have 1.00 (the least 0.89). The constants of
 the cost model are fitted to these races, too. The fastest schedules of the races have 1.02 (the least 0.90).
 
+## Where torch is wrong
+
+In the run in f16, 6×488×16904 failed because the result of torch is wrong. Its library divides K there, and seems to
+leave out the last few products of each sum. With A and B of −1, 0 and 1, results with K = 16904 were wrong by up to 7,
+in f16 and bf16, for 5, 6 and 8 rows and N of 480, 488 and 512. Results with K of 8192 and 16896 were right (torch
+2.11.0+cu130, H200, 2026-12-01).
+
 ## Run it
 
 ```sh
