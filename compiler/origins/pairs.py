@@ -92,6 +92,7 @@ _PAIRS = (
     (Level.LLVM, "llvm.inline_asm", "sm.ptx_tell_last"),
     (Level.LLVM, "nvvm.wgmma.wait.group.sync.aligned", "sm.ptx_wgmma_wait"),
     (Level.LLVM, "llvm.inline_asm", "sm.ptx_mask_or sm.ptx_round llvm.load"),
+    (Level.LLVM, "llvm.inline_asm", "llvm.store"),  # copies of the sums that it stores
     (Level.LLVM, "llvm.inline_asm", "nvvm.wgmma.mma_async nvvm.mbarrier.try_wait.parity"),
     (Level.LLVM, "llvm.call_intrinsic", "math.fma math.absf math.copysign math.exp2 math.log2 math.roundeven"),
     (Level.LLVM, "llvm.call_intrinsic", "math.rsqrt math.sqrt arith.divf"),

@@ -198,8 +198,8 @@ class Contest:
             self._say(f"{own.name}: takes part, within the bound of sums of parts of K in {spec.d}: {faults[0]}")
             return own
         raise DeviceError(
-            f"{own.name}'s own result is wrong: {faults[0]}; its library is wrong for this shape, or this GPU is"
-            " [gpu-untrusted]"
+            f"{own.name}'s own result is wrong: {faults[0]}; run the shape on another GPU: if the result is wrong there"
+            " too, the library is wrong for this shape; otherwise do not trust this GPU [gpu-untrusted]"
         )
 
     def _fault(self, contender: Contender) -> str:

@@ -19,7 +19,7 @@ STEPS = (
     Step(ConvertSmToNvvm, "one thread's program, from the layouts alone"),
     Step(OverlapPromotion, "moves whole K steps' heads, before their addresses are folded with what is around them"),
     Step(ExpandMath, "before LLVM, which would lower these math ops to library calls"),
-    Step(PeelFirstLoads, "writes out addresses of slots, before they are folded"),
+    Step(PeelFirstLoads, "gives the first loads constant slots, whose addresses the next step folds"),
     Step("cse,canonicalize,cse", "folds the addresses that the conversion writes out in full", "simplify"),
     Step(InterleaveParts, "orders what is left of the addresses and functions of a part"),
     Step(SpreadCopies, "moves the copies of a K step, which stand side by side by now"),

@@ -40,7 +40,8 @@ class Pins(NamedTuple):
     """Dynamic, per CTA, in bytes."""
     wgmma: int
     loads: int
-    """TMA loads of a box, in each K step that LLVM unrolls the producer's loop by."""
+    """TMA loads of a box: in the K steps that are written out, in those that LLVM unrolls the producer's loops by, and
+    of the operands of the epilogue."""
     stores: int
     """TMA stores of a box."""
     stmatrix: int

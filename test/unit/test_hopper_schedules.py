@@ -63,7 +63,8 @@ def test_shared_memory_is_the_ring_its_mbarriers_and_the_scratch(kernel: Compile
 def test_a_k_step_is_two_boxes_and_four_wgmmas(kernel: CompiledKernel) -> None:
     text = kernel.levels["nvvm"]
     counts = {
-        # Three K steps of the first tile are written out, for a ring of four slots; then come two loops.
+        # Three K steps of the first tile are written out, for a ring of four slots. Then come the loop over
+        # its other K steps, and the loop of the other tiles.
         "nvvm.cp.async.bulk.tensor": 2 * (3 + 2),
         "nvvm.mbarrier.arrive.expect_tx": 3 + 2,
         "nvvm.mbarrier.init": 8,
@@ -87,7 +88,7 @@ def test_the_ptx_has_the_same_wgmmas_and_each_box_once_more_where_llvm_unrolls(k
         "wgmma.wait_group.sync.aligned 0;": 1,
         "setmaxnreg.dec.sync.aligned.u32 \t40;": 1,
         "setmaxnreg.inc.sync.aligned.u32 \t232;": 1,
-        # The producer's loop over all K steps is unrolled by two, that over the 61 behind the first three is not.
+        # LLVM unrolls the loop over all 64 K steps by two, but not the loop over the 61 after the first three.
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes": 2 * (3 + 1 + 2),
         "mbarrier.arrive.expect_tx": 3 + 1 + 2,
         f".param .align 64 .b8 {kernel.entry}_param_": 2,

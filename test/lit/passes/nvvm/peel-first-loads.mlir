@@ -1,11 +1,12 @@
-// peel-first-loads writes out the loads of the first K steps of a CTA's first tile, without the waits for their slots.
+// peel-first-loads writes out the loads of the first K steps of a CTA's first tile, without a loop and without waits.
 // RUN: lowtide-opt %s -p peel-first-loads,canonicalize,cse | filecheck %s
 
 #schedule = #tile.schedule<grid = <tile = [128, 256], scheduler = persistent>, mainloop = <k = 64, stages = 3, roles = cooperative(2)>>
 #pairs = #tile.schedule<grid = <tile = [128, 256], cluster = [2, 1], scheduler = persistent>, mainloop = <k = 64, stages = 3, roles = cooperative(2)>>
 module attributes {tile.target = "sm_90a"} {
 gpu.module @kernels {
-// A ring of three slots: two steps are written out, each only if there is one. Other tiles keep the loop.
+// A ring of three slots: two K steps are written out, each under the condition that K has it. Other tiles keep the
+// loop.
 // CHECK-LABEL: gpu.func @run_time_steps
 // CHECK-SAME:    (%{{.*}}: i32, %[[STEPS:.*]]: i32)
 // CHECK-DAG:     %[[FULL:.*]] = llvm.mlir.zero : !llvm.ptr<3>
@@ -174,7 +175,7 @@ gpu.func @clusters(%tiles: i32, %steps: i32) kernel attributes {schedule = #pair
   }
   gpu.return
 }
-// So does one whose slots begin elsewhere: these may be full.
+// A loop that begins with another slot than 0 stays, too: its slots may be full.
 // CHECK-LABEL: gpu.func @another_slot
 // CHECK:         scf.for
 // CHECK-NEXT:    scf.for
@@ -212,7 +213,7 @@ gpu.func @another_slot(%tiles: i32, %steps: i32) kernel attributes {schedule = #
   }
   gpu.return
 }
-// And one in a further loop: from the second round on, its slots are in use.
+// A loop over tiles within another loop stays, too: when it starts again, its slots may be full.
 // CHECK-LABEL: gpu.func @rounds
 // CHECK:         scf.for
 // CHECK-NEXT:    scf.for
