@@ -43,7 +43,7 @@ FAULTS = [
     Fault("wait for an operand left out", "epilogue", WAIT, r"\1", TOO_EARLY),
     Fault("wait for an operand that is loaded again left out", "epilogue", WAIT, r"\1", TOO_EARLY, 1),
     Fault("wait for the narrow part left out", "epilogue", WAIT, r"\1", TOO_EARLY, 2),
-    Fault("wait left out, nvvm", "nvvm", r"^ *nvvm\.mbarrier\.try_wait\.parity .*\n", "", TOO_EARLY, 3),
+    Fault("wait left out, nvvm", "nvvm", r"^ *nvvm\.mbarrier\.try_wait\.parity .*\n", "", TOO_EARLY, 4),
     Fault("parity that does not alternate", "epilogue", r"(mbarrier_wait %\w+\[%c1, )%arg\d+", r"\1%c0", DEADLOCK),
     Fault("parity of the phase before", "epilogue", r"(mbarrier_wait %\w+\[%c0, )%c1", r"\1%c0", TOO_EARLY),
     Fault(

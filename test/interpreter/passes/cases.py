@@ -16,6 +16,7 @@ WITH_ROLES = (
     "bind-wgmma",
     "store-first-rows",
     "overlap-promotion",
+    "peel-first-loads",
     "interleave-parts",
     "verify-mbarriers",
     "verify-registers",

@@ -39,7 +39,9 @@ EVERY = (
     "lower-epilogue",
     "assign-smem-offsets",
     "convert-sm-to-nvvm",
+    "peel-first-loads",
 )
+PEELED = ("peel-first-loads",)
 VERIFY = ("verify-mbarriers", "verify-registers")
 TAIL = "roles = cooperative(1), grid.tile = [128, 32], k = 64, stages = 2, tail = halves, epilogue.path = smem"
 TAIL_TWO = "roles = cooperative(2), grid.tile = [256, 32], k = 32, stages = 2, tail = halves, epilogue.path = direct"
@@ -144,12 +146,17 @@ CASES = [
         full_padding=8,
     ),
     _case("roles-pingpong-every-kind", EVERY_KIND, f"{PINGPONG}, epilogue.tile = [64, 16]", ("lower-epilogue",)),
-    _case("roles-programmatic", PLAIN, f"{ONE}, launch = programmatic", ("overlap-launches", "convert-sm-to-nvvm")),
+    _case(
+        "roles-programmatic",
+        PLAIN,
+        f"{ONE}, launch = programmatic",
+        ("overlap-launches", "convert-sm-to-nvvm", *PEELED),
+    ),
     Case(
         "roles-split",
         f"{TWO}, k_division = split(3)",
         ((130, 70, 300), (130, 70, 100)),
-        ("divide-k", "pipeline-mainloop", "bind-wgmma", "bind-ring", "lower-epilogue", "convert-sm-to-nvvm"),
+        ("divide-k", "pipeline-mainloop", "bind-wgmma", "bind-ring", "lower-epilogue", "convert-sm-to-nvvm", *PEELED),
         EVERY_KIND,
         SM_90A,
     ),
