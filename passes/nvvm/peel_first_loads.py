@@ -14,6 +14,7 @@ After    scf.for %tile = %first to %tiles step %ctas iter_args(%s = 0, %p = 0) {
              scf.for %k = %begin + %n to %end step 1 iter_args(%slot = %n, %phase = %p) { as before }
            } else { the loop, as before } }
          %most is 4, or the number of slots minus 1 if that is less. If %n is a constant, the loads have no conditions.
+         If at most 16 other steps are left, and their number is known, LLVM may not unroll the loop over them.
          A CTA of one tile has no loop over tiles, and no `scf.if %tile == %first`.
          The first loads of a kernel start late: their instructions are not in the cache yet and, in a loop, the
          address of the slot is computed first. This delay is a large part of the time of a short kernel. On an H200,
@@ -23,7 +24,7 @@ Needs    a loop over K of a producer that is one thread, as convert-sm-to-nvvm l
          bytes and loads by TMA. The loop is directly in the outermost loop over tiles, or in no loop. Its slot and
          phase are 0 when the kernel starts. All slots are empty then, so the first loads need no waits. Other loops
          stay as they are. Loops of kernels in clusters do, too: with the pass, six such kernels took 0.98 to 1.04 of
-         the time.
+         the time. And so do those of a producer with fewer than 40 registers, which are too few.
 Refuses  nothing.
 Test     test/lit/passes/nvvm/peel-first-loads.mlir
 """
@@ -38,11 +39,16 @@ from mlir.dialects import arith, gpu, nvvm, scf
 from lowtide.dialects.levels import Level
 from lowtide.dialects.tile.schedule import Schedule
 from lowtide.passes.base import Pass, walk
+from lowtide.passes.nvvm.thread.unrolling import keep_rolled
 from lowtide.passes.support.ir.builder import Builder, constant_of
 from lowtide.passes.support.ir.rewriting import before, copy_ops, defining_op, ops_in, replace
 from lowtide.targets import Target
 
 _LOWER_BOUND, _SLOT = 0, 3  # operands of the loop
+# LLVM would unroll a loop over so few other steps completely. ptxas then computes the coordinates of all boxes ahead,
+# and they do not fit in the registers of a producer. A rolled loop over few steps is as fast.
+_FEW_STEPS = 16
+_FEWEST_REGISTERS = 40  # of a producer. Beside three consumers it has fewer, and spilled.
 _MOST_STEPS = 4  # With 6 or 8 steps, kernels are as fast. With all 12 steps of a ring, they are a little slower.
 
 
@@ -68,12 +74,13 @@ class PeelFirstLoads(Pass):
 
 
 def _most_steps(kernel: gpu.GPUFuncOp) -> int:
-    """The largest number of K steps that are written out in a kernel. 0 for a kernel in clusters, and for one without a
-    ring or a schedule, such as one that packs."""
+    """The largest number of K steps that are written out in a kernel. 0 for a kernel in clusters, for one whose
+    producer has few registers, and for one without a ring or a schedule, such as one that packs."""
     if "schedule" not in kernel.attributes:
         return 0
     schedule = Schedule.of(kernel.attributes["schedule"])
-    if schedule.cluster != (1, 1):
+    has_few_registers = 0 < (schedule.agents.producer.registers or 0) < _FEWEST_REGISTERS
+    if schedule.cluster != (1, 1) or has_few_registers:
         return 0
     # Fewer steps than slots: after as many, the loop would begin with slot 0 and the other phase.
     return min(_MOST_STEPS, (schedule.mainloop.stages or 1) - 1)
@@ -141,6 +148,9 @@ def _first_tile(loop: scf.ForOp, build: Builder, most: int) -> list[ir.Value]:
     rest = _copy(loop)
     rest.operation.operands[_LOWER_BOUND] = begin
     rest.operation.operands[_SLOT] = count
+    others = constant_of(build.sub(loop.upperBound, begin))
+    if others is not None and others <= _FEW_STEPS:
+        keep_rolled(rest)
     return list(rest.results)
 
 

@@ -3,6 +3,7 @@
 
 #schedule = #tile.schedule<grid = <tile = [128, 256], scheduler = persistent>, mainloop = <k = 64, stages = 3, roles = cooperative(2)>>
 #pairs = #tile.schedule<grid = <tile = [128, 256], cluster = [2, 1], scheduler = persistent>, mainloop = <k = 64, stages = 3, roles = cooperative(2)>>
+#low = #tile.schedule<grid = <tile = [192, 192], scheduler = persistent>, mainloop = <k = 64, stages = 3, agents = <producer = <warps = 4, registers = 32>, consumer = <warps = 12, instances = 1>>>>
 module attributes {tile.target = "sm_90a"} {
 gpu.module @kernels {
 // A ring of three slots: two K steps are written out, each under the condition that K has it. Other tiles keep the
@@ -145,6 +146,44 @@ gpu.func @one_tile(%tiles: i32, %steps: i32) kernel attributes {schedule = #sche
 // CHECK-COUNT-1:   nvvm.mbarrier.arrive.expect_tx
 // CHECK-NOT:       nvvm.mbarrier.arrive.expect_tx
 gpu.func @clusters(%tiles: i32, %steps: i32) kernel attributes {schedule = #pairs} {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c3 = arith.constant 3 : i32
+  %c5 = arith.constant 5 : i32
+  %ticks = arith.constant 1000 : i32
+  %full = llvm.mlir.zero : !llvm.ptr<3>
+  %empty = llvm.getelementptr %full[24] : (!llvm.ptr<3>) -> !llvm.ptr<3>, i8
+  %map = llvm.mlir.zero : !llvm.ptr
+  %to = llvm.mlir.zero : !llvm.ptr<7>
+  %cta = nvvm.read.ptx.sreg.ctaid.x : i32
+  %ctas = nvvm.read.ptx.sreg.nctaid.x : i32
+  %0:2 = scf.for %tile = %cta to %tiles step %ctas iter_args(%s = %c0, %p = %c0) -> (i32, i32) : i32 {
+    %1:2 = scf.for %k = %c0 to %steps step %c1 iter_args(%slot = %s, %phase = %p) -> (i32, i32) : i32 {
+      %parity = arith.xori %phase, %c1 : i32
+      %offset = arith.shli %slot, %c3 : i32
+      %own_empty = llvm.getelementptr %empty[%offset] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i8
+      nvvm.mbarrier.try_wait.parity %own_empty, %parity, %ticks : !llvm.ptr<3>, i32, i32
+      %own_full = llvm.getelementptr %full[%offset] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i8
+      nvvm.mbarrier.arrive.expect_tx %own_full, %ticks : !llvm.ptr<3>, i32
+      nvvm.cp.async.bulk.tensor.shared.cluster.global %to, %map, %own_full, box[%k, %tile] : !llvm.ptr<7>, !llvm.ptr
+      %next = arith.addi %slot, %c1 : i32
+      %is_last = arith.cmpi eq, %next, %c3 : i32
+      %next_slot = arith.select %is_last, %c0, %next : i32
+      %next_phase = arith.select %is_last, %parity, %phase : i32
+      scf.yield %next_slot, %next_phase : i32, i32
+    }
+    scf.yield %1#0, %1#1 : i32, i32
+  }
+  gpu.return
+}
+// With a producer of few registers it does, too.
+// CHECK-LABEL: gpu.func @few_registers
+// CHECK:         scf.for
+// CHECK-NEXT:    scf.for
+// CHECK-NEXT:      arith.xori
+// CHECK-COUNT-1:   nvvm.mbarrier.arrive.expect_tx
+// CHECK-NOT:       nvvm.mbarrier.arrive.expect_tx
+gpu.func @few_registers(%tiles: i32, %steps: i32) kernel attributes {schedule = #low} {
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   %c3 = arith.constant 3 : i32
