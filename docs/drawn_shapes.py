@@ -65,9 +65,9 @@ the cost model are fitted to these races, too. The fastest schedules of the race
 
 In the run in f16, the shape 6×488×16904 failed, because torch's own result was wrong. For this shape torch's library
 divides K, and seems to leave out the last few products of each sum. The shape counts as below every limit, although the
-own kernel was not compared. With A and B of −1, 0 and 1, results with K = 16904 were wrong by up to 7,
-in f16 and bf16, for 5, 6 and 8 rows and N of 480, 488 and 512. Results with K of 8192 and 16896 were right (torch
-2.11.0+cu130, H200, 2026-12-01).
+own kernel was not compared. With A and B of −1, 0 and 1, results with K = 16904 were wrong by up to 7, in f16 and bf16,
+for 5, 6 and 8 rows and N of 480, 488 and 512. Results with K of 8192 and 16896 were right (torch 2.11.0+cu130, H200,
+2026-12-01).
 
 ## Run it
 

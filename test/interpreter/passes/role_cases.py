@@ -41,7 +41,6 @@ EVERY = (
     "convert-sm-to-nvvm",
     "peel-first-loads",
 )
-PEELED = ("peel-first-loads",)
 VERIFY = ("verify-mbarriers", "verify-registers")
 TAIL = "roles = cooperative(1), grid.tile = [128, 32], k = 64, stages = 2, tail = halves, epilogue.path = smem"
 TAIL_TWO = "roles = cooperative(2), grid.tile = [256, 32], k = 32, stages = 2, tail = halves, epilogue.path = direct"
@@ -150,13 +149,21 @@ CASES = [
         "roles-programmatic",
         PLAIN,
         f"{ONE}, launch = programmatic",
-        ("overlap-launches", "convert-sm-to-nvvm", *PEELED),
+        ("overlap-launches", "convert-sm-to-nvvm", "peel-first-loads"),
     ),
     Case(
         "roles-split",
         f"{TWO}, k_division = split(3)",
         ((130, 70, 300), (130, 70, 100)),
-        ("divide-k", "pipeline-mainloop", "bind-wgmma", "bind-ring", "lower-epilogue", "convert-sm-to-nvvm", *PEELED),
+        (
+            "divide-k",
+            "pipeline-mainloop",
+            "bind-wgmma",
+            "bind-ring",
+            "lower-epilogue",
+            "convert-sm-to-nvvm",
+            "peel-first-loads",
+        ),
         EVERY_KIND,
         SM_90A,
     ),
